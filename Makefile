@@ -1,0 +1,56 @@
+# Every target sets up what it needs in .venv; the second run is quick.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SECONDS ?= 0
+
+.PHONY: help setup demo test check format bench test-tools clean
+help:
+	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
+	@echo "make test               the whole test suite"
+	@echo "make check              format, lint, types, layers, fast tests"
+	@echo "make bench              benchmarks, with peers where they are installed"
+	@echo "make test-tools         what only the tests need, through apt, npm and Maven"
+	@echo "make clean              remove everything that was made here"
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "EnMasse needs Python 3.11 or newer; $(PYTHON) is older. Name one with PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing EnMasse and its tools into $(VENV) (about two minutes the first time) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[spark,dev]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[proton]' > $(VENV)/proton.log 2>&1 || \
+		echo "python-qpid-proton was not built (see $(VENV)/proton.log): it needs a C compiler; all else works without it."
+	@touch $@
+
+setup: $(STAMP)
+	@java -version > /dev/null 2>&1 || \
+		echo "No Java found: everything but Spark works. For Spark: apt-get install openjdk-17-jre-headless"
+
+demo: setup
+	@$(BIN)/enmasse demo --seconds $(SECONDS)
+
+test: setup
+	@$(BIN)/python -m pytest
+
+check: setup
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -m "not slow and not spark"
+
+format: setup
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: setup
+	@$(BIN)/python -m benchmarks
+
+test-tools:
+	@./tests/install-tools
+
+clean:
+	rm -rf $(VENV) .enmasse build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/tools benchmarks/load/bin
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

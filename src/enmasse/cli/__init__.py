@@ -1,0 +1,1 @@
+"""The enmasse command, one file per command."""

@@ -1,0 +1,1 @@
+"""The public asyncio AMQP client, and its blocking facade."""

@@ -1,0 +1,1 @@
+"""Drivers behind control's ports: embedded nodes and their supervision."""

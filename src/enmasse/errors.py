@@ -1,0 +1,56 @@
+"""The root of every error, split by who must act.
+
+    EnmasseError
+    ├── LocalError         our own code broke a rule: a bug, report it
+    ├── RemoteError        the peer broke the protocol; carries the AMQP condition
+    ├── ResourceError      a quota or limit is reached
+    ├── UnavailableError   try again later
+    └── ConfigError        an operator or tenant must edit something
+
+Each room's ``errors.py`` refines this tree.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "EnmasseError",
+    "LocalError",
+    "RemoteError",
+    "ResourceError",
+    "UnavailableError",
+]
+
+
+class EnmasseError(Exception):
+    """Anything that this package raises on purpose."""
+
+
+class LocalError(EnmasseError):
+    """Our own code called something in the wrong state or order."""
+
+
+class RemoteError(EnmasseError):
+    """The peer broke the protocol.
+
+    Attributes:
+        condition: the AMQP error condition that names the breach.
+        description: what was wrong, in words for the peer's developer.
+    """
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(f"{condition}: {description}")
+        self.condition = condition
+        self.description = description
+
+
+class ResourceError(EnmasseError):
+    """A quota or limit is reached."""
+
+
+class UnavailableError(EnmasseError):
+    """What was asked for cannot be reached now; trying again may help."""
+
+
+class ConfigError(EnmasseError):
+    """What was configured cannot work; the message says what to edit."""

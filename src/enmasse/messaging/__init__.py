@@ -1,0 +1,1 @@
+"""The messaging core, pure: messages, deliveries, credit and the address types."""

@@ -1,0 +1,88 @@
+"""The storage port: what the messaging core asks of a journal.
+
+Rules:
+1. Everything stored is a record (table, key, value). The core encodes records, the adapter keeps them.
+2. A batch is committed whole or not at all, in the order of batch numbers.
+3. Reads see what is committed and nothing else.
+4. The adapter answers each batch exactly once, on the node's own thread and never from within
+   ``submit``, through the listener given to it.
+
+Adapters: ``enmasse.storage`` (LMDB behind the journal process) and ``enmasse.testing`` (in memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+__all__ = ["Operation", "Storage", "StorageListener", "Table"]
+
+
+class Table(IntEnum):
+    """The first byte of every key; each table's key layout is owned by the module named."""
+
+    META = 0
+    """Format version and batch number; owned by the adapter."""
+    ENTITY = 1
+    """Declared spaces and addresses, the node's configuration snapshot; ``node.snapshot``."""
+    FRAME = 2
+    """Messages as frames, by (log, partition, first offset); ``messaging.log``."""
+    SETTLED = 3
+    """Settled ranges, by (log, partition, first offset of the frame); ``messaging.log``."""
+    MARK = 4
+    """Low-water mark and next offset, by (log, partition); ``messaging.log``."""
+    PRODUCER = 5
+    """Last sequence, by (log, partition, producer id); ``messaging.stream``."""
+    SUBSCRIPTION = 6
+    """Durable subscriptions, by (topic, name); ``messaging.topic``."""
+
+
+class Operation(NamedTuple):
+    """One change to one record."""
+
+    table: Table
+    key: bytes
+    """At most 400 bytes."""
+    value: bytes | None
+    """``None`` deletes the record; deleting what is not there is no error."""
+
+
+class StorageListener(Protocol):
+    """Hears the fate of batches."""
+
+    def on_committed(self, number: int) -> None:
+        """Every batch up to and including ``number`` is on disk."""
+
+    def on_failed(self, number: int, reason: str) -> None:
+        """Batch ``number`` was not written (disk full, say) and counts for nothing."""
+
+
+class Storage(Protocol):
+    """A journal as the core sees it. Never blocks for a commit."""
+
+    def submit(self, operations: Sequence[Operation]) -> int:
+        """Hand over one batch and return its number, one above the last.
+
+        A later operation on the same record wins.
+        """
+
+    @property
+    def unconfirmed_bytes(self) -> int:
+        """Bytes handed over and not yet answered; the core grants no stored credit above a bound."""
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        """The committed value of one record."""
+
+    def scan(self, table: Table, first: bytes, last: bytes, limit_bytes: int) -> list[tuple[bytes, bytes]]:
+        """Committed records with ``first <= key < last`` in key order.
+
+        Stops after the record that brings the values to ``limit_bytes`` or more, so at least one
+        record is returned where one exists.
+        """
+
+    def floor(self, table: Table, key: bytes, first: bytes) -> tuple[bytes, bytes] | None:
+        """The committed record with the greatest key at most ``key`` and at least ``first``."""
+
+    def scan_all(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+        """Every committed record of a table in key order; for loading at start."""

@@ -1,0 +1,1 @@
+"""Resource kinds: fields, defaults, validation, conditions, quota arithmetic; pure."""

@@ -1,0 +1,1 @@
+"""The data-plane process: wire, messaging, storage and net put together, with management."""

@@ -1,0 +1,1 @@
+"""Addresses as Spark tables: streaming source, sinks and built-in jobs."""

@@ -1,0 +1,1 @@
+"""Public tools for tests: contract suites, in-memory storage, manual clock."""

@@ -1,0 +1,1 @@
+"""Spark finds the `enmasse` data source here, without registration."""
