@@ -129,9 +129,7 @@ class Described:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Described) and self.descriptor == other.descriptor and self.value == other.value
-        )
+        return isinstance(other, Described) and self.descriptor == other.descriptor and self.value == other.value
 
     def __hash__(self) -> int:
         return hash((Described, self.descriptor))

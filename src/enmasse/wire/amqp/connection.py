@@ -1,0 +1,643 @@
+"""Connections: negotiation, frames, channels, time-outs [AMQP 2.2 - 2.4].
+
+Rules:
+1. One class for both roles; the only difference is who speaks first.
+2. ``receive`` never raises for what a peer sent: a breach closes the session or the connection with
+   the condition that names it.
+3. What is to be written gathers in ``out`` until ``pending_output`` takes it, once per turn. The
+   first chunk after that, or whatever else makes output due, calls ``wake``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from enmasse.wire.amqp.errors import DecodeError, FramingError, LocalError, RemoteError, SessionError
+from enmasse.wire.amqp.framing import (
+    AMQP_HEADER,
+    FRAME_HEAD,
+    HEARTBEAT,
+    MIN_MAX_FRAME_SIZE,
+    SASL_HEADER,
+    amqp_frame,
+)
+from enmasse.wire.amqp.link import Link
+from enmasse.wire.amqp.performatives import (
+    AmqpError,
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    End,
+    Open,
+    Performative,
+    decode_performative,
+)
+from enmasse.wire.amqp.sasl import SaslClient, SaslServer
+from enmasse.wire.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session
+
+__all__ = ["Connection", "ConnectionHandler"]
+
+MAX_FRAME_SIZE = 1 << 20
+"""A frame of a stream fits into one transfer; larger ones only add latency for others."""
+
+CHANNEL_MAX = 255
+HANDLE_MAX = 4_095
+
+OPEN_TIMEOUT_S = 30.0
+"""For the whole of header, SASL and open; a peer slower than that holds a socket for nothing."""
+
+SASL_FRAME_BYTES = 16_384
+"""Room for a bearer token; nothing else of SASL comes near it."""
+
+_U32 = struct.Struct(">I")
+
+
+class ConnectionHandler(Protocol):
+    """Hears what is not hot; see ``link`` for what is."""
+
+    def on_opened(self, connection: Connection, remote: Open) -> None:
+        """The peer's open has come. A server may now ``open`` or ``close`` with an error."""
+
+    def on_begun(self, session: Session) -> None:
+        """A session runs in both directions."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        """The peer wants a link: ``accept`` or ``refuse`` it, now or later."""
+
+    def on_attached(self, link: Link) -> None:
+        """The peer has answered our attach; a detach follows if it refused."""
+
+    def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
+        """The link is gone."""
+
+    def on_ended(self, session: Session, error: AmqpError | None) -> None:
+        """The session is gone, after its links."""
+
+    def on_closed(self, error: AmqpError | None) -> None:
+        """The connection is gone, after its sessions; ``error`` is the peer's or our own."""
+
+
+class _Phase(Enum):
+    HEADER = auto()
+    SASL = auto()
+    FRAMES = auto()
+    DONE = auto()
+
+
+def _asleep(_connection: Connection) -> None:
+    """Nobody waits for output."""
+
+
+class Connection:
+    """One end of an AMQP connection, without a socket.
+
+    Args:
+        handler: hears what happens.
+        container_id: how we name ourselves.
+        sasl: our side of SASL; ``None`` does without.
+        is_server: whether the peer speaks first.
+        now: the clock, in seconds.
+        hostname: the host, and so the space, that a client asks for.
+        idle_timeout_s: silence after which we give the peer up; 0 waits for ever.
+        max_frame_size: the largest frame that we take, in bytes.
+        properties: what we tell of ourselves in open.
+        offered_capabilities: extensions that we support.
+        desired_capabilities: extensions that we want.
+    """
+
+    __slots__ = (
+        "_chunks", "_created", "_desired", "_has_sent", "_last_received", "_last_sent", "_missing", "_offered",
+        "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id", "error",
+        "handle_max", "handler", "hostname", "idle_timeout_s", "is_blocked", "is_close_sent", "is_open_sent",
+        "is_paused", "is_server", "max_frame_size", "out", "out_bytes", "remote_channel_max",
+        "remote_idle_s", "remote_max_frame_size", "remote_open", "sasl", "sessions", "wake",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        handler: ConnectionHandler,
+        *,
+        container_id: str,
+        sasl: SaslServer | SaslClient | None = None,
+        is_server: bool,
+        now: float,
+        hostname: str | None = None,
+        idle_timeout_s: float = 60.0,
+        max_frame_size: int = MAX_FRAME_SIZE,
+        properties: dict[Any, Any] | None = None,
+        offered_capabilities: tuple[str, ...] | None = None,
+        desired_capabilities: tuple[str, ...] | None = None,
+    ) -> None:
+        self.handler = handler
+        self.container_id = container_id
+        self.hostname = hostname
+        self.sasl = sasl
+        self.is_server = is_server
+        self.idle_timeout_s = idle_timeout_s
+        self.max_frame_size = max_frame_size
+        self.channel_max = CHANNEL_MAX
+        self.handle_max = HANDLE_MAX
+        self.remote_open: Open | None = None
+        self.remote_max_frame_size = MIN_MAX_FRAME_SIZE
+        self.remote_channel_max = 0
+        self.remote_idle_s = 0.0
+        self.is_open_sent = False
+        self.is_close_sent = False
+        self.is_paused = False
+        """The socket takes nothing for now."""
+        self.is_blocked = False
+        """Every sending link has been told to hold back."""
+        self.error: AmqpError | None = None
+        """Why the connection ended, once it has."""
+        self.out: list[bytes] = []
+        self.out_bytes = 0
+        self.wake: Callable[[Connection], None] = _asleep
+        self.sessions: dict[int, Session] = {}
+        """By the peer's channel."""
+        self._sessions: dict[int, Session] = {}
+        """By our channel."""
+        self._sessions_due: dict[Session, None] = {}
+        self._properties = properties
+        self._offered = offered_capabilities
+        self._desired = desired_capabilities
+        self._chunks: list[bytes] = []
+        self._missing = 0
+        self._phase = _Phase.HEADER
+        self._created = now
+        self._last_received = now
+        self._last_sent = now
+        self._has_sent = False
+        if not is_server:
+            self.put(SASL_HEADER if sasl is not None else AMQP_HEADER)
+            if sasl is None:
+                self.open()
+
+    # Verbs of every engine
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take bytes from the peer; whatever follows from them is in ``out`` and has been called."""
+        self._last_received = now
+        if self._phase is _Phase.DONE:
+            return
+        if self._missing:
+            self._chunks.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+            self._missing = 0
+        at = 0
+        try:
+            while self._phase in (_Phase.HEADER, _Phase.SASL):
+                before = at
+                at = self._negotiate(data, at)
+                if at == before:
+                    self._keep(data, at, 1)
+                    return
+            if self._phase is _Phase.FRAMES:
+                self._frames(data, at)
+        except RemoteError as error:
+            self.fail(error)
+        except (IndexError, struct.error):
+            self.fail(DecodeError("a performative is cut short"))
+
+    def pending_output(self) -> list[bytes]:
+        """Take what is to be written now."""
+        due = self._sessions_due
+        while due:
+            self._sessions_due = {}
+            for session in due:
+                session.flush()
+            due = self._sessions_due
+        out = self.out
+        self.out = []
+        self.out_bytes = 0
+        if out:
+            self._has_sent = True
+        return out
+
+    def next_deadline(self) -> float | None:
+        """When ``handle_deadline`` should be called next, by the clock given to ``receive``."""
+        if self._phase is _Phase.DONE:
+            return None
+        if self.remote_open is None:
+            return self._created + OPEN_TIMEOUT_S
+        deadlines = []
+        if self.remote_idle_s and not self.is_close_sent:
+            deadlines.append(self._last_sent + self.remote_idle_s / 2)
+        if self.idle_timeout_s:
+            deadlines.append(self._last_received + self.idle_timeout_s)
+        return min(deadlines, default=None)
+
+    def handle_deadline(self, now: float) -> None:
+        """Do what is due: keep the peer awake, or give up a silent one."""
+        if self._phase is _Phase.DONE:
+            return
+        if self.remote_open is None:
+            if now >= self._created + OPEN_TIMEOUT_S:
+                self.fail(RemoteError("amqp:resource-limit-exceeded", f"no open within {OPEN_TIMEOUT_S:.0f} s"))
+            return
+        if self.idle_timeout_s and now >= self._last_received + self.idle_timeout_s:
+            # A reader that is held back by us, or by its own full socket, is not silent of its own will.
+            self.fail(RemoteError("amqp:resource-limit-exceeded", f"nothing came for {self.idle_timeout_s:.0f} s"))
+            return
+        if self._has_sent:
+            self._has_sent = False
+            self._last_sent = now
+        elif self.remote_idle_s and now >= self._last_sent + self.remote_idle_s / 2:
+            if not self.out:
+                self.put(HEARTBEAT)
+            self._last_sent = now
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will be received; once ``out`` is written the socket can go."""
+        return self._phase is _Phase.DONE
+
+    # Output
+
+    def put(self, chunk: bytes) -> None:
+        """Add to what is to be written."""
+        if not self.out:
+            self.wake(self)
+        self.out.append(chunk)
+        self.out_bytes += len(chunk)
+
+    def session_due(self, session: Session) -> None:
+        """Have a session flushed before the next output."""
+        if not self._sessions_due and not self.out:
+            self.wake(self)
+        self._sessions_due[session] = None
+
+    def block_output(self) -> None:
+        """Have every sending link hold back until ``resume_output``."""
+        if not self.is_blocked:
+            self.is_blocked = True
+            for session in list(self._sessions.values()):
+                if not session.is_blocked:
+                    session.tell_blocked(True)
+
+    def resume_output(self) -> None:
+        """The socket takes more: sending links may go on."""
+        if self.is_blocked:
+            self.is_blocked = False
+            for session in list(self._sessions.values()):
+                if not session.is_blocked:
+                    session.tell_blocked(False)
+
+    # Commands
+
+    def open(self) -> None:
+        """Send our open."""
+        if self.is_open_sent:
+            raise LocalError("the connection is open already")
+        self.is_open_sent = True
+        self.put(
+            amqp_frame(
+                0,
+                Open(
+                    container_id=self.container_id,
+                    hostname=self.hostname,
+                    max_frame_size=self.max_frame_size,
+                    channel_max=self.channel_max,
+                    # Half of what we wait, as the peer is told to be quicker than the limit [AMQP 2.4.5].
+                    idle_time_out=int(self.idle_timeout_s * 500) or None,
+                    offered_capabilities=self._offered,
+                    desired_capabilities=self._desired,
+                    properties=self._properties,
+                ),
+            )
+        )
+
+    def begin(self) -> Session:
+        """Begin a session; the handler hears ``on_begun``."""
+        if self.is_close_sent or self._phase is _Phase.DONE:
+            raise LocalError("the connection is closed")
+        session = self._new_session()
+        self._put_begin(session, None)
+        return session
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Close the connection; what is attached is gone when the peer has answered."""
+        if self.is_close_sent or self._phase is _Phase.DONE:
+            return
+        for session in list(self._sessions.values()):
+            if not session.is_end_sent:
+                session.flush()
+        if not self.is_open_sent:
+            self.open()
+        self.is_close_sent = True
+        if error is not None:
+            self.error = error
+        self.put(amqp_frame(0, Close(error)))
+
+    def fail(self, error: RemoteError) -> None:
+        """End the connection at once because of a breach."""
+        told = AmqpError(error.condition, error.description)
+        if self._phase is _Phase.FRAMES:
+            self.close(told)
+        self._finish(told)
+
+    def lost(self) -> None:
+        """The socket is gone."""
+        self._finish(None)
+
+    # Input
+
+    def _keep(self, data: bytes, at: int, missing: int) -> None:
+        rest = data[at:]
+        self._chunks = [rest] if rest else []
+        self._missing = missing
+
+    def _negotiate(self, data: bytes, at: int) -> int:
+        """Read one protocol header or SASL frame; the same ``at`` means that more bytes are needed."""
+        if self._phase is _Phase.HEADER:
+            if len(data) - at < 8:
+                given = data[at:]
+                if given[:4] != b"AMQP"[: len(given)]:
+                    self._refuse_header()
+                    return len(data)
+                return at
+            return self._on_header(data[at : at + 8]) or at + 8
+        if len(data) - at < 8:
+            return at
+        size: int = _U32.unpack_from(data, at)[0]
+        if size > SASL_FRAME_BYTES or size < 8:
+            raise FramingError(f"a SASL frame of {size} bytes")
+        if data[at + 5] != 1 or data[at + 4] < 2 or data[at + 4] * 4 > size:
+            raise FramingError("not a SASL frame")
+        stop = at + size
+        if stop > len(data):
+            return at
+        found, _ = decode_performative(data, at + 4 * data[at + 4], stop)
+        assert self.sasl is not None
+        for chunk in self.sasl.receive(found):
+            self.put(chunk)
+        if self.sasl.is_done:
+            if self.sasl.error is not None:
+                self._finish(AmqpError("amqp:unauthorized-access", self.sasl.error))
+                return len(data)
+            self._phase = _Phase.HEADER
+            if not self.is_server:
+                self.put(AMQP_HEADER)
+                self.open()
+        return stop
+
+    def _on_header(self, header: bytes) -> int:
+        """Act on a protocol header; a true answer ends the negotiation."""
+        sasl = self.sasl
+        if header == SASL_HEADER and sasl is not None and not sasl.is_done:
+            if self.is_server:
+                self.put(SASL_HEADER)
+            for chunk in sasl.begin():
+                self.put(chunk)
+            self._phase = _Phase.SASL
+        elif header == AMQP_HEADER and (sasl is None or sasl.is_done or (self.is_server and sasl.is_optional)):
+            if self.is_server:
+                self.put(AMQP_HEADER)
+            self._phase = _Phase.FRAMES
+        else:
+            self._refuse_header()
+        return 0
+
+    def _refuse_header(self) -> None:
+        """Answer with the header that we would have taken, and hang up [AMQP 2.2]."""
+        if self.is_server:
+            wants_sasl = self.sasl is not None and not self.sasl.is_done
+            self.put(SASL_HEADER if wants_sasl else AMQP_HEADER)
+        self._finish(AmqpError("amqp:connection:framing-error", "the peer speaks another protocol"))
+
+    def _frames(self, data: bytes, at: int) -> None:
+        """Read every complete frame from ``at`` on and keep the rest."""
+        end = len(data)
+        stop = at
+        sessions = self.sessions
+        unpack = FRAME_HEAD.unpack_from
+        max_frame_size = self.max_frame_size
+        while True:
+            session: Session | None = None
+            try:
+                while end - at >= 11:
+                    size, kind, channel, zero, code = unpack(data, at)
+                    stop = at + size
+                    if stop > end or size > max_frame_size:
+                        break
+                    if kind == 0x0200 and size > 11 and zero == 0:
+                        if code == 0x5314:
+                            session = sessions[channel]
+                            session.on_transfer(data, at + 11, stop)
+                            at = stop
+                            continue
+                        if code == 0x5315:
+                            session = sessions[channel]
+                            session.on_disposition(data, at + 11, stop)
+                            at = stop
+                            continue
+                        if code == 0x5313:
+                            session = sessions[channel]
+                            session.on_flow(data, at + 11, stop)
+                            at = stop
+                            continue
+                    session = sessions.get(channel)
+                    self._on_frame(data, at, size, kind, channel)
+                    if self._phase is not _Phase.FRAMES:
+                        return
+                    at = stop
+                break
+            except SessionError as error:
+                assert session is not None
+                self._end_session(session, error)
+                at = stop
+            except KeyError:
+                if channel in sessions:
+                    raise
+                if self._is_leaving(channel):
+                    at = stop
+                    continue
+                raise FramingError(f"no session on channel {channel}") from None
+        rest = end - at
+        if rest >= 8:
+            (size,) = _U32.unpack_from(data, at)
+            if size > max_frame_size:
+                raise FramingError(f"a frame of {size} bytes is above the max-frame-size of {max_frame_size}")
+            if size <= rest:
+                # Between 8 and 10 bytes: an empty frame at the very end.
+                self._on_frame(data, at, size, data[at + 4] << 8 | data[at + 5], 0)
+                at += size
+                if end - at >= 8:
+                    self._frames(data, at)
+                    return
+                rest = end - at
+                size = rest + 1
+            self._keep(data, at, size - rest)
+        elif rest:
+            self._keep(data, at, 1)
+
+    def _is_leaving(self, channel: int) -> bool:
+        """Whether a session on that channel was ended by us and the peer has not seen it yet."""
+        return any(s.remote_channel == channel and s.is_end_sent for s in self._sessions.values())
+
+    def _on_frame(self, data: bytes, at: int, size: int, kind: int, channel: int) -> None:
+        """Read one frame that is not hot."""
+        doff = kind >> 8
+        if size < 8 or doff < 2 or doff * 4 > size:
+            raise FramingError(f"a frame of {size} bytes with a data offset of {doff}")
+        if kind & 0xFF != 0:
+            raise FramingError(f"a frame of type {kind & 0xFF}")
+        stop = at + size
+        at += doff * 4
+        if at == stop:
+            return
+        found, after = decode_performative(data, at, stop)
+        if isinstance(found, Open):
+            self._on_open(found)
+            return
+        if self.remote_open is None:
+            raise RemoteError("amqp:not-allowed", f"{type(found).__name__.lower()} before open")
+        if isinstance(found, Close):
+            self._on_close(found)
+        elif isinstance(found, Begin):
+            self._on_begin(found, channel)
+        else:
+            self._on_session_frame(found, channel, data, after, stop)
+
+    def _on_session_frame(self, found: Performative, channel: int, data: bytes, after: int, stop: int) -> None:
+        session = self.sessions.get(channel)
+        if session is None:
+            if isinstance(found, End):
+                self._on_end_of_leaving(channel)
+                return
+            if self._is_leaving(channel):
+                return
+            raise FramingError(f"no session on channel {channel}")
+        if isinstance(found, Attach):
+            session.on_attach(found)
+        elif isinstance(found, Detach):
+            session.on_detach(found)
+        elif isinstance(found, End):
+            self._on_end(session, found)
+        elif found.CODE in (0x13, 0x14, 0x15):
+            self._on_rare_shape(session, found, data[after:stop])
+        else:
+            raise FramingError(f"a {found.SYMBOL} is no performative")
+
+    @staticmethod
+    def _on_rare_shape(session: Session, found: Performative, payload: bytes) -> None:
+        """A hot performative in a long-winded form: write it in the usual one and read that."""
+        frame = amqp_frame(0, found, len(payload)) + payload
+        if found.CODE == 0x14:
+            session.on_transfer(frame, 11, len(frame))
+        elif found.CODE == 0x15:
+            session.on_disposition(frame, 11, len(frame))
+        else:
+            session.on_flow(frame, 11, len(frame))
+
+    def _on_open(self, remote: Open) -> None:
+        if self.remote_open is not None:
+            raise RemoteError("amqp:not-allowed", "a second open")
+        if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
+            raise RemoteError(
+                "amqp:invalid-field",
+                f"a max-frame-size of {remote.max_frame_size} is below {MIN_MAX_FRAME_SIZE}",
+            )
+        self.remote_open = remote
+        self.remote_max_frame_size = min(remote.max_frame_size, MAX_FRAME_SIZE)
+        self.remote_channel_max = remote.channel_max
+        self.remote_idle_s = (remote.idle_time_out or 0) / 1000
+        self.handler.on_opened(self, remote)
+
+    def _on_begin(self, begin: Begin, channel: int) -> None:
+        if channel > self.channel_max:
+            raise FramingError(f"channel {channel} is above the channel-max of {self.channel_max}")
+        if channel in self.sessions:
+            raise RemoteError("amqp:not-allowed", f"a second begin on channel {channel}")
+        if begin.remote_channel is not None:
+            session = self._sessions.get(begin.remote_channel)
+            if session is None or session.remote_begin is not None:
+                raise RemoteError("amqp:not-allowed", f"an answer to no begin on channel {begin.remote_channel}")
+            session.on_begin(begin, channel)
+        else:
+            session = self._new_session()
+            session.on_begin(begin, channel)
+            self._put_begin(session, channel)
+        self.sessions[channel] = session
+        self.handler.on_begun(session)
+
+    def _on_end(self, session: Session, end: End) -> None:
+        session.is_ended = True
+        session.end()
+        self._forget_session(session)
+        session.drop_links(end.error)
+        self.handler.on_ended(session, end.error)
+
+    def _end_session(self, session: Session, error: SessionError) -> None:
+        """A breach on one session: end it, and ignore what still comes for it."""
+        told = AmqpError(error.condition, error.description)
+        session.end(told)
+        if session.remote_channel is not None:
+            self.sessions.pop(session.remote_channel, None)
+        session.drop_links(told)
+        self.handler.on_ended(session, told)
+
+    def _on_end_of_leaving(self, channel: int) -> None:
+        for session in list(self._sessions.values()):
+            if session.remote_channel == channel and session.is_end_sent:
+                self._forget_session(session)
+                return
+        raise FramingError(f"no session on channel {channel}")
+
+    def _forget_session(self, session: Session) -> None:
+        if session.remote_channel is not None and self.sessions.get(session.remote_channel) is session:
+            del self.sessions[session.remote_channel]
+        self._sessions.pop(session.channel, None)
+        self._sessions_due.pop(session, None)
+
+    def _on_close(self, close: Close) -> None:
+        self.close()
+        self._finish(close.error or self.error)
+
+    def _finish(self, error: AmqpError | None) -> None:
+        if self._phase is _Phase.DONE:
+            return
+        self._phase = _Phase.DONE
+        self.error = self.error or error
+        sessions: Sequence[Session] = list(self._sessions.values())
+        self._sessions.clear()
+        self.sessions.clear()
+        self._sessions_due.clear()
+        self._chunks.clear()
+        for session in sessions:
+            session.is_ended = session.is_end_sent = True
+            session.drop_links(error)
+            self.handler.on_ended(session, error)
+        self.handler.on_closed(self.error)
+        self.wake(self)
+
+    def _new_session(self) -> Session:
+        channel = 0
+        while channel in self._sessions:
+            channel += 1
+        if channel > self.channel_max or (self.remote_open is not None and channel > self.remote_channel_max):
+            raise RemoteError("amqp:resource-limit-exceeded", "the connection has no free channel")
+        session = Session(self, channel)
+        self._sessions[channel] = session
+        return session
+
+    def _put_begin(self, session: Session, remote_channel: int | None) -> None:
+        self.put(
+            amqp_frame(
+                session.channel,
+                Begin(
+                    remote_channel=remote_channel,
+                    next_outgoing_id=0,
+                    incoming_window=INCOMING_WINDOW,
+                    outgoing_window=OUTGOING_WINDOW,
+                    handle_max=self.handle_max,
+                ),
+            )
+        )

@@ -1,0 +1,43 @@
+"""Frames and protocol headers [AMQP 2.2, 2.3]."""
+
+from __future__ import annotations
+
+import struct
+
+from enmasse.wire.amqp.performatives import Performative, encode_performative
+
+__all__ = [
+    "AMQP_HEADER",
+    "FRAME_HEAD",
+    "HEARTBEAT",
+    "MIN_MAX_FRAME_SIZE",
+    "SASL_HEADER",
+    "amqp_frame",
+    "sasl_frame",
+]
+
+AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+
+MIN_MAX_FRAME_SIZE = 512
+"""No peer may ask for smaller frames [AMQP 2.7.1]."""
+
+HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
+"""An empty frame, which only says that we are alive [AMQP 2.4.5]."""
+
+FRAME_HEAD = struct.Struct(">IHHBH")
+"""Size, data offset and type, channel, and the first three bytes of a performative."""
+
+_HEADER = struct.Struct(">IBBH")
+
+
+def amqp_frame(channel: int, performative: Performative, payload_bytes: int = 0) -> bytes:
+    """A frame of type 0 up to its payload, which is to follow."""
+    body = encode_performative(performative)
+    return _HEADER.pack(8 + len(body) + payload_bytes, 2, 0, channel) + body
+
+
+def sasl_frame(performative: Performative) -> bytes:
+    """A whole frame of type 1 [AMQP 5.3.1]."""
+    body = encode_performative(performative)
+    return _HEADER.pack(8 + len(body), 2, 1, 0) + body

@@ -1,0 +1,303 @@
+"""Links: the two ends of a one-way route for messages [AMQP 2.6].
+
+Rules:
+1. Counts of deliveries are plain integers from 0 that never wrap; only the wire sees serial numbers.
+2. A link calls its sink directly for what is hot (messages, credit, outcomes) and the connection's
+   handler for what is not (attach, detach).
+3. A sending link never holds messages back for want of credit: who has no credit does not send.
+   What the session's window or the frame size keeps from going out at once waits in the session,
+   and the sink is told by ``on_blocked`` to stop meanwhile.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+from enmasse.wire.amqp.codec import encode
+from enmasse.wire.amqp.errors import LinkError, LocalError
+from enmasse.wire.amqp.framing import amqp_frame
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Detach, Source, Target
+from enmasse.wire.amqp.types import UInt
+
+if TYPE_CHECKING:
+    from enmasse.wire.amqp.session import Session
+
+__all__ = ["Link", "Outgoing", "ReceivingLink", "ReceivingSink", "SendingLink", "SendingSink"]
+
+MASK = 0xFFFFFFFF
+
+TURN_BYTES = 1 << 20
+"""What one connection may put out between two writes before its links are blocked: several times
+what a socket takes at once, so that the bound never costs throughput."""
+
+
+class Outgoing(Protocol):
+    """What is given to ``SendingLink.send`` and comes back with its outcome."""
+
+    sink: Any
+    """The sink of the link that it was sent on."""
+
+
+class SendingSink(Protocol):
+    """Hears what the peer's receiver does."""
+
+    def on_credit(self, credit: int, drain: bool) -> None:
+        """The peer's credit is now ``credit``; with ``drain`` call ``drained`` when nothing is left."""
+
+    def on_outcome(self, delivery: Any, state: Any) -> None:
+        """The peer settled a delivery, or told its final state; ``None`` settles without a state."""
+
+    def on_blocked(self, blocked: bool) -> None:
+        """Whether nothing more should be sent for now, whatever the credit."""
+
+
+class ReceivingSink(Protocol):
+    """Hears what the peer's sender does."""
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """A message has arrived within the credit."""
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """A message has arrived for credit that was taken back while it was on its way."""
+
+    def on_sender_flow(self, available: int) -> None:
+        """The sender told how many messages wait, or used up credit without sending."""
+
+
+class Link:
+    """What both ends have in common."""
+
+    __slots__ = (
+        "attach", "channel", "handle", "is_attached", "is_detach_sent", "is_detached", "name", "remote_attach",
+        "remote_handle", "session", "sink",
+    )  # fmt: skip
+    is_sender: bool
+
+    def __init__(self, session: Session, name: str, handle: int) -> None:
+        self.session = session
+        self.name = name
+        self.handle = handle
+        self.channel = session.channel
+        self.remote_handle: int | None = None
+        self.remote_attach: Attach | None = None
+        """The peer's attach, once it has come."""
+        self.attach: Attach | None = None
+        """Our attach, once it has gone."""
+        self.is_attached = False
+        self.is_detached = False
+        """The peer has detached, or the session is gone: nothing can be sent."""
+        self.is_detach_sent = False
+        self.sink: Any = None
+
+    def accept(
+        self,
+        sink: Any,
+        *,
+        source: Source | None = None,
+        target: Target | None = None,
+        snd_settle_mode: int | None = None,
+        max_message_size: int | None = None,
+        offered_capabilities: tuple[str, ...] | None = None,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        """Answer the peer's attach; from now on ``sink`` hears of the link."""
+        remote = self.remote_attach
+        if remote is None or self.attach is not None:
+            raise LocalError(f"link {self.name!r} has no attach to answer")
+        self.sink = sink
+        self._send_attach(
+            Attach(
+                name=self.name,
+                handle=self.handle,
+                role=not self.is_sender,
+                snd_settle_mode=remote.snd_settle_mode if snd_settle_mode is None else snd_settle_mode,
+                rcv_settle_mode=remote.rcv_settle_mode,
+                source=source,
+                target=target,
+                initial_delivery_count=0 if self.is_sender else None,
+                max_message_size=max_message_size,
+                offered_capabilities=offered_capabilities,
+                properties=properties,
+            )
+        )
+
+    def refuse(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
+        """Answer the peer's attach with an attach without terminus and a detach [AMQP 2.6.3]."""
+        self._send_attach(
+            Attach(
+                name=self.name,
+                handle=self.handle,
+                role=not self.is_sender,
+                initial_delivery_count=0 if self.is_sender else None,
+            )
+        )
+        self.detach(AmqpError(condition, description, info))
+
+    def _send_attach(self, attach: Attach) -> None:
+        self.attach = attach
+        self.is_attached = True
+        self.session.connection.put(amqp_frame(self.channel, attach))
+
+    def detach(self, error: AmqpError | None = None, *, closed: bool = True) -> None:
+        """Detach, or close, the link; without effect where that was done."""
+        if self.is_detach_sent or self.session.is_end_sent:
+            return
+        self.is_detach_sent = True
+        self.session.flush_link(self)
+        self.session.connection.put(amqp_frame(self.channel, Detach(handle=self.handle, closed=closed, error=error)))
+        self.on_detach_sent()
+
+    def on_detach_sent(self) -> None:
+        """Forget what only an attached link needs."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both ends are attached."""
+        return self.is_attached and not self.is_detached and not self.is_detach_sent
+
+
+class SendingLink(Link):
+    """We send, the peer receives and grants credit."""
+
+    __slots__ = ("_head", "_pack", "_size", "_tails", "credit", "delivery_count", "drain", "room")
+    is_sender = True
+
+    def __init__(self, session: Session, name: str, handle: int) -> None:
+        super().__init__(session, name, handle)
+        self.delivery_count = 0
+        self.credit = 0
+        """What the peer still takes."""
+        self.drain = False
+        fields = encode(UInt(handle))
+        content = 1 + len(fields) + 5 + 6 + 2
+        self._head = (
+            b"\x02\x00"
+            + session.channel.to_bytes(2, "big")
+            + b"\x00\x53\x14\xc0"
+            + bytes((content, 5))
+            + fields
+            + b"\x70"
+        )
+        self._tails = (b"\x43\x42", b"\x43\x41")
+        self._pack = struct.Struct(f">I{len(self._head)}sI2sI2s").pack
+        self._size = len(self._head) + 16
+        self.room = session.connection.remote_max_frame_size - self._size
+        """Bytes of payload that fit into one frame."""
+
+    def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        """Send one message; the caller has seen to it that there is credit.
+
+        Args:
+            delivery: what ``on_outcome`` will be given; its ``sink`` must be this link's. Ignored
+                for a settled message.
+            payload: the sections of the message.
+            settled: whether the peer need not answer.
+            message_format: 0 for AMQP's own.
+        """
+        session = self.session
+        size = len(payload)
+        self.delivery_count += 1
+        self.credit -= 1
+        delivery_id = session.next_delivery_id
+        session.next_delivery_id = (delivery_id + 1) & MASK
+        if not settled:
+            session.unsettled[delivery_id] = delivery
+        if size > self.room or session.remote_window <= 0 or message_format:
+            session.send_in_parts(self, delivery_id, payload, settled, message_format)
+            return
+        session.remote_window -= 1
+        session.next_outgoing_id += 1
+        connection = session.connection
+        out = connection.out
+        if not out:
+            connection.wake(connection)
+        out.append(
+            self._pack(
+                size + self._size,
+                self._head,
+                delivery_id,
+                b"\xa0\x04",
+                delivery_id,
+                self._tails[settled],
+            )
+        )
+        out.append(payload)
+        connection.out_bytes += size
+        if connection.out_bytes > TURN_BYTES:
+            connection.block_output()
+
+    def drained(self) -> None:
+        """Use up the credit, as the peer asked by drain [AMQP 2.6.7]."""
+        if self.drain:
+            self.drain = False
+            self.delivery_count += self.credit
+            self.credit = 0
+            self.session.flow_for(self, drain=True)
+
+    def take_unsettled(self) -> list[Any]:
+        """Remove and return what was sent on this link and has no outcome yet, oldest first."""
+        unsettled = self.session.unsettled
+        sink = self.sink
+        mine = [delivery_id for delivery_id, delivery in unsettled.items() if delivery.sink is sink]
+        return [unsettled.pop(delivery_id) for delivery_id in mine]
+
+
+class ReceivingLink(Link):
+    """The peer sends, we receive and grant credit."""
+
+    __slots__ = (
+        "delivery_format", "delivery_id", "delivery_settled", "highest", "initial", "limit", "max_message_size",
+        "partial", "partial_bytes", "received",
+    )  # fmt: skip
+    is_sender = False
+
+    def __init__(self, session: Session, name: str, handle: int) -> None:
+        super().__init__(session, name, handle)
+        self.initial = 0
+        self.received = 0
+        """Deliveries that have come (or that the sender gave up), from 0."""
+        self.limit = 0
+        """Deliveries that may come in all, from 0: the credit is what lies between."""
+        self.highest = 0
+        """The largest limit that was ever told to the sender."""
+        self.max_message_size = 0
+        self.partial: list[bytes] | None = None
+        self.partial_bytes = 0
+        self.delivery_id = 0
+        self.delivery_settled = False
+        self.delivery_format = 0
+
+    def on_detach_sent(self) -> None:
+        """Whatever still comes is beyond the credit, and so ignored."""
+        self.partial = None
+        self.limit = self.highest = self.received
+
+    @property
+    def credit(self) -> int:
+        """What the sender may still send."""
+        return self.limit - self.received
+
+    def grant(self, credit: int) -> None:
+        """Set the sender's credit; less than before takes credit back without awaiting an answer."""
+        limit = self.received + credit
+        if limit != self.limit:
+            self.limit = limit
+            if limit > self.highest:
+                self.highest = limit
+            self.session.flow_pending(self)
+
+    def settle(self, delivery_id: int, state: Any) -> None:
+        """Tell the sender the outcome of a delivery; ranges of equal ones go out together."""
+        self.session.settle(delivery_id, state)
+
+    def cross(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """A delivery above the present limit: crossed on the wire, or a breach [AMQP 2.6.7]."""
+        if self.received >= self.highest:
+            raise LinkError(
+                "amqp:link:transfer-limit-exceeded",
+                f"link {self.name!r} sent delivery {self.received + 1}, {self.highest} were granted",
+            )
+        self.received += 1
+        self.limit = self.received
+        self.sink.on_crossed(payload, delivery_id, settled, message_format)
