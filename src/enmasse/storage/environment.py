@@ -1,0 +1,216 @@
+"""The LMDB environment of a journal: one database, key = table byte + key.
+
+Rules:
+1. The journal process has the directory's lock before it makes a ``WriteEnvironment`` and until
+   after its last commit. Everybody else makes a ``ReadEnvironment``.
+2. Number and epoch of the last batch are a record of the same commit.
+3. Read transactions are short: an old one keeps freed pages from being used again.
+4. Never ``WRITEMAP``: a full disk would be a signal. Never ``NOSYNC``.
+5. A process opens a directory at most once and never forks afterwards (LMDB's own rules).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from enmasse.storage.batch import TABLE_PREFIX
+from enmasse.storage.errors import JournalFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from enmasse.storage.batch import Batch
+
+__all__ = ["DEFAULT_MAP_BYTES", "FORMAT_VERSION", "ReadEnvironment", "WriteEnvironment"]
+
+DEFAULT_MAP_BYTES = 1 << 40
+"""1 TiB of addresses; the map is sparse, so it costs nothing and never has to grow."""
+
+_LEAST_MAP_BYTES = 1 << 30
+"""Where even this is refused (an address-space limit), the journal cannot work."""
+
+FORMAT_VERSION = 1
+
+_META = TABLE_PREFIX[0]
+_FORMAT_KEY = _META + b"format"
+_LAST_KEY = _META + b"last"
+_FORMAT = struct.Struct("<I")
+_LAST = struct.Struct("<QQ")
+
+_SCAN_CHUNK_BYTES = 1 << 20
+
+
+def _open(directory: str, map_bytes: int, *, readonly: bool) -> lmdb.Environment:
+    """Open with the largest map that the platform grants."""
+    while True:
+        try:
+            return lmdb.open(directory, map_size=map_bytes, readonly=readonly, max_dbs=0, create=not readonly)
+        except lmdb.MemoryError:
+            if map_bytes <= _LEAST_MAP_BYTES:
+                raise
+            map_bytes >>= 2
+
+
+class WriteEnvironment:
+    """The journal's one writer.
+
+    Args:
+        directory: an existing directory whose lock is held.
+        map_bytes: upper bound of the data file.
+
+    Attributes:
+        epoch: of the last committed batch; 0 if there was none.
+        number: of the last committed batch.
+        failed: numbers below it, of the same epoch, that were not written and whose fate the node
+            is not known to have heard.
+
+    Raises:
+        JournalFormatError: the directory holds another format or something damaged.
+    """
+
+    __slots__ = ("_env", "epoch", "failed", "number")
+
+    def __init__(self, directory: str, map_bytes: int = DEFAULT_MAP_BYTES) -> None:
+        try:
+            self._env = _open(directory, map_bytes, readonly=False)
+        except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError) as error:
+            raise JournalFormatError(f"{directory} is no journal, or is damaged: {error}") from error
+        self._env.reader_check()
+        with self._env.begin(write=True) as txn:
+            found = txn.get(_FORMAT_KEY)
+            if found is None:
+                txn.put(_FORMAT_KEY, _FORMAT.pack(FORMAT_VERSION))
+            elif found != _FORMAT.pack(FORMAT_VERSION):
+                self._env.close()
+                raise JournalFormatError(
+                    f"the journal in {directory} has format {int.from_bytes(found, 'little')}, "
+                    f"this version reads {FORMAT_VERSION}: use the version that wrote it"
+                )
+            last = txn.get(_LAST_KEY) or _LAST.pack(0, 0)
+        if found is None:
+            _sync_directory(directory)
+        self.epoch, self.number = _LAST.unpack_from(last)
+        numbers = array("Q")
+        numbers.frombytes(last[_LAST.size :])
+        self.failed = numbers.tolist()
+
+    def apply(self, batches: Sequence[Batch], failed: Sequence[int] = ()) -> None:
+        """Commit batches in one transaction, with one sync; on return they are on disk.
+
+        Args:
+            batches: at least one, in the order of their numbers.
+            failed: numbers not yet remembered as failed, below the last batch's.
+
+        Raises:
+            lmdb.Error: nothing was written.
+            lmdb.PanicError: the environment is of no more use; open it anew to learn what was written.
+        """
+        last = batches[-1]
+        before = self.failed if last.epoch == self.epoch else []
+        remembered = [number for number in (*before, *failed) if number > last.heard]
+        with self._env.begin(write=True) as txn:
+            put, delete = txn.put, txn.delete
+            for batch in batches:
+                for key, value in batch.operations():
+                    if value is None:
+                        delete(key)
+                    else:
+                        put(key, value)
+            put(_LAST_KEY, _LAST.pack(last.epoch, last.number) + array("Q", remembered).tobytes())
+        self.epoch, self.number, self.failed = last.epoch, last.number, remembered
+
+    def close(self) -> None:
+        """Close the environment; what was applied is on disk already."""
+        self._env.close()
+
+
+class ReadEnvironment:
+    """What is committed, read beside the writer.
+
+    Args:
+        directory: a journal that its writer has opened.
+        map_bytes: as the writer's.
+    """
+
+    __slots__ = ("_env", "_page_bytes")
+
+    def __init__(self, directory: str, map_bytes: int = DEFAULT_MAP_BYTES) -> None:
+        self._env = _open(directory, map_bytes, readonly=True)
+        self._page_bytes: int = self._env.stat()["psize"]
+
+    @property
+    def file_bytes(self) -> int:
+        """How much of the data file has ever been used."""
+        used: int = (self._env.info()["last_pgno"] + 1) * self._page_bytes
+        return used
+
+    def get(self, table: int, key: bytes) -> bytes | None:
+        """The committed value of one record."""
+        with self._env.begin() as txn:
+            value: bytes | None = txn.get(TABLE_PREFIX[table] + key)
+        return value
+
+    def scan(self, table: int, first: bytes, last: bytes, limit_bytes: int) -> list[tuple[bytes, bytes]]:
+        """Committed records with ``first <= key < last``, until their values reach ``limit_bytes``."""
+        prefix = TABLE_PREFIX[table]
+        return self._scan(prefix + first, prefix + last, limit_bytes)
+
+    def _scan(self, first: bytes, end: bytes, limit_bytes: int) -> list[tuple[bytes, bytes]]:
+        records: list[tuple[bytes, bytes]] = []
+        size = 0
+        with self._env.begin() as txn, txn.cursor() as cursor:
+            found = cursor.set_range(first)
+            while found:
+                key = cursor.key()
+                if key >= end:
+                    break
+                value = cursor.value()
+                records.append((key[1:], value))
+                size += len(value)
+                if size >= limit_bytes:
+                    break
+                found = cursor.next()
+        return records
+
+    def floor(self, table: int, key: bytes, first: bytes) -> tuple[bytes, bytes] | None:
+        """The committed record with the greatest key at most ``key`` and at least ``first``."""
+        prefix = TABLE_PREFIX[table]
+        wanted = prefix + key
+        with self._env.begin() as txn, txn.cursor() as cursor:
+            found = cursor.set_range(wanted)
+            if not found:
+                found = cursor.last()
+            elif cursor.key() != wanted:
+                found = cursor.prev()
+            if not found or cursor.key() < prefix + first:
+                return None
+            at, value = cursor.item()
+        return at[1:], value
+
+    def scan_all(self, table: int) -> Iterator[tuple[bytes, bytes]]:
+        """Every committed record of a table in key order, in transactions of about 1 MiB each."""
+        prefix = TABLE_PREFIX[table]
+        end = TABLE_PREFIX[table + 1]
+        first = prefix
+        while records := self._scan(first, end, _SCAN_CHUNK_BYTES):
+            yield from records
+            first = prefix + records[-1][0] + b"\0"
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+def _sync_directory(directory: str) -> None:
+    """Make a new file's name as durable as its content; LMDB leaves that to its user."""
+    for name in (directory, os.path.dirname(os.path.abspath(directory))):  # noqa: PTH100, PTH120 - see lock.py
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,344 @@
+"""The storage port over a journal process: what a node uses.
+
+Rules:
+1. Nothing blocks and nothing runs in another thread; answers come on the loop.
+2. A batch stays here, encoded, until its fate is known. When the journal process dies, another is
+   started; it says what was committed, the rest is sent again under the same numbers.
+3. Each batch is answered once, in the order of numbers.
+4. Reads see commits, through this process's own read-only environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from enmasse.storage.batch import AnswerKind, encode_batch
+from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment
+from enmasse.storage.errors import (
+    JournalFormatError,
+    JournalLockedError,
+    JournalStateError,
+    JournalUnavailableError,
+)
+from enmasse.storage.process import JournalProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from enmasse.errors import EnmasseError
+    from enmasse.messaging.storage import Operation, StorageListener, Table
+    from enmasse.storage.batch import Answer
+
+__all__ = ["JournalLink"]
+
+_log = logging.getLogger(__name__)
+
+_FIRST_RETRY_S = 0.05
+_LAST_RETRY_S = 2.0
+
+
+class _State(Enum):
+    NEW = auto()
+    STARTING = auto()
+    """The first process has not said hello."""
+    RUNNING = auto()
+    BROKEN = auto()
+    """The next process has not said hello, or will be started; batches wait here."""
+    ENDING = auto()
+    """Everything is committed, end of file is sent."""
+    STOPPED = auto()
+
+
+class JournalLink:
+    """A journal as the messaging core sees it (``enmasse.messaging.storage.Storage``).
+
+    Keep at most one per directory in a process: LMDB asks for that.
+
+    Args:
+        directory: of the journal; made if it is missing.
+        map_bytes: upper bound of the data file; a smaller one is used where the platform refuses it.
+        lock_wait_s: how long a new journal process waits for an old one to finish.
+        journal_changed: called with the new process id whenever the journal process was replaced
+            (not at start), when the new one is ready.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        map_bytes: int = DEFAULT_MAP_BYTES,
+        lock_wait_s: float = 10.0,
+        journal_changed: Callable[[int], None] | None = None,
+    ) -> None:
+        self._directory = str(directory)
+        self._map_bytes = map_bytes
+        self._lock_wait_s = lock_wait_s
+        self._journal_changed = journal_changed
+        self._state = _State.NEW
+        self._loop: asyncio.AbstractEventLoop
+        self._listener: StorageListener
+        self._process: JournalProcess | None = None
+        self._send: Callable[[bytes], None] | None = None
+        self._reader: ReadEnvironment | None = None
+        self._started: asyncio.Future[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._refusal: EnmasseError | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_s = 0.0
+        self._epoch = 0
+        self._number = 0
+        self._heard = 0
+        self._unconfirmed: deque[tuple[int, bytes]] = deque()
+        self._unconfirmed_bytes = 0
+        self._commits = 0
+
+    @property
+    def journal_pid(self) -> int | None:
+        """Process id of the journal, ``None`` while there is none."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def epoch(self) -> int:
+        """One above the epoch of the node's last start that wrote something; known after start."""
+        return self._epoch
+
+    @property
+    def commits(self) -> int:
+        """Group commits that were answered."""
+        return self._commits
+
+    @property
+    def unconfirmed_bytes(self) -> int:
+        """Bytes handed over and not yet answered; keeping them bounded is the core's part."""
+        return self._unconfirmed_bytes
+
+    @property
+    def file_bytes(self) -> int:
+        """How much of the data file has ever been used."""
+        return self._environment().file_bytes
+
+    async def start(self, listener: StorageListener) -> None:
+        """Start the journal process and return when it has the lock and data can be read.
+
+        Args:
+            listener: hears the fate of every batch, on the loop.
+
+        Raises:
+            JournalLockedError: another process holds the directory and did not finish in time.
+            JournalFormatError: the directory holds no journal that this version can read.
+            JournalUnavailableError: the process did not come up.
+        """
+        if self._state is not _State.NEW:
+            raise JournalStateError("a journal link starts once; make a new one")
+        self._loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._ended = self._loop.create_future()
+        self._started = started = self._loop.create_future()
+        self._state = _State.STARTING
+        try:
+            self._spawn()
+        except OSError as error:
+            self._state = _State.STOPPED
+            raise JournalUnavailableError(f"the journal process could not be started: {error}") from error
+        try:
+            await started
+            self._reader = ReadEnvironment(self._directory, self._map_bytes)
+        except BaseException:
+            await self._abandon()
+            raise
+
+    async def stop(self, timeout_s: float = 30.0) -> None:
+        """Commit what was submitted, end the journal process and wait for its end.
+
+        Batches may still be submitted while earlier ones are being committed. Stopping twice, or
+        before a start, does nothing.
+
+        Raises:
+            JournalUnavailableError: not everything could be committed in time; the process is gone.
+        """
+        if self._ended is None or self._state is _State.STOPPED:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._unconfirmed:
+                    self._idle = self._loop.create_future()
+                    await self._idle
+                self._enter_end()
+                if self._process is not None:
+                    self._process.end()
+                    await asyncio.shield(self._ended)
+        except TimeoutError:
+            raise JournalUnavailableError(
+                f"{len(self._unconfirmed)} batches for {self._directory} were not on disk within {timeout_s} s"
+            ) from None
+        finally:
+            await self._abandon()
+
+    async def _abandon(self) -> None:
+        """End the process at once and wait until it is gone."""
+        assert self._ended is not None
+        if self._process is not None:
+            self._enter_end()
+            self._process.kill()
+            await asyncio.shield(self._ended)
+        self._enter_end()
+        self._state = _State.STOPPED
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _enter_end(self) -> None:
+        self._state = _State.ENDING
+        self._send = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def submit(self, operations: Sequence[Operation]) -> int:
+        """Hand over one batch and return its number.
+
+        Raises:
+            BatchError: a key or the batch is too large; nothing was handed over.
+            JournalStateError: before start or after stop.
+        """
+        number = self._number + 1
+        data = encode_batch(self._epoch, number, self._heard, operations)
+        if self._send is not None:
+            self._send(data)
+        elif self._state is not _State.BROKEN:
+            raise JournalStateError("the journal link is not started, or is stopped")
+        self._number = number
+        self._unconfirmed.append((number, data))
+        self._unconfirmed_bytes += len(data)
+        return number
+
+    def _environment(self) -> ReadEnvironment:
+        if self._reader is None:
+            raise JournalStateError("the journal link is not started, or is stopped")
+        return self._reader
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        """The committed value of one record."""
+        return self._environment().get(table, key)
+
+    def scan(self, table: Table, first: bytes, last: bytes, limit_bytes: int) -> list[tuple[bytes, bytes]]:
+        """Committed records with ``first <= key < last``, until their values reach ``limit_bytes``."""
+        return self._environment().scan(table, first, last, limit_bytes)
+
+    def floor(self, table: Table, key: bytes, first: bytes) -> tuple[bytes, bytes] | None:
+        """The committed record with the greatest key at most ``key`` and at least ``first``."""
+        return self._environment().floor(table, key, first)
+
+    def scan_all(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+        """Every committed record of a table in key order; for loading at start.
+
+        Reads in steps, so commits in between may be seen in part.
+        """
+        return self._environment().scan_all(table)
+
+    def _spawn(self) -> None:
+        self._refusal = None
+        self._process = JournalProcess(
+            self._loop, self._directory, self._map_bytes, self._lock_wait_s, self._answered, self._process_ended
+        )
+
+    def _answered(self, answers: list[Answer]) -> None:
+        for answer in answers:
+            if answer.kind == AnswerKind.COMMITTED:
+                self._commits += 1
+                self._retry_s = 0.0
+                self._committed(answer.number)
+            elif answer.kind == AnswerKind.FAILED:
+                self._failed(answer.number, answer.text)
+            elif answer.kind == AnswerKind.HELLO:
+                self._greeted(answer)
+            elif answer.kind == AnswerKind.LOCKED:
+                self._refusal = JournalLockedError(answer.text)
+            else:
+                self._refusal = JournalFormatError(answer.text)
+        if self._idle is not None and not self._unconfirmed and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _committed(self, number: int) -> None:
+        unconfirmed = self._unconfirmed
+        while unconfirmed and unconfirmed[0][0] <= number:
+            self._unconfirmed_bytes -= len(unconfirmed.popleft()[1])
+        self._heard = number
+        self._listener.on_committed(number)
+
+    def _failed(self, number: int, reason: str) -> None:
+        first, data = self._unconfirmed.popleft()
+        assert first == number, "answers come in the order of numbers"
+        self._unconfirmed_bytes -= len(data)
+        self._heard = number
+        self._listener.on_failed(number, reason)
+
+    def _greeted(self, hello: Answer) -> None:
+        """The process has the lock: settle what an earlier one left open, send what follows."""
+        assert self._process is not None
+        if self._state is _State.ENDING:
+            return
+        self._state = _State.RUNNING
+        self._send = self._process.send
+        if self._started is not None:
+            self._epoch = hello.epoch + 1
+            if not self._started.done():
+                self._started.set_result(None)
+            self._started = None
+            return
+        lost = set(hello.numbers) if hello.epoch == self._epoch else set()
+        last = hello.number if hello.epoch == self._epoch else 0
+        # Sent before the listener is told: what it submits then has higher numbers.
+        for number, data in self._unconfirmed:
+            if number > last:
+                self._process.send(data)
+        committed = 0
+        for number in [number for number, _ in self._unconfirmed if number <= last]:
+            if number not in lost:
+                committed = number
+                continue
+            if committed > self._heard:
+                self._committed(committed)
+            self._failed(number, "it could not be written before the journal process was replaced")
+        if committed > self._heard:
+            self._committed(committed)
+        _log.warning("journal process %d took over %s", self._process.pid, self._directory)
+        if self._journal_changed is not None:
+            self._journal_changed(self._process.pid)
+
+    def _process_ended(self, status: int) -> None:
+        assert self._ended is not None
+        self._process = None
+        self._send = None
+        if self._state is _State.ENDING:
+            self._ended.set_result(None)
+            return
+        problem = self._refusal or JournalUnavailableError(
+            f"the journal process for {self._directory} ended with status {status}"
+        )
+        if self._started is not None:
+            if not self._started.done():
+                self._started.set_exception(problem)
+            self._started = None
+            return
+        _log.error("%s; starting another", problem)
+        self._wait_to_spawn()
+
+    def _wait_to_spawn(self) -> None:
+        self._state = _State.BROKEN
+        self._retry = self._loop.call_later(self._retry_s, self._spawn_again)
+        self._retry_s = min(max(self._retry_s * 2, _FIRST_RETRY_S), _LAST_RETRY_S)
+
+    def _spawn_again(self) -> None:
+        self._retry = None
+        try:
+            self._spawn()
+        except OSError as error:
+            _log.error("the journal process could not be started: %s", error)
+            self._wait_to_spawn()

@@ -1,0 +1,182 @@
+"""A node's handle on its journal process: start, socket pair, end; knows nothing of batches' fate.
+
+No threads: the loop watches the socket and the process (a pidfd). The process is started by exec
+with all other descriptors closed, as an inherited socket or lock would hide a death.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from enmasse.storage.batch import split_answers
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from enmasse.storage.batch import Answer
+
+__all__ = ["JournalProcess"]
+
+_SOCKET_BYTES = 1 << 20
+"""Asked of the kernel: bounds what one turn of the loop copies, and holds several groups."""
+
+_READ_BYTES = 1 << 16
+_CHUNKS_PER_WRITE = 64
+
+
+class JournalProcess:
+    """One running journal process.
+
+    Args:
+        loop: watches the process and its socket.
+        directory: of the journal.
+        map_bytes: upper bound of the data file.
+        lock_wait_s: how long the process waits for an old writer to finish.
+        on_answers: hears what the process said.
+        on_ended: hears once that the process has ended, with its exit status (negative: signal),
+            after all that it said.
+
+    Raises:
+        OSError: the process could not be started.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        directory: str,
+        map_bytes: int,
+        lock_wait_s: float,
+        on_answers: Callable[[list[Answer]], None],
+        on_ended: Callable[[int], None],
+    ) -> None:
+        self._loop = loop
+        self._on_answers = on_answers
+        self._on_ended = on_ended
+        self._queue: deque[bytes | memoryview] = deque()
+        self._partial = b""
+        self._ending = False
+        self._reading = True
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+        ours.setblocking(False)
+        try:
+            self._popen = _start(theirs.fileno(), directory, map_bytes, lock_wait_s)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._socket = ours
+        self._send = ours.send
+        self._pidfd = os.pidfd_open(self._popen.pid)
+        loop.add_reader(ours.fileno(), self._read)
+        loop.add_reader(self._pidfd, self._exited)
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._popen.pid
+
+    def send(self, data: bytes) -> None:
+        """Write now what the socket takes and the rest when it takes it.
+
+        To a process that has died this does nothing.
+        """
+        if self._queue:
+            self._queue.append(data)
+            return
+        try:
+            sent = self._send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # the pidfd tells
+        if sent != len(data):
+            self._queue.append(memoryview(data)[sent:])
+            self._loop.add_writer(self._socket.fileno(), self._flush)
+
+    def _flush(self) -> None:
+        queue = self._queue
+        while queue:
+            try:
+                sent = self._socket.sendmsg(list(islice(queue, _CHUNKS_PER_WRITE)))
+            except BlockingIOError:
+                return
+            except OSError:
+                queue.clear()
+                break
+            while sent:
+                chunk = queue.popleft()
+                if sent < len(chunk):
+                    queue.appendleft(memoryview(chunk)[sent:])
+                    break
+                sent -= len(chunk)
+        self._loop.remove_writer(self._socket.fileno())
+        if self._ending:
+            self._shut()
+
+    def end(self) -> None:
+        """Say that nothing follows; the process ends when it has committed what was sent."""
+        if not self._ending:
+            self._ending = True
+            if not self._queue:
+                self._shut()
+
+    def _shut(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            return  # dead already; the pidfd tells
+
+    def kill(self) -> None:
+        """End the process at once; what it had not committed is lost to it."""
+        self._popen.kill()
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            answers, self._partial = split_answers(self._partial + data)
+            if answers:
+                self._on_answers(answers)
+        else:
+            self._loop.remove_reader(self._socket.fileno())
+            self._reading = False
+            # The kernel closes the socket when the process ends, so this only ends a broken one.
+            if not self._ending:
+                self._popen.kill()
+
+    def _exited(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        while self._reading:
+            self._read()
+        self._loop.remove_writer(self._socket.fileno())
+        self._socket.close()
+        self._queue.clear()
+        self._on_ended(self._popen.wait())
+
+
+def _start(fd: int, directory: str, map_bytes: int, lock_wait_s: float) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "enmasse.storage.journal", "--directory", directory, "--fd", str(fd),
+               "--map-bytes", str(map_bytes), "--lock-wait", str(lock_wait_s)]  # fmt: skip
+    # Blocked signals stay blocked through exec: no Ctrl-C can hit the process before it ignores them.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        return subprocess.Popen(
+            command, pass_fds=(fd,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=True
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
