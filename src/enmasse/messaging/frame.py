@@ -85,9 +85,16 @@ def encode_frame(
         sequence: that producer's sequence.
 
     Raises:
-        FrameError: the columns are too large for 32-bit offsets.
+        FrameError: the columns are too large for 32-bit offsets or differ in length, or the
+            producer id is too long.
     """
     rows = len(timestamps)
+    if len(producer) > 255:
+        raise FrameError(f"a producer id of {len(producer)} bytes is above the limit of 255")
+    if not rows == len(keys) == len(heads) == len(bodies):
+        raise FrameError(
+            f"columns differ in length: {rows} timestamps, {len(keys)} keys, {len(heads)} heads, {len(bodies)} bodies"
+        )
     base = _HEADER.size + len(producer)
     ts = array("q", timestamps).tobytes()
     parts: list[bytes] = [producer, _pad(base), ts]
@@ -250,6 +257,8 @@ def split_payload(payload: bytes) -> tuple[bytes, bytes, bool]:
                 if end != size:
                     break
                 return payload[:begin], payload[begin:], False
+            if not 0x70 <= section <= 0x74:
+                break
             at = _end_of_value(payload, at + 3)
     except (IndexError, struct.error):
         pass
