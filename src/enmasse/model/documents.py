@@ -1,0 +1,166 @@
+"""Reading YAML and JSON from strangers, within bounds.
+
+Rules:
+1. Only plain data: strings, numbers, booleans, nulls, lists and maps.
+2. Size, depth and number of values are bounded, aliases counted as often as
+   they would be written out, so a small file cannot become a large one.
+3. A key that occurs twice in a map is an error: one of the two would be lost.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from enmasse.model.errors import ManifestError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "read_documents"]
+
+MAX_BYTES = 8 * 1024 * 1024
+"""Of one file: 10,000 addresses take about 2 MB."""
+
+MAX_DEPTH = 32
+"""Of nested maps and lists; the deepest of our kinds has 8."""
+
+MAX_VALUES = 500_000
+"""Of one document, keys included; a list of 10,000 addresses has 250,000."""
+
+
+class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
+    """A safe loader that refuses repeated keys and leaves dates as strings, as JSON does."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "expected a string as key", key_node.start_mark)
+            if key_node.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key_node.value}' occurs twice in one map", key_node.start_mark
+                )
+            seen.add(key_node.value)
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":merge"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_documents(text: str, source: str) -> list[Any]:
+    """Return the documents of a YAML stream or of a JSON text.
+
+    Args:
+        text: the whole file.
+        source: its name, for messages.
+
+    Raises:
+        ManifestError: when it is neither, or beyond the bounds.
+    """
+    if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
+        raise _refusal(source, None, f"expected at most {MAX_BYTES >> 20} MiB; split the file")
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            return [_read_json(text, source)]
+        except json.JSONDecodeError:
+            pass  # YAML's flow style looks alike
+    return _read_yaml(text, source)
+
+
+def _read_json(text: str, source: str) -> Any:
+    try:
+        document = json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, source))
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise _too_deep(source, 1) from None
+    except ValueError as error:
+        raise _refusal(source, 1, f"not valid JSON: {error}") from None
+    _check_bounds(document, source)
+    return document
+
+
+def _unique(pairs: list[tuple[str, Any]], source: str) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _refusal(source, 1, f"the key '{twice}' occurs twice in one map")
+    return mapping
+
+
+def _check_bounds(document: Any, source: str) -> None:
+    values = 0
+    level = [document]
+    for _ in range(MAX_DEPTH + 1):
+        values += len(level)
+        if values > MAX_VALUES:
+            raise _too_many(source, 1)
+        containers = [item for item in level if isinstance(item, dict | list)]
+        if not containers:
+            return
+        level = [value for item in containers for value in (item.values() if isinstance(item, dict) else item)]
+    raise _too_deep(source, 1)
+
+
+def _read_yaml(text: str, source: str) -> list[Any]:
+    try:
+        _scan(text, source)
+        return [document for document in yaml.load_all(text, Loader=_Loader)]  # noqa: C416
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise _refusal(source, None, f"not valid YAML: {where}{error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise _refusal(source, None, f"not valid YAML: {error}") from None
+
+
+def _scan(text: str, source: str) -> None:
+    """Walk through the events of all documents and count, before anything is built."""
+    document, values = 0, 0
+    anchored: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []  # anchor and the count at which it began
+
+    for event in yaml.parse(text, Loader=_Loader):
+        match event:
+            case yaml.DocumentStartEvent():
+                document, values = document + 1, 0
+                anchored.clear()
+            case yaml.AliasEvent(anchor=anchor):
+                if any(anchor == name for name, _ in open_nodes):
+                    raise _refusal(source, document, f"the alias *{anchor} contains itself")
+                values += anchored.get(anchor or "", 1)
+            case yaml.ScalarEvent(anchor=anchor):
+                values += 1
+                if anchor:
+                    anchored[anchor] = 1
+            case yaml.CollectionStartEvent(anchor=anchor):
+                open_nodes.append((anchor, values))
+                values += 1
+            case yaml.CollectionEndEvent():
+                anchor, began = open_nodes.pop()
+                if anchor:
+                    anchored[anchor] = values - began
+        if values > MAX_VALUES:
+            raise _too_many(source, document)
+        if len(open_nodes) > MAX_DEPTH:
+            raise _too_deep(source, document)
+
+
+def _too_many(source: str, document: int) -> ManifestError:
+    return _refusal(source, document, f"more than {MAX_VALUES:,} values (aliases written out); split the file")
+
+
+def _too_deep(source: str, document: int) -> ManifestError:
+    return _refusal(source, document, f"maps and lists are nested more than {MAX_DEPTH} deep")
+
+
+def _refusal(source: str, document: int | None, message: str) -> ManifestError:
+    return ManifestError(source, document, [Problem("", message)])

@@ -1,0 +1,250 @@
+"""Decoding of single objects: types, rules, defaults, and messages that help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from enmasse.model.addresses import ADDRESS_TYPES, Address
+from enmasse.model.catalog import default_plans
+from enmasse.model.errors import InvalidResourceError
+from enmasse.model.kinds import KINDS, decode, kind_named
+from enmasse.model.plans import PLAN_NAMESPACE, AddressPlan, AddressSpacePlan
+from enmasse.model.spaces import AddressSpace
+
+
+def space(name: str = "shop", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "AddressSpace",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def address(name: str = "shop.orders", **spec: Any) -> dict[str, Any]:
+    spec = {"address": "orders", "type": "queue"} | spec
+    return {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Address",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def problems(document: Any) -> dict[str, str]:
+    with pytest.raises(InvalidResourceError) as caught:
+        decode(document)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def test_a_space_needs_nothing_but_a_name() -> None:
+    shop = decode(space())
+    assert isinstance(shop, AddressSpace)
+    assert (shop.spec.type, shop.spec.plan_name) == ("standard", "standard-small")
+    assert shop.spec.authentication_service.is_none
+
+
+def test_a_space_of_enmasse_1_0_applies_unchanged() -> None:
+    shop = decode(
+        space(
+            type="brokered",
+            plan="brokered-single-broker",
+            authenticationService={"name": "none-authservice"},
+            endpoints=[
+                {
+                    "name": "messaging",
+                    "service": "messaging",
+                    "cert": {"provider": "certBundle", "tlsCert": "...", "tlsKey": "..."},
+                    "expose": {"type": "loadbalancer", "loadBalancerPorts": ["amqps"]},
+                    "exports": [{"kind": "ConfigMap", "name": "shop-config"}],
+                }
+            ],
+            connectors=[
+                {
+                    "name": "remote1",
+                    "endpointHosts": [{"host": "messaging.example.com", "port": 5671}],
+                    "tls": {"caCert": {"valueFromSecret": {"name": "certs", "key": "ca.crt"}}},
+                    "credentials": {"username": {"value": "u"}, "password": {"value": "p"}},
+                    "addresses": [{"name": "all", "pattern": "*"}],
+                }
+            ],
+            networkPolicy={"ingress": [{"from": [{"podSelector": {}}]}]},
+        )
+    )
+    assert decode(shop.to_dict()) == shop
+    assert [warning.split()[1] for warning in shop.unapplied()] == [
+        "spec.endpoints",
+        "spec.connectors",
+        "spec.networkPolicy",
+    ]
+
+
+def test_an_address_of_enmasse_1_0_applies_unchanged() -> None:
+    orders = decode(
+        address(
+            plan="standard-small-queue",
+            deadletter="dlq",
+            expiry="late",
+            messageTtl={"minimum": 10, "maximum": 30000},
+            messageRedelivery={"maximumDeliveryAttempts": 3, "redeliveryDelayMultiplier": 1.5},
+            forwarders=[{"name": "f", "remoteAddress": "remote1/target", "direction": "out"}],
+        )
+    )
+    assert isinstance(orders, Address)
+    assert decode(orders.to_dict()) == orders
+    assert len(list(orders.unapplied())) == 5
+
+
+@pytest.mark.parametrize("address_type", ADDRESS_TYPES)
+def test_every_address_type_has_a_default_plan_in_the_catalog(address_type: str) -> None:
+    spec = {"type": address_type} | ({"topic": "t"} if address_type == "subscription" else {})
+    decoded = decode(address(**spec))
+    assert isinstance(decoded, Address)
+    plans = {plan.metadata.name: plan for plan in default_plans() if isinstance(plan, AddressPlan)}
+    assert plans[decoded.spec.plan_name("standard")].spec.address_type == address_type
+
+
+def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
+    document = space() | {"kind": "AdressSpace"}
+    assert problems(document) == {
+        "kind": "expected one of AddressSpace, Address, AddressSpacePlan, AddressPlan, got 'AdressSpace'; "
+        "did you mean AddressSpace?"
+    }
+
+
+def test_an_api_version_of_another_release_is_refused() -> None:
+    assert problems(space() | {"apiVersion": "enmasse.io/v1alpha1"}) == {
+        "apiVersion": "expected enmasse.io/v1beta1 for kind AddressSpace, got 'enmasse.io/v1alpha1'"
+    }
+
+
+def test_an_unknown_field_is_refused_with_a_guess_at_what_was_meant() -> None:
+    assert problems(address(adress="x"))["spec.adress"] == "unknown field; did you mean 'address'?"
+
+
+def test_an_unknown_field_deep_inside_is_refused_with_its_path() -> None:
+    document = address(forwarders=[{"name": "f", "remoteAddress": "a/b", "direction": "out", "colour": 1}])
+    assert problems(document) == {
+        "spec.forwarders[0].colour": "unknown field; expected one of direction, name, priority, remoteAddress"
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "message"),
+    [
+        ({"address": 5}, "spec.address", "expected a string, got 5; put it in quotes"),
+        ({"address": True}, "spec.address", "expected a string, got true; put it in quotes"),
+        ({"address": ["a"]}, "spec.address", "expected a string, got a list"),
+        ({"type": "stream", "partitions": "4"}, "spec.partitions", "expected a whole number, got '4'"),
+        ({"messageTtl": 5}, "spec.messageTtl", "expected a map, got 5"),
+        ({"forwarders": {}}, "spec.forwarders", "expected a list, got a map"),
+        (
+            {"type": "quue"},
+            "spec.type",
+            "expected one of anycast, multicast, queue, topic, subscription, stream, deadletter, got 'quue'",
+        ),
+    ],
+)
+def test_a_wrong_type_is_refused_with_what_was_expected(spec: dict[str, Any], path: str, message: str) -> None:
+    assert problems(address(**spec)) == {path: message}
+
+
+def test_all_problems_are_told_at_once() -> None:
+    assert problems(address(address=1, type=2, plan=3)).keys() == {"spec.address", "spec.type", "spec.plan"}
+
+
+@pytest.mark.parametrize("wrong", ["a b", "a\tb", "", "$management", "x" * 1025, "a\x00b"])
+def test_an_address_is_any_text_without_white_space_that_is_not_the_services_own(wrong: str) -> None:
+    assert problems(address(address=wrong)).keys() == {"spec.address"}
+
+
+@pytest.mark.parametrize("right", ["orders", "Orders/2024#é", "a.b.c", "sensors/+/x", "日本"])
+def test_the_objects_name_does_not_restrict_the_address(right: str) -> None:
+    decoded = decode(address(name="shop.whatever", address=right))
+    assert isinstance(decoded, Address)
+    assert decoded.spec.address == right
+
+
+@pytest.mark.parametrize("name", ["orders", "Shop.orders", ".orders", "shop.", "shop.or ders", "shop..x"])
+def test_the_name_of_an_address_is_space_dot_anything(name: str) -> None:
+    assert problems(address(name=name)).keys() == {"metadata.name"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        ({"type": "subscription"}, {"spec.topic"}),
+        ({"type": "queue", "topic": "t"}, {"spec.topic"}),
+        ({"type": "queue", "partitions": 3}, {"spec.partitions"}),
+        ({"type": "stream", "partitions": 0}, {"spec.partitions"}),
+        ({"type": "anycast", "deadletter": "d", "expiry": "e"}, {"spec.deadletter", "spec.expiry"}),
+        ({"type": "queue", "subscription": {"maxConsumers": 2}}, {"spec.subscription"}),
+        ({"messageTtl": {"minimum": 5, "maximum": 4}}, {"spec.messageTtl"}),
+        (
+            {"forwarders": [{"name": "f", "remoteAddress": "a", "direction": "out"}]},
+            {"spec.forwarders[0].remoteAddress"},
+        ),
+        (
+            {
+                "type": "subscription",
+                "topic": "t",
+                "forwarders": [{"name": "f", "remoteAddress": "a/b", "direction": "in"}],
+            },
+            {"spec.forwarders[0].direction"},
+        ),
+        (
+            {
+                "type": "anycast",
+                "forwarders": [{"name": "f", "remoteAddress": "a/b", "direction": "in"}],
+            },
+            {"spec.forwarders"},
+        ),
+    ],
+)
+def test_fields_that_do_not_fit_together_are_refused(spec: dict[str, Any], paths: set[str]) -> None:
+    assert problems(address(**spec)).keys() == paths
+
+
+def test_a_null_means_that_the_field_is_absent() -> None:
+    decoded = decode(address(plan=None, topic=None))
+    assert isinstance(decoded, Address)
+    assert decoded.spec.plan is None
+
+
+def test_what_a_user_says_about_status_is_left_out() -> None:
+    decoded = decode(address() | {"status": {"isReady": True, "anything": 1}})
+    assert not decoded.status.is_ready
+
+
+def test_a_document_that_is_no_map_is_refused() -> None:
+    assert "expected a map" in problems(["x"])[""]
+
+
+def test_kinds_are_found_by_every_name_they_go_by() -> None:
+    names = {
+        "AddressSpace": ["space", "spaces", "addressspace", "AddressSpaces"],
+        "Address": ["address", "addresses", "addr"],
+        "AddressPlan": ["plan", "plans"],
+        "AddressSpacePlan": ["spaceplan", "splan"],
+    }
+    for kind, spoken in names.items():
+        assert {found.name for name in spoken if (found := kind_named(name))} == {kind}
+    assert kind_named("pod") is None
+    assert len(KINDS) == len(names)
+
+
+def test_the_catalog_is_consistent_and_lies_in_the_operators_namespace() -> None:
+    plans = default_plans()
+    addresses = {plan.metadata.name for plan in plans if isinstance(plan, AddressPlan)}
+    spaces = [plan for plan in plans if isinstance(plan, AddressSpacePlan)]
+    assert {plan.metadata.namespace for plan in plans} == {PLAN_NAMESPACE}
+    assert {name for plan in spaces for name in plan.spec.address_plans} == addresses
+    assert len(plans) == len(addresses) + len(spaces)
+
+
+def test_streams_have_1_4_and_16_partitions() -> None:
+    plans = {plan.metadata.name: plan for plan in default_plans() if isinstance(plan, AddressPlan)}
+    sizes = ("small", "medium", "large")
+    assert [plans[f"standard-{size}-stream"].spec.partitions for size in sizes] == [1, 4, 16]
