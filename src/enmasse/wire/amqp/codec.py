@@ -38,8 +38,18 @@ __all__ = ["decode", "decode_all", "encode", "encode_into", "skip"]
 MAX_DEPTH = 32
 """Deeper than any format in use; management's answers nest four levels."""
 
-MAX_EMPTY_ELEMENTS = 65_536
-"""Elements of an array that take no bytes (null, say), which the array's size cannot bound."""
+MAX_EMPTY_ELEMENTS = 32
+"""Elements of an array that take no bytes (null, say), which the array's size cannot bound. With
+so few, arrays of them cost no more memory per byte received than a list of empty lists does."""
+
+MAX_ODD_KEYS = 64
+"""Keys of a map whose hash a peer can choose (uuid, array, described): a map of many with the
+same hash would take time in proportion to the square of their number. No format uses such keys."""
+
+_HASHED_WELL = frozenset(
+    (str, Symbol, Char, bytes, Decimal32, Decimal64, Decimal128, float, Float, bool, type(None),
+     int, UByte, UShort, UInt, ULong, Byte, Short, Int, Timestamp)
+)  # fmt: skip
 
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
@@ -219,8 +229,11 @@ def _elements(data: bytes, at: int, stop: int, count: int, depth: int) -> list[A
 def _pairs(values: list[Any]) -> dict[Any, Any]:
     if len(values) & 1:
         raise DecodeError("a map with a key that has no value")
+    keys = values[::2]
+    if len(keys) > MAX_ODD_KEYS and sum(type(key) not in _HASHED_WELL for key in keys) > MAX_ODD_KEYS:
+        raise DecodeError(f"a map with more than {MAX_ODD_KEYS} keys of a rare type")
     try:
-        return dict(zip(values[::2], values[1::2], strict=True))
+        return dict(zip(keys, values[1::2], strict=True))
     except TypeError:
         raise DecodeError("a map whose key is a list or a map") from None
 
@@ -241,7 +254,10 @@ def _array(data: bytes, at: int, stop: int, count: int, depth: int) -> Array:
     least = fixed[0] if fixed is not None else 1
     if count > ((stop - at) // least if least else MAX_EMPTY_ELEMENTS):
         raise DecodeError(f"{count} array elements do not fit into {stop - at} bytes")
-    values = []
+    values: list[Any] = []
+    if fixed is not None and not least:
+        values = [fixed[1](data, at, 0)] * count
+        count = 0
     for _ in range(count):
         value, at = _decode_as(code, data, at, stop, depth + 1)
         values.append(value)
@@ -258,24 +274,25 @@ def skip(data: bytes, at: int, end: int) -> int:
     Raises:
         DecodeError: the value would end beyond ``end``.
     """
+    missing = 1
     try:
-        code = data[at]
-        if code == 0:
-            if data[at + 1] == 0:
-                raise DecodeError("a descriptor that is itself described")
-            at = skip(data, at + 1, end)
+        while missing:
             code = data[at]
             if code == 0:
-                raise DecodeError("a value with two descriptors")
-        width = code >> 4
-        if width < 0xA:
-            if code not in _FIXED:
-                raise DecodeError(f"{code:#04x} is no AMQP format code")
-            at += 1 + _FIXED[code][0]
-        elif width in (0xA, 0xC, 0xE):
-            at += 2 + data[at + 1]
-        else:
-            at += 5 + _U32.unpack_from(data, at + 1)[0]
+                # A descriptor and what it describes, each a value that may itself be described.
+                at += 1
+                missing += 1
+                continue
+            width = code >> 4
+            if width < 0xA:
+                at += 1 + _FIXED[code][0]
+            elif width in (0xA, 0xC, 0xE):
+                at += 2 + data[at + 1]
+            else:
+                at += 5 + _U32.unpack_from(data, at + 1)[0]
+            missing -= 1
+    except KeyError:
+        raise DecodeError(f"{data[at]:#04x} is no AMQP format code") from None
     except (IndexError, struct.error):
         raise DecodeError("a value is cut short") from None
     if at > end:
@@ -303,8 +320,8 @@ def encode_into(out: bytearray, value: Any) -> None:
             raise LocalError(f"{type(value).__name__} has no AMQP type")
     try:
         write(out, value)
-    except (struct.error, ValueError, OverflowError) as error:
-        raise LocalError(f"{value!r} does not fit its AMQP type: {error}") from None
+    except (struct.error, ValueError, TypeError, OverflowError) as error:
+        raise LocalError(f"{value!r:.100} does not fit its AMQP type: {error}") from None
 
 
 def _sized(out: bytearray, short: int, content: bytes) -> None:
@@ -379,10 +396,14 @@ def _write_bits(code: int, size: int) -> Callable[[bytearray, bytes], None]:
 
 
 def _write_char(out: bytearray, value: str) -> None:
+    out.append(0x73)
+    out += _one_char(value)
+
+
+def _one_char(value: str) -> bytes:
     if len(value) != 1:
         raise ValueError("one character is needed")
-    out.append(0x73)
-    out += _U32.pack(ord(value))
+    return value.encode("utf-32-be")
 
 
 def _write_list(out: bytearray, value: list[Any] | tuple[Any, ...]) -> None:
@@ -415,6 +436,8 @@ def _write_array(out: bytearray, value: Array) -> None:
         content.append(0)
         encode_into(content, value.descriptor)
     content.append(value.code)
+    if _FIXED.get(value.code, (1,))[0] == 0 and len(value.values) > MAX_EMPTY_ELEMENTS:
+        raise ValueError(f"{len(value.values)} elements that take no bytes")
     for item in value.values:
         content += _element(value.code, item)
     _compound(out, 0xE0, len(value.values), content)
@@ -425,7 +448,7 @@ def _element(code: int, item: Any) -> bytes:
     if code in _PACKERS:
         return _PACKERS[code].pack(item)
     if code == 0x73:
-        return _U32.pack(ord(item))
+        return _one_char(item)
     if code in _FIXED:
         width = _FIXED[code][0]
         content = item.bytes if isinstance(item, UUID) else bytes(item) if width else b""

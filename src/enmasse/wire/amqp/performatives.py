@@ -59,7 +59,7 @@ class _Kind:
 def _number(name: str, wire: type[int], limit: int) -> _Kind:
     def read(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
-            raise DecodeError(f"{value!r} where a {name} was expected")
+            raise DecodeError(f"{value!r:.60} where a {name} was expected")
         return int(value)
 
     return _Kind(name, read, wire)
@@ -74,12 +74,14 @@ def _instance(name: str, accepted: type | tuple[type, ...], write: Callable[[Any
     return _Kind(name, read, write)
 
 
+def _symbol(value: Any) -> str:
+    if not isinstance(value, str) or not value.isascii():
+        raise DecodeError(f"{value!r:.60} where a symbol was expected")
+    return str(value)
+
+
 def _symbols(value: Any) -> tuple[str, ...]:
-    values = value.values if isinstance(value, Array) else [value]
-    for item in values:
-        if not isinstance(item, str):
-            raise DecodeError(f"{item!r:.60} where symbols were expected")
-    return tuple(str(item) for item in values)
+    return tuple(_symbol(item) for item in (value.values if isinstance(value, Array) else [value]))
 
 
 def _symbol_array(values: tuple[str, ...]) -> Array:
@@ -97,12 +99,28 @@ _UINT = _number("uint", UInt, 0xFFFFFFFF)
 _ULONG = _number("ulong", ULong, 0xFFFFFFFFFFFFFFFF)
 _BOOLEAN = _instance("boolean", bool, _same)
 _STRING = _instance("string", str, str)
-_SYMBOL = _instance("symbol", str, Symbol)
+_SYMBOL = _Kind("symbol", _symbol, Symbol)
 _BINARY = _instance("binary", bytes, bytes)
 _MAP = _instance("map", dict, _same)
 _SYMBOLS = _Kind("symbols", _symbols, _symbol_array)
 _ANY = _Kind("value", _same, _same)
-_COMPOSITE = _Kind("composite", lambda value: from_described(value), _same)  # noqa: PLW0108
+
+
+def _composite(*names: str) -> _Kind:
+    """A field that holds one of the composites named, by their classes."""
+
+    def read(value: Any) -> Any:
+        found = from_described(value)
+        if type(found).__name__ not in names:
+            raise DecodeError(f"{value!r:.60} where {' or '.join(names)} was expected")
+        return found
+
+    return _Kind("composite", read, _same)
+
+
+_ERROR = _composite("AmqpError")
+_STATE = _composite("Received", "Accepted", "Rejected", "Released", "Modified", "Described")
+"""A state of an extension, such as those of transactions, stays a described value."""
 
 
 def _field(kind: _Kind, default: Any = MISSING) -> Any:
@@ -180,7 +198,7 @@ class Source(Performative):
     dynamic_node_properties: dict[Any, Any] | None = _field(_MAP, None)
     distribution_mode: str | None = _field(_SYMBOL, None)
     filter: dict[Any, Any] | None = _field(_MAP, None)
-    default_outcome: Any = _field(_COMPOSITE, None)
+    default_outcome: Any = _field(_STATE, None)
     outcomes: tuple[str, ...] | None = _field(_SYMBOLS, None)
     capabilities: tuple[str, ...] | None = _field(_SYMBOLS, None)
 
@@ -220,8 +238,8 @@ class Attach(Performative):
     role: bool = _field(_BOOLEAN)
     snd_settle_mode: int = _field(_UBYTE, 2)
     rcv_settle_mode: int = _field(_UBYTE, 0)
-    source: Source | None = _field(_COMPOSITE, None)
-    target: Target | Coordinator | None = _field(_COMPOSITE, None)
+    source: Source | None = _field(_composite("Source"), None)
+    target: Target | Coordinator | None = _field(_composite("Target", "Coordinator"), None)
     unsettled: dict[Any, Any] | None = _field(_MAP, None)
     incomplete_unsettled: bool = _field(_BOOLEAN, False)
     initial_delivery_count: int | None = _field(_UINT, None)
@@ -264,7 +282,7 @@ class Transfer(Performative):
     settled: bool | None = _field(_BOOLEAN, None)
     more: bool = _field(_BOOLEAN, False)
     rcv_settle_mode: int | None = _field(_UBYTE, None)
-    state: Any = _field(_COMPOSITE, None)
+    state: Any = _field(_STATE, None)
     resume: bool = _field(_BOOLEAN, False)
     aborted: bool = _field(_BOOLEAN, False)
     batchable: bool = _field(_BOOLEAN, False)
@@ -280,7 +298,7 @@ class Disposition(Performative):
     first: int = _field(_UINT)
     last: int | None = _field(_UINT, None)
     settled: bool = _field(_BOOLEAN, False)
-    state: Any = _field(_COMPOSITE, None)
+    state: Any = _field(_STATE, None)
     batchable: bool = _field(_BOOLEAN, False)
 
 
@@ -292,7 +310,7 @@ class Detach(Performative):
     SYMBOL = "amqp:detach:list"
     handle: int = _field(_UINT)
     closed: bool = _field(_BOOLEAN, False)
-    error: AmqpError | None = _field(_COMPOSITE, None)
+    error: AmqpError | None = _field(_ERROR, None)
 
 
 @dataclass(slots=True)
@@ -301,7 +319,7 @@ class End(Performative):
 
     CODE = 0x17
     SYMBOL = "amqp:end:list"
-    error: AmqpError | None = _field(_COMPOSITE, None)
+    error: AmqpError | None = _field(_ERROR, None)
 
 
 @dataclass(slots=True)
@@ -310,7 +328,7 @@ class Close(Performative):
 
     CODE = 0x18
     SYMBOL = "amqp:close:list"
-    error: AmqpError | None = _field(_COMPOSITE, None)
+    error: AmqpError | None = _field(_ERROR, None)
 
 
 @dataclass(slots=True)
@@ -337,7 +355,7 @@ class Rejected(Performative):
 
     CODE = 0x25
     SYMBOL = "amqp:rejected:list"
-    error: AmqpError | None = _field(_COMPOSITE, None)
+    error: AmqpError | None = _field(_ERROR, None)
 
 
 @dataclass(slots=True)
@@ -469,7 +487,7 @@ def decode_performative(data: bytes, at: int, end: int) -> tuple[Performative, i
     value, after = decode(data, at, end)
     found = from_described(value)
     if not isinstance(found, Performative):
-        raise DecodeError(f"{value.descriptor!r} is no performative")
+        raise DecodeError(f"{value.descriptor!r:.60} is no performative")
     return found, after
 
 
