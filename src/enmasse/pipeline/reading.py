@@ -1,0 +1,114 @@
+"""Reading one range of a stream: frames in, record batches out, through failures and gaps.
+
+Rules:
+1. Rows come in order of their offsets, each once, whatever is sent twice.
+2. A lost connection costs time, never rows: reading goes on at the next offset.
+3. Rows that are not stored any more are a gap. A gap is an error, or it is logged and skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from typing import Protocol
+
+import pyarrow as pa
+
+from enmasse.errors import UnavailableError
+from enmasse.messaging.frame import Frame
+from enmasse.pipeline.columns import frame_to_batch
+from enmasse.pipeline.errors import DataLossError, StreamUnavailableError
+from enmasse.pipeline.offsets import Gap, Span, StreamState
+from enmasse.pipeline.patience import Patience
+from enmasse.pipeline.values import value_of
+
+__all__ = ["StreamAccess", "read_span", "report_gap"]
+
+_log = logging.getLogger(__name__)
+
+
+class StreamAccess(Protocol):
+    """What reading needs of a connection."""
+
+    def state(self) -> StreamState:
+        """What is stored now.
+
+        Raises:
+            UnavailableError: the node cannot be reached.
+        """
+
+    def frames(self, partition: int, start: int, end: int) -> Generator[bytes, None, None]:
+        """Frames that overlap ``start <= offset < end``, in order.
+
+        Raises:
+            UnavailableError: the node cannot be reached, or went away.
+        """
+
+
+def report_gap(gap: Gap, *, fail: bool) -> None:
+    """Raise or log that rows are not stored any more.
+
+    Raises:
+        DataLossError: if ``fail``.
+    """
+    if fail:
+        raise DataLossError(f"{gap} are not stored any more; set failOnDataLoss to false to continue after them")
+    _log.warning("%s are not stored any more and were skipped", gap)
+
+
+def read_span(
+    span: Span,
+    access: Callable[[], StreamAccess],
+    *,
+    fail_on_data_loss: bool,
+    patience: Patience,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one range.
+
+    Args:
+        span: what to read.
+        access: gives a connection, a new one after the last was lost.
+        fail_on_data_loss: whether a gap is an error.
+        patience: how long the node may stay away.
+
+    Raises:
+        DataLossError: rows are missing and ``fail_on_data_loss``.
+        StreamUnavailableError: the node stayed away.
+        FrameError: a frame is damaged.
+    """
+    at = span.start
+    while at < span.end:
+        try:
+            stream = access()
+            state = stream.state()
+            if state.stream != span.stream:
+                report_gap(Gap(span.partition, at, span.end), fail=fail_on_data_loss)
+                return
+            stored = state.partitions[span.partition]
+            if stored.low > at or stored.next <= at:
+                to = min(stored.low, span.end) if stored.low > at else span.end
+                report_gap(Gap(span.partition, at, to), fail=fail_on_data_loss)
+                at = to
+                continue
+            with closing(stream.frames(span.partition, at, span.end)) as frames:
+                for data in frames:
+                    frame = Frame(data)
+                    if frame.next_offset <= at:
+                        continue
+                    if frame.first_offset > at:
+                        to = min(frame.first_offset, span.end)
+                        report_gap(Gap(span.partition, at, to), fail=fail_on_data_loss)
+                        at = to
+                    if frame.first_offset < span.end:
+                        yield frame_to_batch(frame, span.partition, at, span.end, value_of)
+                        at = min(frame.next_offset, span.end)
+                    patience.succeeded()
+                    if at >= span.end:
+                        break
+            if at < span.end:
+                patience.wait(StreamUnavailableError(f"{span} ended at offset {at}"))
+        except StreamUnavailableError:
+            raise
+        except UnavailableError as error:
+            patience.wait(error)

@@ -1,0 +1,147 @@
+"""A local Spark session with the settings that our pipelines need, and a clear word when there is none.
+
+This module imports PySpark only when a session is started, so that it can say what is missing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enmasse.pipeline.errors import SparkMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["find_java", "require_spark", "start_session"]
+
+LEAST_JAVA = 17
+"""Spark 4.3 starts with no older one."""
+
+INSTALL_JAVA = "apt-get install openjdk-17-jre-headless"
+INSTALL_PYSPARK = "pip install 'enmasse[spark]'"
+
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Starts a second sooner with 80 MB less; slower code for those who run for hours."""
+
+_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""Plain renames: on a local disk the default's checksum files are only more syncs."""
+
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+logger.workers.name = org.apache.spark.api.python
+logger.workers.level = error
+"""
+
+
+def find_java() -> Path:
+    """The Java that Spark will start.
+
+    Raises:
+        SparkMissingError: there is none, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    answer = ""
+    if found is not None:
+        try:
+            answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
+        except OSError:
+            found = None
+    if found is None:
+        where = f"in JAVA_HOME={home}" if home else "on the path"
+        raise SparkMissingError(f"Spark needs Java {LEAST_JAVA} or newer and found none {where}: {INSTALL_JAVA}")
+    version = re.search(r'version "(\d+)', answer)
+    if version is None or int(version[1]) < LEAST_JAVA:
+        is_version = version[1] if version else "of unknown version"
+        raise SparkMissingError(
+            f"Spark needs Java {LEAST_JAVA} or newer, but {found} is {is_version}: {INSTALL_JAVA}"
+        )
+    return Path(found)
+
+
+def require_spark() -> None:
+    """Make sure that a session can be started.
+
+    Raises:
+        SparkMissingError: Java or PySpark is missing; the message holds the install command.
+    """
+    missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SparkMissingError(f"{' and '.join(missing)} cannot be imported: {INSTALL_PYSPARK}")
+    find_java()
+
+
+def start_session(
+    name: str,
+    work: Path,
+    *,
+    cores: int | None = None,
+    quick: bool = False,
+    ui: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start Spark in a process of its own that ends with this one.
+
+    Args:
+        name: the application's name.
+        work: folder for Spark's log (``spark.log``), temporary and warehouse files; made if need be.
+        cores: tasks at once; by default all cores.
+        quick: start sooner and run slower, for tests and demonstrations.
+        ui: serve Spark's web pages on the loopback interface.
+        settings: more of Spark's own settings; they win.
+
+    Raises:
+        SparkMissingError: Java or PySpark is missing; the message holds the install command.
+    """
+    require_spark()
+    from pyspark.sql import SparkSession  # noqa: PLC0415  # only now is it known to be there
+
+    work = work.resolve()
+    temporary = work / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    logging = work / "log4j2.properties"
+    logging.write_text(_LOGGING.format(log=work / "spark.log"))
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LOCAL_DIRS"] = str(temporary)
+    # Else workers take the path's python3 and miss our package.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    cores = cores or os.cpu_count() or 1
+    java_options = f"-Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={temporary}"
+    chosen = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"{java_options} {_QUICK}" if quick else java_options,
+        "spark.log.level": "WARN",
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(temporary),
+        "spark.scheduler.mode": "FAIR",
+        # Moments that pandas and DuckDB read as such; the default is a form of old Hive.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.streaming.checkpointFileManagerClass": _FILES,
+        "spark.sql.streaming.numRecentProgressUpdates": "100",
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        **(settings or {}),
+    }
+    builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from enmasse.errors import UnavailableError
+from enmasse.pipeline.errors import DataLossError
+from enmasse.pipeline.offsets import PartitionState, Position, StreamState
+from enmasse.pipeline.options import SourceOptions
+from enmasse.pipeline.patience import Patience
+from enmasse.pipeline.planner import Planner
+
+
+def state(low: int, after: int, stream: str = "s1") -> StreamState:
+    return StreamState(stream, {0: PartitionState(low, after, "")})
+
+
+class Watch:
+    """A node whose news are prepared; an error in place of a state is raised."""
+
+    def __init__(self, now: StreamState, *news: StreamState | Exception | None) -> None:
+        self.now, self.news, self.waits = now, list(news), 0
+
+    def state(self) -> StreamState:
+        return self.now
+
+    def wait(self, timeout_s: float) -> StreamState | None:
+        assert timeout_s > 0
+        self.waits += 1
+        news = self.news.pop(0) if self.news else None
+        if isinstance(news, Exception):
+            raise news
+        return news
+
+
+def planner(watch: Watch, **options: str) -> Planner:
+    parsed = SourceOptions.parse({"url": "amqp://h", "address": "t", **options})
+    return Planner(parsed, lambda: watch, Patience(60, clock=lambda: 0.0, sleep=lambda _: None))
+
+
+def at(offset: int, stream: str = "s1") -> Position:
+    return Position(stream, {0: offset})
+
+
+def test_a_query_begins_where_it_was_told() -> None:
+    assert planner(Watch(state(3, 9))).initial() == at(9)
+    assert planner(Watch(state(3, 9)), startingOffsets="earliest").initial() == at(3)
+
+
+def test_a_backlog_is_planned_at_once() -> None:
+    watch = Watch(state(0, 9))
+    assert planner(watch).latest(at(4), None) == at(9)
+    assert watch.waits == 0
+
+
+def test_an_idle_query_waits_for_news_and_then_takes_them() -> None:
+    watch = Watch(state(0, 9), None, state(0, 12))
+    plan = planner(watch)
+    assert plan.latest(at(9), None) == at(9)
+    assert plan.latest(at(9), None) == at(12)
+
+
+def test_a_node_that_is_away_is_waited_for() -> None:
+    watch = Watch(state(0, 9), UnavailableError("away"), UnavailableError("away"), state(0, 10))
+    assert planner(watch).latest(at(9), None) == at(10)
+
+
+def test_a_query_that_ends_takes_nothing_that_came_later() -> None:
+    watch = Watch(state(0, 9))
+    plan = planner(watch)
+    plan.fix_target()
+    plan.state = state(0, 50)
+    assert plan.latest(at(2), 4) == at(6)
+    assert plan.latest(at(6), 4) == at(9)
+    assert plan.latest(at(9), 4) == at(9)
+    assert watch.waits == 0
+
+
+def test_ranges_are_planned_from_logged_offsets_after_a_restart() -> None:
+    spans = planner(Watch(state(0, 9))).spans(at(2), at(7))
+    assert [span[:4] for span in spans] == [("s1", 0, 2, 7)]
+    assert planner(Watch(state(0, 9))).spans(at(7), at(7)) == []
+
+
+def test_missing_rows_end_the_query_unless_told_otherwise() -> None:
+    with pytest.raises(DataLossError, match="offsets 2 to 4"):
+        planner(Watch(state(5, 9))).latest(at(2), None)
+    lenient = planner(Watch(state(5, 9)), failOnDataLoss="false")
+    assert lenient.latest(at(2), None) == at(9)
+    assert [span[:4] for span in lenient.spans(at(2), at(9))] == [("s1", 0, 5, 9)]
+
+
+def test_an_address_made_anew_ends_the_query_unless_told_otherwise() -> None:
+    with pytest.raises(DataLossError, match="s1"):
+        planner(Watch(state(0, 4, "s2"))).latest(at(9), None)
+    lenient = planner(Watch(state(0, 4, "s2")), failOnDataLoss="false")
+    assert lenient.latest(at(9), None) == at(4, "s2")
