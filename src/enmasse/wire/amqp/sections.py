@@ -1,0 +1,511 @@
+"""Messages as their sections: read as far as someone asks, changed without copying a body [AMQP 3.2].
+
+Rules:
+1. A payload is the bytes of the sections in their order; nothing here changes it in place.
+2. A question looks no further than the section that answers it. What lies behind is not checked.
+3. Whatever is asked of malformed bytes raises ``DecodeError`` and nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from enmasse.wire.amqp.codec import decode, encode, encode_into, skip
+from enmasse.wire.amqp.errors import DecodeError, LocalError
+from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UByte, UInt, ULong
+
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "Header",
+    "Properties",
+    "Sections",
+    "decode_message",
+    "encode_header",
+    "encode_message",
+    "header_of",
+    "is_durable",
+    "key_and_subject",
+    "to_of",
+    "ttl_of",
+    "with_header",
+    "with_message_annotations",
+]
+
+HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES = 0x70, 0x71, 0x72, 0x73
+APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOTER = 0x74, 0x75, 0x76, 0x77, 0x78
+
+DEFAULT_PRIORITY = 4
+PARTITION_KEY = Symbol("x-opt-partition-key")
+
+_PARTITION_KEY = PARTITION_KEY.encode()
+_HEADER_START = b"\x00\x53\x70"
+_DATA_SHORT = b"\x00\x53\x75\xa0"
+_DATA_LONG = b"\x00\x53\x75\xb0"
+_U32 = struct.Struct(">I")
+_CODES: dict[int | str, int] = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
+}
+
+
+@dataclass(slots=True)
+class Header:
+    """What matters on the way [AMQP 3.2.1]; ttl in milliseconds."""
+
+    durable: bool = False
+    priority: int = DEFAULT_PRIORITY
+    ttl: int | None = None
+    first_acquirer: bool = False
+    delivery_count: int = 0
+
+
+@dataclass(slots=True)
+class Properties:
+    """What the sender says of its message [AMQP 3.2.4]; times in milliseconds since 1970 UTC."""
+
+    message_id: int | str | bytes | UUID | None = None
+    user_id: bytes | None = None
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    correlation_id: int | str | bytes | UUID | None = None
+    content_type: str | None = None
+    content_encoding: str | None = None
+    absolute_expiry_time: int | None = None
+    creation_time: int | None = None
+    group_id: str | None = None
+    group_sequence: int | None = None
+    reply_to_group_id: str | None = None
+
+
+_IDENTITY = (int, str, bytes, UUID)
+_HEADER_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("durable", bool),
+    ("priority", int),
+    ("ttl", int),
+    ("first_acquirer", bool),
+    ("delivery_count", int),
+)
+_PROPERTY_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("message_id", _IDENTITY),
+    ("user_id", bytes),
+    ("to", str),
+    ("subject", str),
+    ("reply_to", str),
+    ("correlation_id", _IDENTITY),
+    ("content_type", str),
+    ("content_encoding", str),
+    ("absolute_expiry_time", int),
+    ("creation_time", int),
+    ("group_id", str),
+    ("group_sequence", int),
+    ("reply_to_group_id", str),
+)
+_TO, _SUBJECT = 2, 3
+
+
+def _identity(value: Any) -> Any:
+    """A message-id in the only kind of integer that it may be [AMQP 3.2.11]."""
+    return ULong(value) if isinstance(value, int) else value
+
+
+def _binary(value: Any) -> bytes:
+    """Bytes of what holds bytes; ``bytes`` itself would take a number for a size."""
+    return bytes(memoryview(value))
+
+
+_PROPERTY_WRITERS: tuple[Callable[[Any], Any], ...] = (
+    _identity, _binary, str, str, str, _identity, Symbol, Symbol, Timestamp, Timestamp, str, UInt, str,
+)  # fmt: skip
+
+
+# Reading
+
+
+def _start(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Which section starts at ``at``, and where its value does."""
+    try:
+        if data[at] == 0 and data[at + 1] == 0x53:
+            code = data[at + 2]
+            at += 3
+        elif data[at] == 0:
+            descriptor, at = decode(data, at + 1, end)
+            known = isinstance(descriptor, int | str)
+            code = _CODES.get(descriptor, descriptor if isinstance(descriptor, int) else 0) if known else 0
+        else:
+            code = 0
+    except IndexError:
+        raise DecodeError("a section is cut short") from None
+    if not HEADER <= code <= FOOTER:
+        raise DecodeError("a message is not made of sections")
+    return code, at
+
+
+def _find(data: bytes, wanted: int) -> tuple[int, int, int]:
+    """Start, start of the value and end of a section that comes before the body.
+
+    Where there is none, all three are the place at which it would stand, so the first two are equal.
+    """
+    at = 0
+    end = len(data)
+    while at < end:
+        code, value_at = _start(data, at, end)
+        if code > wanted:
+            break
+        stop = skip(data, value_at, end)
+        if code == wanted:
+            return at, value_at, stop
+        at = stop
+    return at, at, at
+
+
+def _fields(data: bytes, at: int, end: int, names: tuple[tuple[str, Any], ...], what: str) -> dict[str, Any]:
+    values, _ = decode(data, at, end)
+    if not isinstance(values, list) or len(values) > len(names):
+        raise DecodeError(f"the {what} is not a list of up to {len(names)} fields")
+    found = {}
+    for (name, kind), value in zip(names, values, strict=False):
+        if value is None:
+            continue
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise DecodeError(f"{value!r:.60} is no {name} of the {what}")
+        found[name] = value
+    return found
+
+
+def _string_field(data: bytes, at: int, end: int, index: int) -> str | None:
+    """One field of a list at ``at``, the ones before it skipped."""
+    code = data[at]
+    if code == 0x45:
+        return None
+    try:
+        if code == 0xC0:
+            count = data[at + 2]
+            at += 3
+        elif code == 0xD0:
+            (count,) = _U32.unpack_from(data, at + 5)
+            at += 9
+        else:
+            raise DecodeError("the properties are not a list")
+        if index >= count:
+            return None
+        for _ in range(index):
+            at = skip(data, at, end)
+        value, _ = decode(data, at, end)
+    except (IndexError, struct.error):
+        raise DecodeError("the properties are cut short") from None
+    if value is not None and not isinstance(value, str):
+        raise DecodeError(f"{value!r:.60} where a string was expected")
+    return value
+
+
+def _map(data: bytes, at: int, end: int) -> dict[Any, Any]:
+    value, _ = decode(data, at, end)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise DecodeError(f"{value!r:.60} where a map was expected")
+    return value
+
+
+def is_durable(payload: bytes) -> bool:
+    """Whether the message is to survive a restart; reads a dozen bytes."""
+    if payload[:3] == _HEADER_START and len(payload) > 6:
+        code = payload[3]
+        if code == 0x45:
+            return False
+        if code == 0xC0:
+            if payload[5] == 0:
+                return False
+            durable = payload[6]
+            if durable in (0x41, 0x42, 0x40):
+                return durable == 0x41
+    elif payload[:2] == b"\x00\x53":
+        return False
+    header = header_of(payload)
+    return header is not None and header.durable
+
+
+def header_of(payload: bytes) -> Header | None:
+    """The header, if the message has one.
+
+    Raises:
+        DecodeError: the message does not start with a section, or its header is malformed.
+    """
+    _, at, stop = _find(payload, HEADER)
+    return Header(**_fields(payload, at, stop, _HEADER_FIELDS, "header")) if at < stop else None
+
+
+def ttl_of(payload: bytes) -> int | None:
+    """The time to live in milliseconds, if the message has one."""
+    if payload[:2] == b"\x00\x53" and payload[:3] != _HEADER_START:
+        return None
+    header = header_of(payload)
+    return None if header is None else header.ttl
+
+
+def to_of(payload: bytes) -> str | None:
+    """The address in the message's properties."""
+    _, at, stop = _find(payload, PROPERTIES)
+    return _string_field(payload, at, stop, _TO) if at < stop else None
+
+
+def key_and_subject(payload: bytes) -> tuple[Any, str | None]:
+    """The annotation ``x-opt-partition-key`` and the subject, each ``None`` where it is missing."""
+    key = subject = None
+    at = 0
+    end = len(payload)
+    while at < end:
+        code, value_at = _start(payload, at, end)
+        if code > PROPERTIES:
+            break
+        at = skip(payload, value_at, end)
+        if code == PROPERTIES:
+            subject = _string_field(payload, value_at, at, _SUBJECT)
+            break
+        if code == MESSAGE_ANNOTATIONS and payload.find(_PARTITION_KEY, value_at, at) >= 0:
+            key = _map(payload, value_at, at).get(PARTITION_KEY)
+    return key, subject
+
+
+class Sections:
+    """A payload whose sections are found and decoded when they are asked for.
+
+    Every attribute raises ``DecodeError`` if what it needs is malformed.
+
+    Args:
+        payload: the bytes of a message whose format is AMQP's own (0).
+    """
+
+    __slots__ = ("_bodies", "_bounds", "_decoded", "payload")
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self._bounds: dict[int, tuple[int, int, int]] | None = None
+        self._bodies: list[tuple[int, int]] = []
+        self._decoded: dict[int, Any] = {}
+
+    def _scan(self) -> dict[int, tuple[int, int, int]]:
+        """Where each section starts, has its value, and ends; a repeated one as a whole."""
+        if self._bounds is not None:
+            return self._bounds
+        data = self.payload
+        bounds: dict[int, tuple[int, int, int]] = {}
+        bodies: list[tuple[int, int]] = []
+        at = 0
+        end = len(data)
+        last = 0
+        while at < end:
+            code, value_at = _start(data, at, end)
+            stop = skip(data, value_at, end)
+            if code == last and code in (DATA, SEQUENCE):
+                first, first_value, _ = bounds[code]
+                bounds[code] = first, first_value, stop
+            elif code <= last or (code in (SEQUENCE, VALUE) and bodies):
+                raise DecodeError("a message's sections are out of order")
+            else:
+                bounds[code] = at, value_at, stop
+            if DATA <= code <= VALUE:
+                bodies.append((value_at, stop))
+            last = code
+            at = stop
+        self._bodies = bodies
+        self._bounds = bounds
+        return bounds
+
+    def _mapping(self, code: int) -> dict[Any, Any]:
+        found: dict[Any, Any] | None = self._decoded.get(code)
+        if found is None:
+            bounds = self._scan().get(code)
+            found = {} if bounds is None else _map(self.payload, bounds[1], bounds[2])
+            self._decoded[code] = found
+        return found
+
+    @property
+    def header(self) -> Header:
+        """The header; its defaults where there is none."""
+        found: Header | None = self._decoded.get(HEADER)
+        if found is None:
+            found = self._decoded[HEADER] = header_of(self.payload) or Header()
+        return found
+
+    @property
+    def delivery_annotations(self) -> dict[Any, Any]:
+        """What the last hop noted for this one."""
+        return self._mapping(DELIVERY_ANNOTATIONS)
+
+    @property
+    def message_annotations(self) -> dict[Any, Any]:
+        """What infrastructure noted, for the whole way."""
+        return self._mapping(MESSAGE_ANNOTATIONS)
+
+    @property
+    def properties(self) -> Properties:
+        """The standard properties, all ``None`` where there are none."""
+        found: Properties | None = self._decoded.get(PROPERTIES)
+        if found is None:
+            bounds = self._scan().get(PROPERTIES)
+            fields = {}
+            if bounds is not None:
+                fields = _fields(self.payload, bounds[1], bounds[2], _PROPERTY_FIELDS, "properties")
+            found = self._decoded[PROPERTIES] = Properties(**fields)
+        return found
+
+    @property
+    def application_properties(self) -> dict[Any, Any]:
+        """The application's own properties."""
+        return self._mapping(APPLICATION_PROPERTIES)
+
+    @property
+    def footer(self) -> dict[Any, Any]:
+        """What was computed over the whole message."""
+        return self._mapping(FOOTER)
+
+    @property
+    def body_range(self) -> tuple[int, int]:
+        """Where the body's sections start and end; equal where there is none."""
+        bounds = self._scan()
+        for code in (DATA, SEQUENCE, VALUE):
+            if code in bounds:
+                start, _, stop = bounds[code]
+                return start, stop
+        stop = bounds[FOOTER][0] if FOOTER in bounds else len(self.payload)
+        return stop, stop
+
+    @property
+    def body(self) -> Any:
+        """The body: bytes of data sections, joined; the list of sequences, joined; or the value.
+
+        ``None`` where there is no body.
+        """
+        bounds = self._scan()
+        if VALUE in bounds:
+            _, at, stop = bounds[VALUE]
+            return decode(self.payload, at, stop)[0]
+        kind = bytes if DATA in bounds else list
+        parts = [decode(self.payload, at, stop)[0] for at, stop in self._bodies]
+        for part in parts:
+            if type(part) is not kind:
+                raise DecodeError("a body section of the wrong type")
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return None
+        return b"".join(parts) if kind is bytes else [item for part in parts for item in part]
+
+
+def decode_message(payload: bytes) -> Sections:
+    """The sections of a message, each of which has been decoded and so can be read without error.
+
+    Raises:
+        DecodeError: something in the message is malformed.
+    """
+    sections = Sections(payload)
+    for name in (
+        "header", "delivery_annotations", "message_annotations", "properties", "application_properties",
+        "body", "footer",
+    ):  # fmt: skip
+        getattr(sections, name)
+    return sections
+
+
+# Writing
+
+
+def encode_header(header: Header) -> bytes:
+    """The header section; nothing if all of it is default."""
+    values = [
+        header.durable,
+        UByte(header.priority) if header.priority != DEFAULT_PRIORITY else None,
+        UInt(header.ttl) if header.ttl is not None else None,
+        header.first_acquirer or None,
+        UInt(header.delivery_count) if header.delivery_count else None,
+    ]
+    if not header.durable:
+        values[0] = None
+    while values and values[-1] is None:
+        values.pop()
+    return encode(Described(ULong(HEADER), values)) if values else b""
+
+
+def with_header(payload: bytes, header: Header) -> bytes:
+    """The message with another header; everything else stays as it is."""
+    start, _, stop = _find(payload, HEADER)
+    return payload[:start] + encode_header(header) + payload[stop:]
+
+
+def with_message_annotations(payload: bytes, extra: dict[str, Any]) -> bytes:
+    """The message with more annotations; one of the same name is replaced."""
+    start, at, stop = _find(payload, MESSAGE_ANNOTATIONS)
+    annotations = _map(payload, at, stop) if at < stop else {}
+    for key, value in extra.items():
+        annotations[Symbol(key)] = value
+    section = encode(Described(ULong(MESSAGE_ANNOTATIONS), annotations))
+    return payload[:start] + section + payload[stop:]
+
+
+def _annotations(out: bytearray, code: int, annotations: dict[Any, Any] | None) -> None:
+    if annotations:
+        keyed = {Symbol(k) if isinstance(k, str) else _identity(k): v for k, v in annotations.items()}
+        out += bytes((0, 0x53, code))
+        encode_into(out, keyed)
+
+
+def encode_message(
+    body: Any,
+    *,
+    header: Header | None = None,
+    delivery_annotations: dict[Any, Any] | None = None,
+    message_annotations: dict[Any, Any] | None = None,
+    properties: Properties | None = None,
+    application_properties: dict[str, Any] | None = None,
+    footer: dict[Any, Any] | None = None,
+) -> bytes:
+    """The bytes of a message; ``bytes`` become a data section, any other body an amqp-value.
+
+    Raises:
+        LocalError: something has no AMQP type, or is out of its type's range.
+    """
+    out = bytearray()
+    if header is not None:
+        out += encode_header(header)
+    _annotations(out, DELIVERY_ANNOTATIONS, delivery_annotations)
+    _annotations(out, MESSAGE_ANNOTATIONS, message_annotations)
+    if properties is not None:
+        values: list[Any] = []
+        keep = 0
+        for (name, _), write in zip(_PROPERTY_FIELDS, _PROPERTY_WRITERS, strict=True):
+            value = getattr(properties, name)
+            if value is not None:
+                try:
+                    value = write(value)
+                except (TypeError, ValueError) as error:
+                    raise LocalError(f"{value!r:.60} is no {name}: {error}") from None
+                keep = len(values) + 1
+            values.append(value)
+        if keep:
+            out += b"\x00\x53\x73"
+            encode_into(out, values[:keep])
+    if application_properties:
+        out += b"\x00\x53\x74"
+        encode_into(out, application_properties)
+    if isinstance(body, bytes | bytearray | memoryview):
+        size = len(body)
+        out += _DATA_SHORT + bytes((size,)) if size < 256 else _DATA_LONG + _U32.pack(size)
+        out += body
+    else:
+        out += b"\x00\x53\x77"
+        encode_into(out, body)
+    _annotations(out, FOOTER, footer)
+    return bytes(out)
