@@ -1,0 +1,105 @@
+"""The event loop, and its turns.
+
+A *turn* starts with the first event that reaches us and ends when the loop comes round: then the
+hooks run (the messaging core's among them), and whatever was put out meanwhile is written, once for
+each connection. So there is one clock reading, one callback and one write per connection and turn,
+however many messages came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+import uvloop
+
+__all__ = ["Flushable", "Turn", "new_loop", "run"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Flushable(Protocol):
+    """What a turn ends with."""
+
+    def flush(self) -> None:
+        """Write what has gathered; never raises."""
+
+
+class Turn:
+    """The present turn of one loop.
+
+    Attributes:
+        now: the loop's clock at the start of the turn, in seconds.
+        wall: the time of day then, in seconds since 1970 UTC.
+    """
+
+    __slots__ = ("_clock", "_dirty", "_hooks", "_is_begun", "_later", "loop", "now", "wall")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._clock = loop.time
+        self.now = loop.time()
+        self.wall = time.time()
+        self._is_begun = False
+        self._dirty: list[Flushable] = []
+        self._later: list[Callable[[], None]] = []
+        self._hooks: list[Callable[[float], None]] = []
+
+    def begin(self) -> float:
+        """Make sure that a turn is running, and give its clock reading."""
+        if not self._is_begun:
+            self._is_begun = True
+            self.now = self._clock()
+            self.wall = time.time()
+            self.loop.call_soon(self._end)
+        return self.now
+
+    def add_hook(self, hook: Callable[[float], None]) -> None:
+        """Have ``hook(now)`` called at the end of every turn, before anything is written."""
+        self._hooks.append(hook)
+
+    def mark(self, dirty: Flushable) -> None:
+        """Have ``dirty`` flushed at the end of this turn; the caller sees to it that it is so once."""
+        self.begin()
+        self._dirty.append(dirty)
+
+    def later(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called in the next turn, after all that waits now; it must not raise."""
+        self._later.append(call)
+        self.begin()
+
+    def _end(self) -> None:
+        due = self._later
+        if due:
+            self._later = []
+            for call in due:
+                call()
+        for hook in self._hooks:
+            try:
+                hook(self.now)
+            except Exception:  # noqa: BLE001  a turn must end whatever happens in it
+                _log.exception("A hook of the turn failed")
+        while self._dirty:
+            dirty = self._dirty
+            self._dirty = []
+            for flushable in dirty:
+                flushable.flush()
+        self._is_begun = False
+        if self._later:
+            self.begin()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A loop of the kind that we run on."""
+    return uvloop.new_event_loop()
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a program to its end on a loop of its own, as ``asyncio.run`` does."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(main)

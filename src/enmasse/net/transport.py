@@ -1,0 +1,267 @@
+"""The shell between a protocol engine and its socket, for servers and clients alike.
+
+Rules:
+1. An engine hears of bytes at once; what it wants to write is written at the end of the turn.
+2. A peer that does not read is sent nothing more: above ``HIGH_WATER`` bytes owed, the engine's
+   links are blocked and, on a server, the peer's own bytes are left in the socket. Clients go on
+   reading, or two ends that both wait for the other to read would wait for ever.
+3. An exception out of an engine is our bug: it is logged, and costs only that connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from enmasse.net.loop import Turn
+
+__all__ = ["Engine", "EngineProtocol"]
+
+HIGH_WATER = 1 << 20
+"""Bytes owed to a peer above which it is asked to read first: as many as one turn may put out."""
+
+LOW_WATER = HIGH_WATER // 4
+"""Low enough to make the pause worth it, high enough that the socket never runs dry."""
+
+LINGER_S = 5.0
+"""How long the last words to a peer may take to be read."""
+
+HANDSHAKE_FLUSHES = 8
+"""A handshake is over after fewer writes; until then the deadline may still come closer."""
+
+_log = logging.getLogger(__name__)
+
+
+class Engine(Protocol):
+    """The verbs of every protocol engine."""
+
+    wake: Callable[[Any], None]
+    is_paused: bool
+    is_blocked: bool
+
+    @property
+    def closed(self) -> bool:
+        """Whether the socket can go once the output is written."""
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take bytes from the peer."""
+
+    def pending_output(self) -> list[bytes]:
+        """Give what is to be written."""
+
+    def next_deadline(self) -> float | None:
+        """Tell when to call ``handle_deadline``."""
+
+    def handle_deadline(self, now: float) -> None:
+        """Do what is due."""
+
+    def block_output(self) -> None:
+        """Produce no more for now."""
+
+    def resume_output(self) -> None:
+        """Go on."""
+
+    def lost(self) -> None:
+        """The socket is gone."""
+
+
+class EngineProtocol(asyncio.Protocol):
+    """One connection: an engine, its socket, and its place in the turn.
+
+    Use it as the factory's product of ``create_server``, ``create_connection`` and their siblings
+    for unix sockets: ``lambda: EngineProtocol(turn, make_engine)``.
+
+    Args:
+        turn: the turn of the loop that it runs on.
+        make_engine: makes the engine when the socket is connected; it is given this shell, whose
+            ``transport`` and ``peer`` are set, and may take the clock from ``turn.now``.
+        yields: whether to leave bytes unread while the peer does not read (see rule 2).
+
+    Attributes:
+        engine: the engine, once connected.
+        transport: the socket's transport, once connected.
+        peer: the other end, as ``host:port``, or ``unix``.
+        bytes_in: bytes read.
+        bytes_out: bytes written.
+        is_lost: whether the socket is gone.
+    """
+
+    __slots__ = (
+        "_closed", "_flushes", "_is_dirty", "_is_hung_up", "_is_reading_paused", "_linger", "_make_engine", "_owed",
+        "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost", "peer", "transport",
+    )  # fmt: skip
+    engine: Engine
+    transport: asyncio.Transport
+
+    def __init__(self, turn: Turn, make_engine: Callable[[EngineProtocol], Engine], *, yields: bool = True) -> None:
+        self._turn = turn
+        self._make_engine = make_engine
+        self._yields = yields
+        self._is_dirty = False
+        self._is_hung_up = False
+        self._is_reading_paused = False
+        self._owed = 0
+        self._flushes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._linger: asyncio.TimerHandle | None = None
+        self._closed: asyncio.Future[None] | None = None
+        self.peer = ""
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.is_lost = False
+
+    # What the socket does
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected: make the engine and write what it says first."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.peer = _describe_peer(transport)
+        transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._turn.begin()
+        self.engine = self._make_engine(self)
+        self.engine.wake = self._wake
+        self._wake(self.engine)
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        self.bytes_in += len(data)
+        self._guard("input from", self.engine.receive, data, self._turn.begin())
+
+    def pause_writing(self) -> None:
+        """The peer does not keep up."""
+        self.engine.is_paused = True
+        self._guard("blocking", self.engine.block_output)
+        if self._yields and not self.transport.is_closing():
+            self._is_reading_paused = True
+            self._owed = self.transport.get_write_buffer_size()
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self.engine.is_paused = False
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+        self._turn.later(self._resume)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """The socket is gone."""
+        self.is_lost = True
+        for timer in (self._timer, self._linger):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._linger = None
+        self._guard("the loss of", self.engine.lost)
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+
+    # What the engine does
+
+    def _wake(self, _engine: Engine) -> None:
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._turn.mark(self)
+
+    def flush(self) -> None:
+        """Write what the engine has to say; called at the end of a turn."""
+        self._guard("output for", self._write)
+        self._is_dirty = False
+
+    def _write(self) -> None:
+        engine = self.engine
+        chunks = engine.pending_output()
+        if self.is_lost or self._is_hung_up:
+            return
+        if chunks:
+            data = b"".join(chunks)
+            self.bytes_out += len(data)
+            self.transport.write(data)
+        if engine.closed:
+            self._hang_up()
+            return
+        if engine.is_blocked and not engine.is_paused:
+            self._turn.later(self._resume)
+        if self._flushes < HANDSHAKE_FLUSHES:
+            self._flushes += 1
+            self._arm()
+
+    def _resume(self) -> None:
+        engine = self.engine
+        if engine.is_blocked and not engine.is_paused and not self.is_lost:
+            self._guard("resuming", engine.resume_output)
+
+    # Time
+
+    def _arm(self) -> None:
+        """Have the timer run at the engine's deadline, if it would run too late or not at all."""
+        deadline = self.engine.next_deadline()
+        if deadline is None or self.is_lost:
+            return
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._turn.loop.call_at(deadline, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._timer = None
+        self._guard("a deadline of", self._keep_time)
+
+    def _keep_time(self) -> None:
+        # A timer may be a little early by the turn's clock, and would then run again and again.
+        now = max(self._turn.begin(), self._timer_at)
+        if self._is_reading_paused:
+            owed = self.transport.get_write_buffer_size()
+            if owed < self._owed:
+                # We do not read the peer, so its reading is the sign of life that counts.
+                self.engine.receive(b"", now)
+            self._owed = owed
+        self.engine.handle_deadline(now)
+        self._arm()
+
+    # The end
+
+    def _hang_up(self) -> None:
+        self._is_hung_up = True
+        self.transport.close()
+        self._linger = self._turn.loop.call_later(LINGER_S, self.transport.abort)
+
+    def abort(self) -> None:
+        """Drop the socket without another word."""
+        if not self.is_lost:
+            self.transport.abort()
+
+    def _guard(self, what: str, call: Callable[..., None], *arguments: Any) -> None:
+        """Call into the engine; should it fail, drop the connection."""
+        try:
+            call(*arguments)
+        except Exception:  # noqa: BLE001  whatever it is, only this connection may suffer
+            _log.exception("The engine failed at %s %s", what, self.peer)
+            self.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the socket is gone."""
+        if self.is_lost:
+            return
+        if self._closed is None:
+            self._closed = self._turn.loop.create_future()
+        await asyncio.shield(self._closed)
+
+
+def _describe_peer(transport: asyncio.Transport) -> str:
+    name = transport.get_extra_info("peername")
+    if isinstance(name, tuple):
+        host, port = name[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return "unix"
