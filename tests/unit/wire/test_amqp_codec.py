@@ -157,11 +157,13 @@ def test_a_value_cut_short_is_a_decode_error(value: Any, data: st.DataObject) ->
 def decode_or_refuse(data: bytes) -> None:
     """Either way out is fine, any other exception fails the test."""
     try:
-        _, at = decode(data)
+        value, at = decode(data)
     except DecodeError:
         return
     assert 0 < at <= len(data)
     assert skip(data, 0, len(data)) == at
+    again = encode(value)
+    assert encode(decode(again)[0]) == again
 
 
 @settings(max_examples=1000)

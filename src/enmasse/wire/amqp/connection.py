@@ -47,6 +47,13 @@ MAX_FRAME_SIZE = 1 << 20
 CHANNEL_MAX = 255
 HANDLE_MAX = 4_095
 
+HEARTBEATS = 3
+"""How often in the peer's idle time-out we see to it that something was sent. Whatever was sent since the
+last look counts, so that the longest silence is two of these intervals."""
+
+MIN_IDLE_TIMEOUT_S = 0.1
+"""A shorter idle time-out would have us do little else than keep the peer awake."""
+
 OPEN_TIMEOUT_S = 30.0
 """For the whole of header, SASL and open; a peer slower than that holds a socket for nothing."""
 
@@ -229,7 +236,7 @@ class Connection:
             return self._created + OPEN_TIMEOUT_S
         deadlines = []
         if self.remote_idle_s and not self.is_close_sent:
-            deadlines.append(self._last_sent + self.remote_idle_s / 2)
+            deadlines.append(self._last_sent + self.remote_idle_s / HEARTBEATS)
         if self.idle_timeout_s:
             deadlines.append(self._last_received + self.idle_timeout_s)
         return min(deadlines, default=None)
@@ -249,7 +256,7 @@ class Connection:
         if self._has_sent:
             self._has_sent = False
             self._last_sent = now
-        elif self.remote_idle_s and now >= self._last_sent + self.remote_idle_s / 2:
+        elif self.remote_idle_s and now >= self._last_sent + self.remote_idle_s / HEARTBEATS:
             if not self.out:
                 self.put(HEARTBEAT)
             self._last_sent = now
@@ -318,6 +325,8 @@ class Connection:
         """Begin a session; the handler hears ``on_begun``."""
         if self.is_close_sent or self._phase is _Phase.DONE:
             raise LocalError("the connection is closed")
+        if not self.is_open_sent:
+            raise LocalError("the connection is not open yet")
         session = self._new_session()
         self._put_begin(session, None)
         return session
@@ -545,6 +554,11 @@ class Connection:
                 "amqp:invalid-field",
                 f"a max-frame-size of {remote.max_frame_size} is below {MIN_MAX_FRAME_SIZE}",
             )
+        if remote.idle_time_out and remote.idle_time_out < MIN_IDLE_TIMEOUT_S * 1000:
+            raise RemoteError(
+                "amqp:invalid-field",
+                f"an idle-time-out of {remote.idle_time_out} ms is below {MIN_IDLE_TIMEOUT_S * 1000:.0f} ms",
+            )
         self.remote_open = remote
         self.remote_max_frame_size = min(remote.max_frame_size, MAX_FRAME_SIZE)
         self.remote_channel_max = remote.channel_max
@@ -566,7 +580,8 @@ class Connection:
             session.on_begin(begin, channel)
             self._put_begin(session, channel)
         self.sessions[channel] = session
-        self.handler.on_begun(session)
+        if not session.is_end_sent:
+            self.handler.on_begun(session)
 
     def _on_end(self, session: Session, end: End) -> None:
         session.is_ended = True
@@ -579,6 +594,7 @@ class Connection:
         """A breach on one session: end it, and ignore what still comes for it."""
         told = AmqpError(error.condition, error.description)
         session.end(told)
+        session.is_ended = True
         if session.remote_channel is not None:
             self.sessions.pop(session.remote_channel, None)
         session.drop_links(told)
@@ -612,9 +628,11 @@ class Connection:
         self._sessions_due.clear()
         self._chunks.clear()
         for session in sessions:
-            session.is_ended = session.is_end_sent = True
-            session.drop_links(error)
-            self.handler.on_ended(session, error)
+            session.is_end_sent = True
+            if not session.is_ended:
+                session.is_ended = True
+                session.drop_links(error)
+                self.handler.on_ended(session, error)
         self.handler.on_closed(self.error)
         self.wake(self)
 

@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.wire.amqp.codec import encode
@@ -42,8 +43,11 @@ class Outgoing(Protocol):
 class SendingSink(Protocol):
     """Hears what the peer's receiver does."""
 
-    def on_credit(self, credit: int, drain: bool) -> None:
-        """The peer's credit is now ``credit``; with ``drain`` call ``drained`` when nothing is left."""
+    def on_credit(self, gained: int, drain: bool) -> None:
+        """The link's credit has changed by ``gained``, which may be negative.
+
+        With ``drain``, call the link's ``drained`` when nothing is left to send.
+        """
 
     def on_outcome(self, delivery: Any, state: Any) -> None:
         """The peer settled a delivery, or told its final state; ``None`` settles without a state."""
@@ -61,8 +65,14 @@ class ReceivingSink(Protocol):
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """A message has arrived for credit that was taken back while it was on its way."""
 
-    def on_sender_flow(self, available: int) -> None:
-        """The sender told how many messages wait, or used up credit without sending."""
+    def on_exhausted(self) -> None:
+        """The message just heard of used up the last credit."""
+
+    def on_given_up(self, credit: int) -> None:
+        """The sender used up credit without sending, as after a drain."""
+
+    def on_available(self, available: int) -> None:
+        """The sender has this many messages waiting for credit."""
 
 
 class Link:
@@ -106,6 +116,9 @@ class Link:
         if remote is None or self.attach is not None:
             raise LocalError(f"link {self.name!r} has no attach to answer")
         self.sink = sink
+        if isinstance(self, ReceivingLink):
+            self.limit_messages(max_message_size)
+            self.settle_as(remote.rcv_settle_mode)
         self._send_attach(
             Attach(
                 name=self.name,
@@ -121,6 +134,7 @@ class Link:
                 properties=properties,
             )
         )
+        self.tell_blocked()
 
     def refuse(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
         """Answer the peer's attach with an attach without terminus and a detach [AMQP 2.6.3]."""
@@ -138,6 +152,10 @@ class Link:
         self.attach = attach
         self.is_attached = True
         self.session.connection.put(amqp_frame(self.channel, attach))
+        self.on_attach_sent()
+
+    def on_attach_sent(self) -> None:
+        """Send what waited for the attach."""
 
     def detach(self, error: AmqpError | None = None, *, closed: bool = True) -> None:
         """Detach, or close, the link; without effect where that was done."""
@@ -150,6 +168,9 @@ class Link:
 
     def on_detach_sent(self) -> None:
         """Forget what only an attached link needs."""
+
+    def tell_blocked(self) -> None:
+        """Tell the sink of a new link that its session holds back, if it does."""
 
     @property
     def is_open(self) -> bool:
@@ -227,6 +248,11 @@ class SendingLink(Link):
         if connection.out_bytes > TURN_BYTES:
             connection.block_output()
 
+    def tell_blocked(self) -> None:
+        """Tell the sink of a new link that its session holds back, if it does."""
+        if self.is_open and (self.session.is_blocked or self.session.connection.is_blocked):
+            self.sink.on_blocked(True)
+
     def drained(self) -> None:
         """Use up the credit, as the peer asked by drain [AMQP 2.6.7]."""
         if self.drain:
@@ -247,8 +273,8 @@ class ReceivingLink(Link):
     """The peer sends, we receive and grant credit."""
 
     __slots__ = (
-        "delivery_format", "delivery_id", "delivery_settled", "highest", "initial", "limit", "max_message_size",
-        "partial", "partial_bytes", "received",
+        "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "highest", "initial", "limit",
+        "max_message_size", "partial", "received", "settle", "takes_parts",
     )  # fmt: skip
     is_sender = False
 
@@ -262,15 +288,50 @@ class ReceivingLink(Link):
         self.highest = 0
         """The largest limit that was ever told to the sender."""
         self.max_message_size = 0
-        self.partial: list[bytes] | None = None
-        self.partial_bytes = 0
+        self.partial: bytearray | None = None
+        """What has come of a delivery that takes several transfers."""
+        self.takes_parts = False
+        """Whether the next transfer may be a part, or must be measured."""
+        self._is_measured = False
         self.delivery_id = 0
         self.delivery_settled = False
         self.delivery_format = 0
+        self.settle: Callable[[int, Any], None] = session.settle
+        """Given (delivery id, state) tells the sender the outcome of a delivery; ranges of equal ones
+        go out together."""
+
+    def limit_messages(self, max_message_size: int | None) -> None:
+        """Take only messages of up to so many bytes; nothing or 0 means any size."""
+        self.max_message_size = max_message_size or 0
+        self.takes_parts = self._is_measured = 0 < self.max_message_size < self.session.connection.max_frame_size
+
+    def settle_as(self, rcv_settle_mode: int) -> None:
+        """Settle at once (0, first) or leave it to the sender to settle first (1, second)."""
+        self.settle = self.session.settle_second if rcv_settle_mode == 1 else self.session.settle
+
+    def forget_parts(self) -> None:
+        """The incomplete delivery is complete, or will never be."""
+        self.partial = None
+        self.takes_parts = self._is_measured
+
+    def abort(self) -> None:
+        """The sender gives up the delivery under way, which used up a credit all the same [AMQP 2.6.14]."""
+        self.forget_parts()
+        if self.received < self.highest:
+            self.received += 1
+            if self.received <= self.limit:
+                self.sink.on_given_up(1)
+            else:
+                self.limit = self.received
+
+    def on_attach_sent(self) -> None:
+        """Credit may have been granted before."""
+        if self.limit:
+            self.session.flow_pending(self)
 
     def on_detach_sent(self) -> None:
         """Whatever still comes is beyond the credit, and so ignored."""
-        self.partial = None
+        self.forget_parts()
         self.limit = self.highest = self.received
 
     @property
@@ -287,17 +348,18 @@ class ReceivingLink(Link):
                 self.highest = limit
             self.session.flow_pending(self)
 
-    def settle(self, delivery_id: int, state: Any) -> None:
-        """Tell the sender the outcome of a delivery; ranges of equal ones go out together."""
-        self.session.settle(delivery_id, state)
+    def beyond_limit(self) -> AmqpError:
+        """What to tell a sender that went beyond whatever was granted."""
+        return AmqpError(
+            "amqp:link:transfer-limit-exceeded",
+            f"link {self.name!r:.100} sent delivery {self.received + 1}, {self.highest} were granted",
+        )
 
     def cross(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """A delivery above the present limit: crossed on the wire, or a breach [AMQP 2.6.7]."""
         if self.received >= self.highest:
-            raise LinkError(
-                "amqp:link:transfer-limit-exceeded",
-                f"link {self.name!r} sent delivery {self.received + 1}, {self.highest} were granted",
-            )
+            error = self.beyond_limit()
+            raise LinkError(error.condition, error.description or "")
         self.received += 1
         self.limit = self.received
         self.sink.on_crossed(payload, delivery_id, settled, message_format)

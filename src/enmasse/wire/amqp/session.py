@@ -13,7 +13,6 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from enmasse.wire.amqp.codec import skip
 from enmasse.wire.amqp.errors import DecodeError, FramingError, LinkError, LocalError, SessionError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import MASK, TURN_BYTES, Link, ReceivingLink, SendingLink
@@ -64,7 +63,7 @@ class Session:
 
     __slots__ = (
         "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_pending", "_refill_at",
-        "_settle_second", "_settled_count", "_state", "_window_end", "by_name", "channel", "connection", "handles",
+        "_settled_count", "_state", "_window_end", "by_name", "channel", "connection", "handles",
         "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id", "receivers",
         "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders", "unsettled",
     )  # fmt: skip
@@ -97,11 +96,10 @@ class Session:
         self._first = 0
         self._last = -1
         self._state: Any = None
-        self._settle_second = False
         self._settled_count = 0
         self._links_due: dict[Link, bool] = {}
         self._is_flow_due = False
-        self._pending: deque[tuple[bytes, bytes]] = deque()
+        self._pending: deque[tuple[SendingLink, bytes, bytes]] = deque()
 
     # What the peer does
 
@@ -115,6 +113,7 @@ class Session:
 
     def on_transfer(self, data: bytes, at: int, stop: int) -> None:
         """A transfer whose list starts at ``at`` and whose frame ends at ``stop``."""
+        start = at
         code = data[at]
         if code == 0xC0:
             body = at + 2 + data[at + 1]
@@ -122,7 +121,7 @@ class Session:
             at += 3
         elif code == 0xD0:
             body = at + 5 + _U32.unpack_from(data, at + 1)[0]
-            count = data[at + 8]
+            count = _U32.unpack_from(data, at + 5)[0]
             at += 9
         else:
             raise DecodeError("a transfer is not a list of fields")
@@ -196,7 +195,7 @@ class Session:
                             at += 1
                         elif code in (0x42, 0x40):
                             at += 1
-                        elif code == 0x56:
+                        elif code == 0x56 and data[at + 1] <= 1:
                             settled = data[at + 1] == 1
                             at += 2
                         else:
@@ -208,47 +207,43 @@ class Session:
                                 at += 1
                             elif code in (0x42, 0x40):
                                 at += 1
-                            elif code == 0x56:
+                            elif code == 0x56 and data[at + 1] <= 1:
                                 more = data[at + 1] == 1
                                 at += 2
                             else:
                                 raise DecodeError("more is no boolean")
+                            if count > 6:
+                                if self._is_aborted(data, start, count - 6, data[at:body], stop):
+                                    link.abort()
+                                    return
+                                at = body
         if at != body:
-            if at > body or count < 7:
-                raise DecodeError("a transfer's fields do not fill its list")
-            if self._is_aborted(data, at, body, count):
-                link.partial = None
-                link.partial_bytes = 0
-                return
+            raise DecodeError("a transfer's fields do not fill its list")
 
-        if more or link.partial is not None:
+        if more or link.takes_parts or delivery_id < 0:
             self._on_part(link, data[body:stop], delivery_id, settled, more, message_format)
             return
-        if delivery_id < 0:
-            raise SessionError("amqp:invalid-field", "a transfer starts a delivery without a delivery-id")
         try:
-            received = link.received
-            if received < link.limit:
-                link.received = received + 1
+            received = link.received + 1
+            limit = link.limit
+            if received <= limit:
+                link.received = received
                 link.sink.on_message(data[body:stop], delivery_id, settled, message_format)
+                if received == limit:
+                    link.sink.on_exhausted()
             else:
                 link.cross(data[body:stop], delivery_id, settled, message_format)
         except LinkError as error:
             link.detach(AmqpError(error.condition, error.description))
 
-    def _is_aborted(self, data: bytes, at: int, body: int, count: int) -> bool:
+    @staticmethod
+    def _is_aborted(data: bytes, start: int, count: int, rare: bytes, stop: int) -> bool:
         """Read the rare fields of a transfer: rcv-settle-mode, state, resume, aborted, batchable."""
-        if count > 11:
-            raise DecodeError("a transfer with more than 11 fields")
-        aborted = False
-        for index in range(6, count):
-            after = skip(data, at, body)
-            if index == 9:
-                aborted = data[at] == 0x41 or (data[at] == 0x56 and data[at + 1] == 1)
-            at = after
-        if at != body:
-            raise DecodeError("a transfer's fields do not fill its list")
-        return aborted
+        if len(rare) == count and count <= 5 and not rare[:2].strip(b"\x40") and not rare[2:].strip(b"\x40\x42"):
+            return False
+        found, _ = decode_performative(data, start - 3, stop)
+        assert isinstance(found, Transfer)
+        return found.aborted
 
     def _on_part(
         self,
@@ -260,11 +255,13 @@ class Session:
         message_format: int,
     ) -> None:
         """A transfer of a delivery that takes several [AMQP 2.6.14]."""
+        if link.is_detach_sent:
+            return
         if link.partial is None:
             if delivery_id < 0:
                 raise SessionError("amqp:invalid-field", "a transfer starts a delivery without a delivery-id")
-            link.partial = []
-            link.partial_bytes = 0
+            link.partial = bytearray()
+            link.takes_parts = True
             link.delivery_id = delivery_id
             link.delivery_settled = False
             link.delivery_format = message_format
@@ -273,11 +270,9 @@ class Session:
                 "amqp:invalid-field",
                 f"delivery {delivery_id} begins while {link.delivery_id} is not complete",
             )
-        link.partial.append(part)
-        link.partial_bytes += len(part)
+        link.partial += part
         link.delivery_settled |= settled
-        if link.max_message_size and link.partial_bytes > link.max_message_size:
-            link.partial = None
+        if link.max_message_size and len(link.partial) > link.max_message_size:
             link.detach(
                 AmqpError(
                     "amqp:link:message-size-exceeded",
@@ -285,15 +280,20 @@ class Session:
                 )
             )
             return
+        if link.received >= link.highest:
+            link.detach(link.beyond_limit())
+            return
         if more:
             return
-        payload = b"".join(link.partial)
-        link.partial = None
-        link.partial_bytes = 0
+        payload = bytes(link.partial)
+        link.forget_parts()
         try:
             if link.received < link.limit:
                 link.received += 1
+                exhausted = link.received == link.limit
                 link.sink.on_message(payload, link.delivery_id, link.delivery_settled, link.delivery_format)
+                if exhausted:
+                    link.sink.on_exhausted()
             else:
                 link.cross(payload, link.delivery_id, link.delivery_settled, link.delivery_format)
         except LinkError as error:
@@ -320,7 +320,7 @@ class Session:
             at += 3
         elif code == 0xD0:
             end = at + 5 + _U32.unpack_from(data, at + 1)[0]
-            count = data[at + 8]
+            count = _U32.unpack_from(data, at + 5)[0]
             at += 9
         else:
             raise DecodeError("a disposition is not a list of fields")
@@ -364,10 +364,11 @@ class Session:
                 code = data[at]
                 at += 1
                 settled = code == 0x41
-                if count >= 5 and code in (0x41, 0x42):
-                    tail = data[at:end]
-                    state = _SMALL_STATES.get(tail)
-        if role not in (0x41, 0x42) or (state is None and at != end):
+                if count == 5:
+                    state = _SMALL_STATES.get(data[at:end])
+                if not settled and code != 0x42:
+                    role = 0
+        if role not in (0x41, 0x42) or (state is None and (at != end or count > 4)):
             self._on_any_disposition(data, start, stop)
             return
         self._dispose(role == 0x41, first, last, settled, state)
@@ -422,16 +423,23 @@ class Session:
             at += 3
         elif code == 0xD0:
             end = at + 5 + _U32.unpack_from(data, at + 1)[0]
-            count = data[at + 8]
+            count = _U32.unpack_from(data, at + 5)[0]
             at += 9
         else:
             raise DecodeError("a flow is not a list of fields")
-        if end > stop:
-            raise DecodeError("a flow is longer than its frame")
+        if end > stop or count > 11:
+            raise DecodeError("a flow is longer than its frame or its 11 fields")
         numbers: list[int | None] = [None] * 11
-        for index in range(min(count, 11)):
+        for index in range(count):
             code = data[at]
-            if code == 0x70:
+            if code == 0x40:
+                at += 1
+            elif index >= 8:
+                if code not in (0x41, 0x42) or index == 10:
+                    break
+                numbers[index] = code == 0x41
+                at += 1
+            elif code == 0x70:
                 numbers[index] = _U32.unpack_from(data, at + 1)[0]
                 at += 5
             elif code == 0x52:
@@ -440,15 +448,12 @@ class Session:
             elif code == 0x43:
                 numbers[index] = 0
                 at += 1
-            elif code == 0x40:
-                at += 1
-            elif code in (0x41, 0x42) and index in (8, 9):
-                numbers[index] = code == 0x41
-                at += 1
             else:
-                # A shape that is rare (properties, wide booleans) or wrong: the decoder knows which.
-                decode_performative(data, start - 3, stop)
-                at = skip(data, at, end)
+                break
+        if at != end:
+            # A shape that is rare (properties, wide booleans) or wrong: the decoder knows which.
+            found, _ = decode_performative(data, start - 3, stop)
+            numbers = [getattr(found, name) for name in _FLOW_FIELDS]
         incoming, window, outgoing, outgoing_window, handle, count_, credit, available, drain, echo, _ = numbers
         if window is None or outgoing is None or outgoing_window is None:
             raise DecodeError("a flow lacks a mandatory field")
@@ -476,11 +481,12 @@ class Session:
             if credit is None:
                 return
             # A receiver that has not seen our attach yet does not know our count [AMQP 2.7.4].
-            seen = sender.delivery_count if count is None else self._unwrap(sender.delivery_count, count)
+            seen = 0 if count is None else self._unwrap(sender.delivery_count, count)
+            before = sender.credit
             sender.credit = max(0, seen + credit - sender.delivery_count)
             sender.drain = drain
             if sender.sink is not None:
-                sender.sink.on_credit(sender.credit, drain)
+                sender.sink.on_credit(sender.credit - before, drain)
             return
         receiver = self.receivers.get(handle)
         if receiver is None:
@@ -488,10 +494,13 @@ class Session:
         if count is not None:
             told = self._unwrap(receiver.received, (count - receiver.initial) & MASK)
             if receiver.received < told <= receiver.highest:
+                given_up = min(told, receiver.limit) - min(receiver.received, receiver.limit)
                 receiver.received = told
                 receiver.limit = max(receiver.limit, told)
-        if receiver.sink is not None:
-            receiver.sink.on_sender_flow(available or 0)
+                if receiver.sink is not None and given_up:
+                    receiver.sink.on_given_up(given_up)
+        if receiver.sink is not None and available:
+            receiver.sink.on_available(available)
 
     @staticmethod
     def _unwrap(count: int, serial: int) -> int:
@@ -504,6 +513,8 @@ class Session:
         is_sender = attach.role
         if attach.handle in self.receivers or attach.handle in self.senders:
             raise SessionError("amqp:session:handle-in-use", f"handle {attach.handle} is attached already")
+        if attach.handle > self.connection.handle_max:
+            raise FramingError(f"handle {attach.handle} is above the handle-max of {self.connection.handle_max}")
         link = self.by_name.get((is_sender, attach.name))
         if link is not None and link.remote_attach is not None:
             link.detach(AmqpError("amqp:link:stolen", "the link was attached again under its name"))
@@ -513,8 +524,6 @@ class Session:
             link = None
         answers = link is not None
         if link is None:
-            if attach.handle > self.connection.handle_max:
-                raise FramingError(f"handle {attach.handle} is above the handle-max")
             link = self._new_link(is_sender, attach.name)
         link.remote_attach = attach
         link.remote_handle = attach.handle
@@ -525,6 +534,7 @@ class Session:
             self.receivers[attach.handle] = link
         if answers:
             self.connection.handler.on_attached(link)
+            link.tell_blocked()
         else:
             self.connection.handler.on_attach(link, attach)
 
@@ -612,7 +622,8 @@ class Session:
         link = self._own_link(False, name)
         assert isinstance(link, ReceivingLink)
         link.sink = sink
-        link.max_message_size = max_message_size or 0
+        link.limit_messages(max_message_size)
+        link.settle_as(rcv_settle_mode)
         link._send_attach(  # noqa: SLF001
             Attach(
                 name=name,
@@ -649,6 +660,14 @@ class Session:
         self._first = self._last = delivery_id
         self._state = state
         self._settled_count = 1
+
+    def settle_second(self, delivery_id: int, state: Any) -> None:
+        """Tell the state of a delivery that the sender is to settle first [AMQP 2.6.12]."""
+        if not self.is_end_sent:
+            self._flush_dispositions()
+            self.connection.put(
+                amqp_frame(self.channel, Disposition(role=True, first=delivery_id, settled=False, state=state))
+            )
 
     def _flush_dispositions(self) -> None:
         if not self._settled_count:
@@ -697,6 +716,9 @@ class Session:
         self._flush_dispositions()
         if self._links_due.pop(link, None) is not None and isinstance(link, SendingLink):
             self._put_flow(link, True)
+        if self._pending:
+            # What the window kept back can no longer be sent: after a detach the handle means nothing.
+            self._pending = deque(item for item in self._pending if item[0] is not link)
 
     def _put_flow(self, link: Link | None, drain: bool) -> None:
         if self.is_end_sent:
@@ -706,7 +728,7 @@ class Session:
         self._window_end = frames + INCOMING_WINDOW
         self._refill_at = frames + INCOMING_WINDOW // 2
         flow = Flow(
-            next_incoming_id=(self._initial_in + frames) & MASK,
+            next_incoming_id=None if self.remote_begin is None else (self._initial_in + frames) & MASK,
             incoming_window=INCOMING_WINDOW,
             next_outgoing_id=self.next_outgoing_id & MASK,
             outgoing_window=OUTGOING_WINDOW,
@@ -743,7 +765,7 @@ class Session:
             room = limit - 48
             transfer.more = size - at > room
             part = bytes(view[at : at + room])
-            self._pending.append((amqp_frame(self.channel, transfer, len(part)), part))
+            self._pending.append((link, amqp_frame(self.channel, transfer, len(part)), part))
             at += len(part)
             first = False
             if not transfer.more:
@@ -754,7 +776,7 @@ class Session:
         pending = self._pending
         connection = self.connection
         while pending and self.remote_window > 0:
-            head, part = pending.popleft()
+            _, head, part = pending.popleft()
             self.remote_window -= 1
             self.next_outgoing_id += 1
             connection.put(head)
@@ -791,6 +813,10 @@ class Session:
         self._pending.clear()
 
 
+_FLOW_FIELDS = (
+    "next_incoming_id", "incoming_window", "next_outgoing_id", "outgoing_window", "handle", "delivery_count",
+    "link_credit", "available", "drain", "echo", "properties",
+)  # fmt: skip
 _HEAD_OF_DISPOSITION = b"\x00\x53\x15\xc0\x11\x05\x41\x70"
 _TAIL_ACCEPTED = b"\x41\x00\x53\x24\x45"
 _ACCEPTED_FRAME = struct.Struct(">I8sIBI5s")

@@ -1,0 +1,221 @@
+"""Performatives, terminus and outcomes: round trips, and fields that are missing or wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enmasse.wire.amqp.codec import decode, encode
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.performatives import (
+    _CLASSES,
+    _LAYOUT,
+    Accepted,
+    AmqpError,
+    Attach,
+    Begin,
+    Close,
+    Coordinator,
+    Disposition,
+    Flow,
+    Modified,
+    Open,
+    Performative,
+    Received,
+    Rejected,
+    Released,
+    SaslInit,
+    Source,
+    Target,
+    Transfer,
+    decode_performative,
+    encode_performative,
+)
+from enmasse.wire.amqp.types import Array, Described, Symbol, UInt, ULong
+
+ascii_text = st.text(st.characters(max_codepoint=127), max_size=20)
+text = st.text(max_size=20)
+maps = st.dictionaries(ascii_text.map(Symbol), st.none() | text | st.integers(0, 9), min_size=1, max_size=3)
+BY_KIND: dict[str, st.SearchStrategy[Any]] = {
+    "ubyte": st.integers(0, 0xFF),
+    "ushort": st.integers(0, 0xFFFF),
+    "uint": st.integers(0, 0xFFFFFFFF),
+    "ulong": st.integers(0, 0xFFFFFFFFFFFFFFFF),
+    "boolean": st.booleans(),
+    "string": text,
+    "symbol": ascii_text,
+    "binary": st.binary(max_size=40),
+    "map": maps,
+    "symbols": st.lists(ascii_text, max_size=3).map(tuple),
+    "value": text,
+}
+errors = st.builds(AmqpError, ascii_text, st.none() | text, st.none() | maps)
+states = st.one_of(
+    st.builds(Received, st.integers(0, 0xFFFFFFFF), st.integers(0, 0xFFFFFFFFFFFFFFFF)),
+    st.just(Accepted()),
+    st.just(Released()),
+    st.builds(Rejected, st.none() | errors),
+    st.builds(Modified, st.booleans(), st.booleans(), st.none() | maps),
+    st.builds(Described, st.just(ULong(0x34)), st.just([b"txn"])),
+)
+
+
+def composites(cls: type[Performative], name: str) -> st.SearchStrategy[Any]:
+    if name == "error":
+        return errors
+    if name in ("state", "default_outcome"):
+        return states
+    if name == "source":
+        return performatives(Source)
+    assert cls is Attach
+    return performatives(Target) | performatives(Coordinator)
+
+
+def performatives(cls: type[Performative]) -> st.SearchStrategy[Any]:
+    """Any instance of one class, each optional field present or at its default."""
+    fields = {}
+    for name, kind, _default in _LAYOUT[cls]:
+        value = composites(cls, name) if kind.name == "composite" else BY_KIND[kind.name]
+        default = cls.__dataclass_fields__[name].default  # type: ignore[attr-defined]
+        fields[name] = value | st.just(default) if default in (None, True, False) else value
+    return st.builds(cls, **fields)
+
+
+@pytest.mark.parametrize("cls", _CLASSES, ids=lambda cls: cls.__name__)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_performative_comes_back(cls: type[Performative], data: st.DataObject) -> None:
+    value = data.draw(performatives(cls))
+    encoded = encode_performative(value)
+    padded = b"\xff" + encoded + b"payload"
+    assert decode_performative(padded, 1, len(padded)) == (value, 1 + len(encoded))
+
+
+@pytest.mark.parametrize("cls", _CLASSES, ids=lambda cls: cls.__name__)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_symbol_describes_as_well_as_a_number(cls: type[Performative], data: st.DataObject) -> None:
+    value = data.draw(performatives(cls))
+    described, _ = decode(encode_performative(value))
+    named = encode(Described(Symbol(cls.SYMBOL), described.value))
+    assert decode_performative(named, 0, len(named))[0] == value
+
+
+@pytest.mark.parametrize("cls", _CLASSES, ids=lambda cls: cls.__name__)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_any_list_of_values_is_read_or_refused(cls: type[Performative], data: st.DataObject) -> None:
+    values = st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(0, 0xFFFFFFFF).map(UInt),
+        text,
+        st.binary(max_size=5),
+        maps,
+        states.map(lambda state: decode(encode_performative(state))[0] if isinstance(state, Performative) else state),
+        st.just(Array(0xA3, [Symbol("a")])),
+        st.just([]),
+        st.just(-1),
+    )
+    fields = data.draw(st.lists(values, max_size=len(_LAYOUT[cls]) + 1))
+    encoded = encode(Described(ULong(cls.CODE), fields))
+    try:
+        found, _ = decode_performative(encoded, 0, len(encoded))
+    except DecodeError:
+        return
+    assert isinstance(found, cls)
+    again = encode_performative(found)
+    assert decode_performative(again, 0, len(again))[0] == found
+
+
+@settings(max_examples=500)
+@given(st.sampled_from([cls.CODE for cls in _CLASSES]), st.binary(max_size=60))
+def test_any_bytes_behind_a_descriptor_are_read_or_refused(code: int, tail: bytes) -> None:
+    data = b"\x00\x53" + bytes((code,)) + tail
+    try:
+        found, at = decode_performative(data, 0, len(data))
+    except DecodeError:
+        return
+    assert at <= len(data)
+    assert encode_performative(found)
+
+
+def fields_of(cls: type[Performative], values: list[Any]) -> bytes:
+    return encode(Described(ULong(cls.CODE), values))
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (fields_of(Open, []), "lacks its mandatory field container_id"),
+        (fields_of(Open, [None]), "lacks its mandatory field container_id"),
+        (fields_of(Open, [1]), "1 where a string"),
+        (fields_of(Open, ["c", None, -1]), "-1 where a uint"),
+        (fields_of(Open, ["c", None, None, UInt(0x10000)]), "ushort"),
+        (fields_of(Open, ["c"] + [None] * 10), "has 11 fields, 10 are known"),
+        (fields_of(Open, ["c", None, None, None, None, "é"]), "symbol"),
+        (fields_of(Open, ["c", None, None, None, None, Array(0xB1, ["é"])]), "symbol"),
+        (fields_of(Open, ["c", None, None, None, None, Array(0xA0, [b"x"])]), "symbol"),
+        (fields_of(Begin, [None, UInt(0)]), "lacks its mandatory field incoming_window"),
+        (fields_of(Flow, [None, UInt(0)]), "lacks its mandatory field next_outgoing_id"),
+        (fields_of(Attach, ["n", UInt(0)]), "lacks its mandatory field role"),
+        (fields_of(Attach, ["n", UInt(0), UInt(1)]), "boolean"),
+        (fields_of(Attach, ["n", UInt(0), True, None, None, "q"]), "composite"),
+        (fields_of(Attach, ["n", UInt(0), True, None, None, Described(ULong(0x24), [])]), "Source"),
+        (fields_of(Attach, ["n", UInt(0), True, None, None, Described(ULong(0x29), [])]), "Source"),
+        (fields_of(Attach, ["n", UInt(0), True, None, None, None, Described(ULong(0x28), [])]), "Target"),
+        (fields_of(Attach, ["n", UInt(0), True, None, None, None, Described(Symbol("my:target"), [])]), "Target"),
+        (fields_of(Attach, ["n", UInt(0), True, None, None, Described(ULong(0x28), {})]), "not a list"),
+        (fields_of(Transfer, []), "lacks its mandatory field handle"),
+        (fields_of(Transfer, [UInt(0), UInt(0), "tag"]), "binary"),
+        (fields_of(Disposition, [True, UInt(0), None, True, Described(ULong(0x10), ["c"])]), "Accepted"),
+        (fields_of(Close, [Described(ULong(0x24), [])]), "AmqpError"),
+        (fields_of(Close, [Described(ULong(0x1D), [])]), "lacks its mandatory field condition"),
+        (fields_of(SaslInit, [Symbol("PLAIN"), "text"]), "binary"),
+        (encode(Described(ULong(0x10), {})), "not a list"),
+        (encode(Described(ULong(0x99), [])), "no performative"),
+        (encode(Described(Symbol("x" * 100_000), [])), "no performative"),
+        (encode(Described([], [])), "neither number nor symbol"),
+        (encode([]), "composite"),
+        (b"", "missing"),
+    ],
+)
+def test_wrong_fields_are_decode_errors_with_a_short_reason(data: bytes, why: str) -> None:
+    with pytest.raises(DecodeError, match=why) as caught:
+        decode_performative(data, 0, len(data))
+    assert len(caught.value.description) < 200
+
+
+def test_trailing_defaults_are_not_sent() -> None:
+    assert encode_performative(Accepted()).hex() == "00532445"
+    assert encode_performative(Close()).hex() == "00531845"
+    assert encode_performative(Transfer(0, more=False)).hex() == "005314c0020143"
+    assert encode_performative(Open("c", channel_max=0xFFFF)) == encode_performative(Open("c"))
+
+
+def test_mandatory_numbers_are_sent_even_when_zero() -> None:
+    data = encode_performative(Begin())
+    assert decode(data)[0].value == [None, UInt(0), UInt(0), UInt(0)]
+
+
+def test_a_single_symbol_stands_for_an_array_of_one() -> None:
+    data = encode(Described(ULong(0x40), [Symbol("ANONYMOUS")]))
+    found, _ = decode_performative(data, 0, len(data))
+    assert found.mechanisms == ("ANONYMOUS",)  # type: ignore[attr-defined]
+
+
+def test_symbols_longer_than_a_byte_counts_are_kept() -> None:
+    value = Open("c", offered_capabilities=("x" * 300, "y"))
+    data = encode_performative(value)
+    assert decode_performative(data, 0, len(data))[0] == value
+
+
+def test_values_of_extensions_stay_as_they_are() -> None:
+    unknown = Described(Symbol("acme:lifetime"), [1])
+    value = Source("q", filter={Symbol("f"): unknown}, dynamic_node_properties={Symbol("p"): unknown})
+    data = encode_performative(value)
+    assert decode_performative(data, 0, len(data))[0] == replace(value)
