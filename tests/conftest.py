@@ -1,0 +1,12 @@
+"""What every test may rely on."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+# Examples are never timed, as the machine is shared. With CI=true they are the same in every run.
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "local")
