@@ -23,10 +23,11 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from operator import gt
 
 from enmasse.errors import EnmasseError
 
-__all__ = ["Column", "Frame", "FrameError", "encode_frame", "split_payload"]
+__all__ = ["Column", "Frame", "FrameError", "encode_frame", "restamp_frame", "split_payload"]
 
 MAGIC = b"EMF1"
 MAX_FRAME_BYTES = 1 << 30
@@ -37,6 +38,8 @@ FLAG_WHOLE = 1
 _HEADER = struct.Struct("<4sBBHIIQIQ")
 _CRC_AT = 24
 _CRC = struct.Struct("<I")
+_FIRST_AT = 16
+_FIRST = struct.Struct("<Q")
 _PADS = [b"", b"\0" * 7, b"\0" * 6, b"\0" * 5, b"\0" * 4, b"\0" * 3, b"\0" * 2, b"\0"]
 
 assert sys.byteorder == "little", "frames are written with the machine's own integers"
@@ -208,10 +211,37 @@ class Frame:
             previous = position
         return [bytes(data[at + a : at + b]) for a, b in pairwise(index)]
 
+    def check_columns(self) -> None:
+        """See that every row can be cut; for frames that another process made.
+
+        Raises:
+            FrameError: a column's offsets are out of order.
+        """
+        for column in (self.keys, self.heads, self.bodies):
+            index = array("i")
+            index.frombytes(self.data[column.offsets_at : column.offsets_at + 4 * (self.rows + 1)])
+            if index[0] != 0 or any(map(gt, index, index[1:])):
+                raise FrameError("a frame's offsets are out of order")
+
     def payloads(self) -> list[bytes]:
         """Every row's message, as its AMQP sections."""
         heads, bodies = self.cells(self.heads), self.cells(self.bodies)
         return [head + body for head, body in zip(heads, bodies, strict=True)]
+
+
+def restamp_frame(frame: Frame, first_offset: int, timestamp: int) -> bytes:
+    """The same frame with the offset and acceptance time that its log gives it.
+
+    Args:
+        frame: a frame that a sender made.
+        first_offset: the first row's offset.
+        timestamp: microseconds since 1970 UTC, for every row.
+    """
+    data = bytearray(frame.data)
+    data[frame.ts_at : frame.ts_at + 8 * frame.rows] = array("q", [timestamp]).tobytes() * frame.rows
+    _FIRST.pack_into(data, _FIRST_AT, first_offset)
+    _CRC.pack_into(data, _CRC_AT, zlib.crc32(memoryview(data)[_CRC_AT + 4 :]))
+    return bytes(data)
 
 
 _U32 = struct.Struct(">I")

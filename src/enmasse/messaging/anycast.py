@@ -1,0 +1,215 @@
+"""Anycast: each message to one receiver, whose outcome is the sender's.
+
+Nothing is stored. A message that came within its credit and finds every receiver's connection full
+waits in the backlog, which rule 1 of ``credit`` bounds in number and this file in bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.credit import CreditShare
+from enmasse.messaging.delivery import (
+    ACCEPTED,
+    FAILED,
+    RELEASED,
+    Consumer,
+    ConsumerPort,
+    Delivery,
+    Producer,
+    ProducerPort,
+)
+
+if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
+
+__all__ = ["Anycast"]
+
+BACKLOG_BYTES = 8 << 20
+"""Above this, credit is called in: the receivers' connections are slower than their credit says."""
+
+DELIVERY_OVERHEAD_BYTES = 300
+"""What a waiting delivery costs beside its payload."""
+
+
+class AnycastProducer(Producer):
+    """A sender's end at an anycast address."""
+
+    __slots__ = ()
+    address: Anycast
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Hand the message to a receiver at once, if one can take it."""
+        address = self.address
+        delivery = Delivery(payload, self, delivery_id, settled, message_format)
+        consumers = address.consumers
+        if len(consumers) == 1 and not address.backlog:
+            consumer: Consumer | None = consumers[0]
+            if consumer.port.credit <= 0 or consumer.is_blocked:  # type: ignore[union-attr]
+                consumer = None
+        else:
+            consumer = None if address.backlog else address.choose()
+        if consumer is None:
+            address.keep(delivery)
+            return
+        consumer.deliveries += 1
+        if settled or consumer.presettle:
+            consumer.send(delivery, payload, True, message_format)
+            if not settled:
+                self.settle(delivery_id, ACCEPTED)
+            return
+        consumer.unsettled += 1
+        delivery.sink = consumer
+        consumer.send(delivery, payload, False, message_format)
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Take the message if a receiver has credit that nobody was promised."""
+        address = self.address
+        if address.unpromised() > 0:
+            self.on_message(payload, delivery_id, settled, message_format)
+        elif settled:
+            address.dropped += 1
+        else:
+            self.settle(delivery_id, RELEASED)
+
+
+class AnycastConsumer(Consumer):
+    """A receiver's end at an anycast address."""
+
+    __slots__ = ()
+    address: Anycast
+
+    def on_credit(self, gained: int, drain: bool) -> None:
+        """Give more to the senders, or call some in."""
+        address = self.address
+        if not address.is_due:
+            address.is_due = True
+            address.core.due(address)
+        if drain:
+            address.dispatch()
+            self.port.drained()
+
+    def on_outcome(self, delivery: Delivery, state: Any) -> None:
+        """Pass the receiver's outcome to the sender."""
+        self.unsettled -= 1
+        if state is not ACCEPTED:
+            self.count(state)
+            if state is None:
+                state = RELEASED
+        producer = delivery.producer
+        assert producer is not None
+        producer.settle(delivery.producer_id, state)
+
+
+class Anycast(Address):
+    """A direct address whose messages go to one receiver each."""
+
+    kind = "anycast"
+    __slots__ = ("backlog", "backlog_bytes", "share")
+
+    def __init__(self, core: Core, name: str) -> None:
+        super().__init__(core, name)
+        self.share = CreditShare()
+        self.producers = self.share.producers
+        self.backlog: deque[Delivery] = deque()
+        self.backlog_bytes = 0
+
+    def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
+        """A sender joins; it gets credit with the next turn, if receivers have some."""
+        producer = AnycastProducer(self, port, target)
+        self.share.add(producer)
+        self.due()
+        return producer
+
+    def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
+        """A receiver joins."""
+        return self.add_consumer(AnycastConsumer(self, port, options.presettle))
+
+    def offer(self, payload: bytes) -> None:
+        """Give a message of the node itself to a receiver, when one can take it."""
+        self.keep(Delivery(payload, None, 0, True, 0))
+
+    def keep(self, delivery: Delivery) -> None:
+        """Let a delivery wait for a receiver that can take it."""
+        self.backlog.append(delivery)
+        self.backlog_bytes += len(delivery.payload) + DELIVERY_OVERHEAD_BYTES
+        self.due()
+
+    def unpromised(self) -> int:
+        """Receivers' credit that neither a sender holds nor a waiting delivery needs."""
+        return self.asked() - self.share.promised - len(self.backlog)
+
+    def asked(self) -> int:
+        """The receivers' unused credit."""
+        return sum(c.port.credit for c in self.consumers)
+
+    def dispatch(self) -> None:
+        """Hand out what waits, oldest first, as far as receivers can take it."""
+        backlog = self.backlog
+        while backlog:
+            consumer = self.choose()
+            if consumer is None:
+                return
+            delivery = backlog.popleft()
+            self.backlog_bytes -= len(delivery.payload) + DELIVERY_OVERHEAD_BYTES
+            consumer.deliveries += 1
+            settled = delivery.settled or consumer.presettle
+            if settled:
+                if not delivery.settled and delivery.producer is not None:
+                    delivery.producer.settle(delivery.producer_id, ACCEPTED)
+            else:
+                consumer.unsettled += 1
+                delivery.sink = consumer
+            consumer.send(delivery, delivery.payload, settled, delivery.message_format)
+
+    def on_turn(self, now: float) -> None:
+        """Hand out what waits, then share what receivers can take."""
+        if self.backlog:
+            self.dispatch()
+            if self.backlog and not self.consumers:
+                self._release_backlog()
+        asked = usable = 0
+        for consumer in self.consumers:
+            credit = consumer.port.credit
+            asked += credit
+            if not consumer.is_blocked:
+                usable += credit
+        if self.backlog_bytes > BACKLOG_BYTES:
+            asked = usable = len(self.backlog)
+        share = self.share
+        share.share(now, asked, usable, len(self.backlog))
+        if share.deadline is not None:
+            self.core.schedule(self, share.deadline)
+
+    def on_deadline(self, now: float) -> None:
+        """Call in what idle senders hold while others wait."""
+        deadline = self.share.deadline
+        if deadline is not None and now >= deadline:
+            self.share.reclaim(now)
+            self.due()
+
+    def _release_backlog(self) -> None:
+        for delivery in self.backlog:
+            if delivery.settled:
+                self.dropped += 1
+            elif delivery.producer is not None:
+                delivery.producer.settle(delivery.producer_id, RELEASED)
+        self.backlog.clear()
+        self.backlog_bytes = 0
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A receiver has gone: what it had may have been processed, so it failed."""
+        for delivery in consumer.port.take_unsettled():
+            consumer.on_outcome(delivery, FAILED)
+        super().remove_consumer(consumer)
+
+    def close(self, condition: str, description: str) -> None:
+        """The address is gone: nothing waits for it any more."""
+        self._release_backlog()
+        super().close(condition, description)
+
+    def counts(self) -> dict[str, int]:
+        """With the account of credit: what was ever granted beyond what receivers asked for."""
+        return super().counts() | {"creditExcess": self.share.most_excess, "backlog": len(self.backlog)}

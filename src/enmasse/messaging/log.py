@@ -1,0 +1,42 @@
+"""Where the frames of stored addresses lie in the journal."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from enmasse.messaging.storage import Operation, Storage, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FRAME_BYTES", "FRAME_ROWS", "delete_log", "log_key", "log_range"]
+
+FRAME_ROWS = 4_096
+FRAME_BYTES = 1 << 20
+"""A frame is closed at either: large enough that its overhead vanishes, small enough to be one transfer."""
+
+_KEY = struct.Struct(">IIQ")
+
+
+def log_key(log_id: int, partition: int, offset: int) -> bytes:
+    """The key of a frame by its first offset, or of what belongs to that frame."""
+    return _KEY.pack(log_id, partition, offset)
+
+
+def log_range(log_id: int, partition: int | None = None) -> tuple[bytes, bytes]:
+    """First and last key (exclusive) of a log, or of one of its partitions."""
+    if partition is None:
+        return _KEY.pack(log_id, 0, 0), _KEY.pack(log_id + 1, 0, 0)
+    return _KEY.pack(log_id, partition, 0), _KEY.pack(log_id, partition + 1, 0)
+
+
+def delete_log(storage: Storage, log_id: int) -> Iterator[Operation]:
+    """Everything to delete of a log that is committed."""
+    first, last = log_range(log_id)
+    for table in (Table.FRAME, Table.SETTLED, Table.MARK, Table.PRODUCER):
+        at = first
+        while found := storage.scan(table, at, last, FRAME_BYTES):
+            for key, _ in found:
+                yield Operation(table, key, None)
+            at = found[-1][0] + b"\0"

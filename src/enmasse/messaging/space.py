@@ -1,0 +1,217 @@
+"""Spaces: a tenant's addresses, and how a name finds one.
+
+Nothing of one space is ever reached through another: every lookup starts at a space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from enmasse.errors import RemoteError
+from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.anycast import Anycast, AnycastProducer
+from enmasse.messaging.delivery import ACCEPTED, Producer, ProducerPort
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.multicast import Multicast, MulticastProducer
+from enmasse.messaging.queue import Queue
+from enmasse.messaging.stream import Stream
+from enmasse.messaging.topic import Subscription, Topic
+from enmasse.wire.amqp.performatives import AmqpError, Rejected
+from enmasse.wire.amqp.sections import to_of
+
+if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
+
+__all__ = ["AnonymousTerminus", "Space"]
+
+ANONYMOUS_CREDIT = 100
+"""The window of a sender that names the address in each message; each must find its own credit."""
+
+KNOWN_TARGETS = 256
+
+
+class Space:
+    """One tenant's addresses.
+
+    Args:
+        core: whose turn its addresses take part in.
+        name: ``<namespace>/<space>``.
+        new_id: gives unguessable names for dynamic addresses.
+    """
+
+    def __init__(self, core: Core, name: str, new_id: Callable[[], str]) -> None:
+        self.core = core
+        self.name = name
+        self.addresses: dict[str, Address] = {}
+        self.version = 0
+        """Changes whenever an address comes or goes."""
+        self._new_id = new_id
+
+    def add(self, address: Address) -> None:
+        """Make an address reachable; a subscription is fed by its topic from now on."""
+        self.addresses[address.name] = address
+        self.version += 1
+        if isinstance(address, Subscription):
+            topic = self.addresses.get(address.topic_name)
+            if isinstance(topic, Topic):
+                topic.subscribe(address)
+        elif isinstance(address, Topic):
+            for other in self.addresses.values():
+                if isinstance(other, Subscription) and other.topic_name == address.name:
+                    address.subscribe(other)
+
+    def remove(self, address: Address) -> None:
+        """The address is deleted: its links are detached."""
+        if self.addresses.get(address.name) is address:
+            del self.addresses[address.name]
+        self.version += 1
+        if isinstance(address, Subscription) and address.topic is not None:
+            address.topic.unsubscribe(address)
+        address.close("amqp:resource-deleted", f"address {address.name!r} was deleted")
+
+    def close(self) -> None:
+        """The space is deleted, and every address with it."""
+        for address in list(self.addresses.values()):
+            self.remove(address)
+
+    def find(self, name: str) -> Address:
+        """The address that a link names: itself, a name below a topic, or ``topic::subscription``.
+
+        Raises:
+            AttachError: no address of the space has that name.
+        """
+        found = self.addresses.get(name)
+        if found is not None:
+            return found
+        if "::" in name:
+            topic, _, subscription = name.partition("::")
+            address = self.addresses.get(subscription) or self.addresses.get(name)
+            if isinstance(address, Subscription) and address.topic_name == topic:
+                return address
+        upper = name
+        while "/" in upper:
+            upper = upper.rpartition("/")[0]
+            found = self.addresses.get(upper)
+            if isinstance(found, Topic):
+                return found
+        raise AttachError("amqp:not-found", f"space {self.name!r} has no address {name!r}")
+
+    def add_dynamic(self) -> Address:
+        """A new anycast address with a name of its own, for replies."""
+        address = Anycast(self.core, f"$dynamic/{self._new_id()}")
+        self.add(address)
+        return address
+
+
+class AnonymousTerminus(Producer):
+    """A sender that names the address in each message's ``to`` [AMQP anonterm 2].
+
+    Each delivery must find credit of its own on arrival: a receiver's that nobody was promised, or
+    room in a stored address. Otherwise it is released.
+    """
+
+    __slots__ = ("_space", "_targets", "_version")
+
+    def __init__(self, space: Space, port: ProducerPort) -> None:
+        super().__init__(_Nowhere(space.core, ""), port, "")
+        self._space = space
+        self._targets: dict[str, Producer] = {}
+        self._version = -1
+        port.grant(ANONYMOUS_CREDIT)
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Offer the message to the address that it names."""
+        port = self.port
+        if 2 * (port.limit - port.received) <= ANONYMOUS_CREDIT:
+            port.grant(ANONYMOUS_CREDIT)
+        try:
+            to = to_of(payload)
+            if not to:
+                raise AttachError("amqp:precondition-failed", "a message without an address in its field to")
+            target = self._target(to)
+        except RemoteError as error:
+            if not settled:
+                self.settle(delivery_id, Rejected(AmqpError(error.condition, error.description)))
+            return
+        target.on_crossed(payload, delivery_id, settled, message_format)
+
+    on_crossed = on_message
+
+    def _target(self, to: str) -> Producer:
+        space = self._space
+        if self._version != space.version:
+            self._version = space.version
+            self._targets.clear()
+        target = self._targets.get(to)
+        if target is None:
+            if len(self._targets) >= KNOWN_TARGETS:
+                self._targets.clear()
+            target = self._targets[to] = self._make(space.find(to), to)
+        return target
+
+    def _make(self, address: Address, to: str) -> Producer:
+        if isinstance(address, Anycast):
+            return AnycastProducer(address, self.port, to)
+        if isinstance(address, Multicast):
+            return MulticastProducer(address, self.port, to)
+        if isinstance(address, Subscription):
+            raise AttachError("amqp:not-allowed", f"send to topic {address.topic_name!r}, not to {to!r}")
+        if isinstance(address, Queue | Stream | Topic | Service):
+            return address.make_producer(self.port, to)
+        raise AttachError("amqp:not-allowed", f"{to!r} takes no messages from senders")
+
+    def gone(self) -> None:
+        """The link is detached: outcomes that are still due have nobody to hear them."""
+        super().gone()
+        for target in self._targets.values():
+            target.gone()
+
+
+class _Nowhere(Address):
+    """What an anonymous terminus is attached to before a message names its address."""
+
+    kind = "anonymous"
+
+
+class ServiceProducer(Producer):
+    """A sender of requests to a service of the node itself."""
+
+    __slots__ = ()
+    address: Service
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Hand the request over; it is accepted, its answer comes by message."""
+        self.address.serve(payload)
+        if not settled:
+            self.settle(delivery_id, ACCEPTED)
+        if 2 * self.credit <= ANONYMOUS_CREDIT:
+            self.port.grant(ANONYMOUS_CREDIT)
+
+    on_crossed = on_message
+
+
+class Service(Address):
+    """An address behind which the node itself answers, such as ``$management``.
+
+    Args:
+        core: whose turn it takes part in.
+        name: the address.
+        serve: called with each request's payload.
+    """
+
+    kind = "service"
+
+    def __init__(self, core: Core, name: str, serve: Callable[[bytes], Any]) -> None:
+        super().__init__(core, name)
+        self.serve = serve
+
+    def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
+        """A sender of requests joins."""
+        producer = self.make_producer(port, target)
+        port.grant(ANONYMOUS_CREDIT)
+        return self.add_producer(producer)
+
+    def make_producer(self, port: ProducerPort, target: str) -> Producer:
+        """A sender's end that is not granted credit."""
+        return ServiceProducer(self, port, target)

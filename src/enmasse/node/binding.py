@@ -1,0 +1,233 @@
+"""What a client's AMQP connection means to a node: its space, its links, their addresses.
+
+The binding answers what is rare (open, attach, detach); messages, credit and outcomes go straight
+between the engine's links and the addresses' ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from enmasse.errors import RemoteError
+from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.delivery import Consumer, Producer
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.space import AnonymousTerminus, Space
+from enmasse.node.tenancy import choose_space
+from enmasse.wire.amqp.connection import Connection
+from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Open, Source, Target
+from enmasse.wire.amqp.sasl import SaslServer, plain_credentials
+from enmasse.wire.amqp.session import Session
+from enmasse.wire.amqp.types import Described
+
+if TYPE_CHECKING:
+    from enmasse.node.connections import Connections
+
+__all__ = ["MAX_MESSAGE_BYTES", "Binding"]
+
+MAX_MESSAGE_BYTES = 16 << 20
+"""A message is held whole while it passes; larger ones belong into an object store."""
+
+SPACE_MECHANISMS = ("ANONYMOUS", "PLAIN")
+
+
+class Binding:
+    """One client connection.
+
+    Args:
+        connections: the node's account of all connections, which this one joins when it opens.
+        spaces: what a client may belong to, by name; ``None`` for the administrator's socket.
+        fixed: the space of every connection of the listener, whatever it names.
+        url: how clients reach this node.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        *,
+        spaces: Callable[[], Mapping[str, Space]],
+        fixed: Space | None,
+        url: str,
+        peer: str,
+    ) -> None:
+        self.connection: Connection
+        self.space: Space | None = fixed
+        self.user = "anonymous"
+        self.container = ""
+        self.peer = peer
+        self.opened_at_ms = 0
+        self.links: dict[Link, Producer | Consumer] = {}
+        self._connections = connections
+        self._spaces = spaces
+        self._fixed = fixed
+        self._url = url
+        self._sasl_host: str | None = None
+        self._given_user: str | None = None
+        self._dynamic: dict[Link, Address] = {}
+
+    def sasl(self) -> SaslServer:
+        """The server's side of SASL for this connection."""
+        return SaslServer(SPACE_MECHANISMS, self._authenticate, is_optional=True)
+
+    def _authenticate(self, mechanism: str, response: bytes, hostname: str | None) -> bool:
+        """Authentication service ``none``: whoever comes is ``anonymous``, whatever the credentials."""
+        self._sasl_host = hostname
+        if mechanism == "PLAIN":
+            credentials = plain_credentials(response)
+            if credentials is None:
+                return False
+            self._given_user = credentials[0]
+        return True
+
+    # The engine's handler
+
+    def on_opened(self, connection: Connection, remote: Open) -> None:
+        """Find the space; a client that names none, or several, is told how."""
+        self.container = remote.container_id
+        try:
+            if self._fixed is None:
+                self.space = choose_space(
+                    self._spaces(), sasl_host=self._sasl_host, user=self._given_user, open_host=remote.hostname
+                )
+        except RemoteError as error:
+            connection.close(AmqpError(error.condition, error.description))
+            return
+        self._connections.opened(self)
+        connection.open()
+
+    def on_begun(self, session: Session) -> None:
+        """Sessions mean nothing to addresses."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        """Join the link to its address, or say why not."""
+        space = self.space
+        if space is None or self.connection.is_close_sent:
+            link.refuse("amqp:not-allowed", "the connection belongs to no space")
+            return
+        try:
+            if isinstance(link, ReceivingLink):
+                self._attach_producer(space, link, attach)
+            else:
+                assert isinstance(link, SendingLink)
+                self._attach_consumer(space, link, attach)
+        except AttachError as error:
+            link.refuse(error.condition, error.description)
+
+    def _attach_producer(self, space: Space, link: ReceivingLink, attach: Attach) -> None:
+        target = attach.target
+        if isinstance(target, Coordinator):
+            raise AttachError("amqp:not-implemented", "transactions are not served")
+        if target is None:
+            raise AttachError("amqp:invalid-field", "a sender's link has no target")
+        options = AttachOptions(
+            capabilities=_capabilities(attach, target), properties=_plain(attach.properties), name=attach.name
+        )
+        name = target.address
+        answer = Target(address=name, capabilities=target.capabilities)
+        producer: Producer
+        if target.dynamic:
+            address = self._new_dynamic(space, link)
+            producer = address.attach_producer(link, address.name, options)
+            answer = Target(address=address.name, dynamic=True)
+        elif name is None or name == "":
+            producer = AnonymousTerminus(space, link)
+        else:
+            producer = space.find(_text(name)).attach_producer(link, _text(name), options)
+        self.links[link] = producer
+        link.max_message_size = MAX_MESSAGE_BYTES
+        link.accept(
+            producer,
+            source=attach.source or Source(),
+            target=answer,
+            max_message_size=MAX_MESSAGE_BYTES,
+            offered_capabilities=options.capabilities or None,
+        )
+
+    def _attach_consumer(self, space: Space, link: SendingLink, attach: Attach) -> None:
+        source = attach.source
+        if source is None:
+            raise AttachError("amqp:invalid-field", "a receiver's link has no source")
+        filters = _filters(source.filter)
+        options = AttachOptions(
+            presettle=attach.snd_settle_mode == 1,
+            filters=filters,
+            capabilities=_capabilities(attach, source),
+            properties=_plain(attach.properties),
+            name=attach.name,
+            container=self.container,
+            url=self._url,
+        )
+        if source.dynamic:
+            address = self._new_dynamic(space, link)
+        elif not source.address:
+            raise AttachError("amqp:invalid-field", "a receiver's link has no source address")
+        else:
+            options.source = _text(source.address)
+            address = space.find(options.source)
+        if address.kind == "stream" and attach.snd_settle_mode != 0:
+            # Nothing hangs on a reader's outcome, so it is asked for only if the reader wants to give it.
+            options.presettle = True
+        consumer = address.attach_consumer(link, options)
+        self.links[link] = consumer
+        ours = {key: value for key, value in (source.filter or {}).items() if str(key).startswith("enmasse:")}
+        link.accept(
+            consumer,
+            source=Source(
+                address=address.name if source.dynamic else source.address,
+                dynamic=source.dynamic,
+                filter=ours if address.kind == "stream" and ours else None,
+                default_outcome=source.default_outcome,
+                outcomes=source.outcomes,
+                capabilities=source.capabilities,
+            ),
+            target=attach.target if isinstance(attach.target, Target) else Target(),
+            snd_settle_mode=1 if options.presettle else attach.snd_settle_mode,
+            offered_capabilities=options.capabilities or None,
+        )
+
+    def _new_dynamic(self, space: Space, link: Link) -> Address:
+        address = space.add_dynamic()
+        self._dynamic[link] = address
+        return address
+
+    def on_attached(self, link: Link) -> None:
+        """We attach nothing."""
+
+    def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
+        """Take the link from its address; a dynamic address goes with it."""
+        end = self.links.pop(link, None)
+        if end is not None:
+            end.gone()
+        address = self._dynamic.pop(link, None)
+        if address is not None and self.space is not None:
+            self.space.remove(address)
+
+    def on_ended(self, session: Session, error: AmqpError | None) -> None:
+        """Its links were detached before."""
+
+    def on_closed(self, error: AmqpError | None) -> None:
+        """Leave the node's account."""
+        self._connections.closed(self)
+
+
+def _text(address: Any) -> str:
+    if not isinstance(address, str):
+        raise AttachError("amqp:invalid-field", f"an address is a string, not {address!r:.60}")
+    return str(address)
+
+
+def _capabilities(attach: Attach, terminus: Source | Target) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((attach.desired_capabilities or ()) + (terminus.capabilities or ())))
+
+
+def _plain(properties: dict[Any, Any] | None) -> dict[str, Any]:
+    return {str(key): value for key, value in (properties or {}).items()}
+
+
+def _filters(filters: dict[Any, Any] | None) -> dict[str, Any]:
+    """Filter name to value, whether or not the value is described [AMQP 3.5.8]."""
+    return {
+        str(name): value.value if isinstance(value, Described) else value for name, value in (filters or {}).items()
+    }

@@ -1,0 +1,118 @@
+"""A node's account of its connections and links, as management shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.delivery import Producer
+from enmasse.wire.amqp.link import SendingLink
+
+if TYPE_CHECKING:
+    from enmasse.net.transport import EngineProtocol
+    from enmasse.node.binding import Binding
+    from enmasse.wire.amqp.link import Link
+
+__all__ = ["Connections"]
+
+
+class Connections:
+    """Every open connection of a node.
+
+    Args:
+        wall_ms: gives the wall clock in milliseconds since 1970 UTC.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self.shells: dict[Binding, EngineProtocol] = {}
+        """Every connected socket, from its first byte on."""
+        self._open: dict[Binding, int] = {}
+        self._numbers = 0
+        self._wall_ms = wall_ms
+
+    def connected(self, binding: Binding, shell: EngineProtocol) -> None:
+        """A socket is connected."""
+        self.shells[binding] = shell
+
+    def opened(self, binding: Binding) -> None:
+        """Its client has opened the connection and belongs to a space."""
+        self._numbers += 1
+        binding.opened_at_ms = self._wall_ms()
+        self._open[binding] = self._numbers
+
+    def closed(self, binding: Binding) -> None:
+        """The connection is gone."""
+        self._open.pop(binding, None)
+        self.shells.pop(binding, None)
+
+    def __len__(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
+    @property
+    def links(self) -> int:
+        """How many links are attached."""
+        return sum(len(binding.links) for binding in self._open)
+
+    def of_space(self, name: str) -> list[Binding]:
+        """The connections of one space."""
+        return [b for b in self._open if b.space is not None and b.space.name == name]
+
+    def read_connections(self) -> list[dict[str, Any]]:
+        """Every connection, with its counters."""
+        return [self._connection(binding, number) for binding, number in self._open.items()]
+
+    def _connection(self, binding: Binding, number: int) -> dict[str, Any]:
+        ends = list(binding.links.items())
+        producers = [end for _, end in ends if isinstance(end, Producer)]
+        shell = self.shells[binding]
+        return {
+            "type": "io.enmasse.connection",
+            "identity": str(number),
+            "name": str(number),
+            "container": binding.container,
+            "host": binding.peer,
+            "space": binding.space.name if binding.space is not None else None,
+            "user": binding.user,
+            "openedAt": binding.opened_at_ms,
+            "senders": len(producers),
+            "receivers": len(ends) - len(producers),
+            "bytesIn": shell.bytes_in,
+            "bytesOut": shell.bytes_out,
+            "messagesIn": sum(producer.port.received for producer in producers),
+            "messagesOut": sum(end.deliveries for _, end in ends if not isinstance(end, Producer)),
+        }
+
+    def read_links(self) -> list[dict[str, Any]]:
+        """Every link, with its counters, as the client sees itself."""
+        return [
+            self._link(binding, number, link, end)
+            for binding, number in self._open.items()
+            for link, end in binding.links.items()
+        ]
+
+    @staticmethod
+    def _link(binding: Binding, number: int, link: Link, end: Any) -> dict[str, Any]:
+        is_receiver = isinstance(link, SendingLink)
+        common = {
+            "type": "io.enmasse.link",
+            "identity": f"{number}/{link.channel}/{link.handle}",
+            "name": link.name,
+            "connection": str(number),
+            "role": "receiver" if is_receiver else "sender",
+            "address": end.address.name if is_receiver else end.target,
+            "space": binding.space.name if binding.space is not None else None,
+        }
+        if is_receiver:
+            counts = {
+                "credit": end.port.credit,
+                "unsettled": end.unsettled,
+                "deliveries": end.deliveries,
+                "accepted": end.accepted,
+                "rejected": end.rejected,
+                "released": end.released,
+                "modified": end.modified,
+            }
+        else:
+            counts = {"credit": end.credit, "deliveries": end.port.received}
+        return common | counts

@@ -1,0 +1,321 @@
+"""What a node was told to serve: spaces and addresses, kept in its journal.
+
+The records are the node's configuration snapshot: with them it starts and serves without the control
+process. A change is answered once it is on disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.address import Address
+from enmasse.messaging.anycast import Anycast
+from enmasse.messaging.frame import Frame
+from enmasse.messaging.log import delete_log, log_key, log_range
+from enmasse.messaging.multicast import Multicast
+from enmasse.messaging.patterns import Wild, parse
+from enmasse.messaging.queue import Queue
+from enmasse.messaging.space import Space
+from enmasse.messaging.storage import Operation, Table
+from enmasse.messaging.stream import Stream
+from enmasse.messaging.topic import Subscription, Topic
+from enmasse.node.errors import EntityError
+
+if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
+
+__all__ = ["ADDRESS_TYPE", "SPACE_TYPE", "Entities"]
+
+SPACE_TYPE = "io.enmasse.space"
+ADDRESS_TYPE = "io.enmasse.address"
+
+MAX_NAME_BYTES = 320
+"""A key of the journal holds it."""
+
+MAX_PARTITIONS = 1_024
+
+_NEXT_LOG = b"\0log"
+_PREFIX = {SPACE_TYPE: b"s", ADDRESS_TYPE: b"a"}
+_SPACE_FIELDS: dict[str, type] = {"spaceType": str, "authentication": str, "uid": str, "generation": int}
+_ADDRESS_FIELDS: dict[str, type] = {
+    "space": str,
+    "address": str,
+    "addressType": str,
+    "topic": str,
+    "partitions": int,
+    "maxBytes": int,
+    "maxConsumers": int,
+    "uid": str,
+    "generation": int,
+}
+_CHANGEABLE = {
+    SPACE_TYPE: {"generation"},
+    ADDRESS_TYPE: {"generation", "maxBytes", "maxConsumers"},
+}
+_KINDS = ("anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter")
+
+Done = Callable[[EntityError | None], None]
+
+
+class Entities:
+    """The spaces and addresses of a node.
+
+    Args:
+        core: the messaging core that they live in.
+        new_id: gives unguessable names.
+    """
+
+    def __init__(self, core: Core, new_id: Callable[[], str]) -> None:
+        self.core = core
+        self.spaces: dict[str, Space] = {}
+        self.records: dict[str, dict[str, dict[str, Any]]] = {SPACE_TYPE: {}, ADDRESS_TYPE: {}}
+        """Type to name to attributes."""
+        self._addresses: dict[str, Address] = {}
+        self._new_id = new_id
+        self._next_log = 1
+        self._leaving: set[tuple[str, str]] = set()
+        self._coming: set[tuple[str, str]] = set()
+
+    # Loading
+
+    def load(self) -> None:
+        """Take up what the journal holds, messages included."""
+        storage = self.core.storage
+        counter = storage.get(Table.ENTITY, _NEXT_LOG)
+        if counter is not None:
+            self._next_log = int.from_bytes(counter, "big")
+        for entity_type in (SPACE_TYPE, ADDRESS_TYPE):
+            prefix = _PREFIX[entity_type]
+            for key, value in storage.scan_all(Table.ENTITY):
+                if key.startswith(prefix):
+                    record = json.loads(value)
+                    self.records[entity_type][record["name"]] = record
+                    self._build(entity_type, record, stored=True)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Delete what an interrupted deletion left behind."""
+        known = {record.get("log") for record in self.records[ADDRESS_TYPE].values()}
+        log = 0
+        while True:
+            first, _ = log_range(log)
+            found = self.core.storage.scan(Table.FRAME, first, b"\xff" * 16, 1)
+            if not found:
+                return
+            log = int.from_bytes(found[0][0][:4], "big")
+            if log not in known:
+                self.core.store(list(delete_log(self.core.storage, log)), lambda _reason: None)
+            log += 1
+
+    def _build(self, entity_type: str, record: dict[str, Any], *, stored: bool) -> None:
+        if entity_type == SPACE_TYPE:
+            self.spaces[record["name"]] = Space(self.core, record["name"], self._new_id)
+            return
+        address = self._make_address(record)
+        if stored and isinstance(address, Stream):
+            address.load()
+        elif stored and isinstance(address, Queue):
+            address.load(self._frames(address.log_id))
+        self._addresses[record["name"]] = address
+        self.spaces[record["space"]].add(address)
+
+    def _frames(self, log_id: int) -> Iterator[tuple[Frame, bytes | None]]:
+        storage = self.core.storage
+        first, last = log_range(log_id)
+        while found := storage.scan(Table.FRAME, first, last, 4 << 20):
+            for key, value in found:
+                frame = Frame(value)
+                yield frame, storage.get(Table.SETTLED, log_key(log_id, 0, frame.first_offset))
+                first = key + b"\0"
+
+    def _make_address(self, record: dict[str, Any]) -> Address:
+        core, name, kind, log = self.core, record["address"], record["addressType"], record["log"]
+        limits = {"max_bytes": record.get("maxBytes", 0)}
+        if kind == "anycast":
+            return Anycast(core, name)
+        if kind == "multicast":
+            return Multicast(core, name)
+        if kind == "topic":
+            return Topic(core, name)
+        if kind == "stream":
+            return Stream(core, name, log, uid=record["uid"], partitions=record.get("partitions", 1), **limits)
+        consumers = record.get("maxConsumers", 0)
+        if kind == "subscription":
+            topic = record["topic"]
+            pattern = (*parse(topic), Wild.REST)
+            return Subscription(core, name, log, topic=topic, pattern=pattern, max_consumers=consumers, **limits)
+        return Queue(core, name, log, max_consumers=consumers, **limits)
+
+    # Changing
+
+    def create(self, entity_type: str, name: str, attributes: dict[str, Any], done: Done) -> None:
+        """Add a space or an address; ``done`` is called once it can be used.
+
+        Raises:
+            EntityError: 400 what is wrong with the attributes, 404 no such space, 409 the name or
+                the address exists.
+        """
+        record = self._checked(entity_type, name, attributes)
+        if name in self.records[entity_type] or (entity_type, name) in self._coming | self._leaving:
+            raise EntityError(409, f"{entity_type} {name!r} exists already")
+        operations = []
+        if entity_type == ADDRESS_TYPE:
+            self._check_address(name, record)
+            record["log"] = self._next_log
+            self._next_log += 1
+            operations.append(Operation(Table.ENTITY, _NEXT_LOG, self._next_log.to_bytes(8, "big")))
+        record.setdefault("uid", self._new_id())
+        operations.append(_put(entity_type, record))
+        self._coming.add((entity_type, name))
+
+        def stored(reason: str | None) -> None:
+            self._coming.discard((entity_type, name))
+            if reason is None and entity_type == ADDRESS_TYPE and record["space"] not in self.spaces:
+                reason = "its space was deleted meanwhile"
+            if reason is None:
+                self.records[entity_type][name] = record
+                self._build(entity_type, record, stored=False)
+            done(None if reason is None else EntityError(503, f"{name!r} was not stored: {reason}"))
+
+        self.core.store(operations, stored)
+
+    def _checked(self, entity_type: str, name: str, attributes: dict[str, Any]) -> dict[str, Any]:
+        if not name or len(name.encode()) > MAX_NAME_BYTES:
+            raise EntityError(400, f"a name has 1 to {MAX_NAME_BYTES} bytes")
+        fields = _SPACE_FIELDS if entity_type == SPACE_TYPE else _ADDRESS_FIELDS
+        record: dict[str, Any] = {"name": name}
+        for key, value in attributes.items():
+            if key in ("name", "type", "identity"):
+                continue
+            kind = fields.get(key)
+            if kind is None:
+                raise EntityError(400, f"{entity_type} has no attribute {key!r}; it has {', '.join(fields)}")
+            if value is None:
+                continue
+            if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
+                raise EntityError(400, f"attribute {key} takes a {kind.__name__}, not {value!r}")
+            record[key] = kind(value)
+        if entity_type == SPACE_TYPE:
+            if name.count("/") != 1:
+                raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
+            if record.get("authentication", "none") != "none":
+                raise EntityError(501, "only authentication 'none' is served")
+        return record
+
+    def _check_address(self, name: str, record: dict[str, Any]) -> None:
+        for needed in ("space", "address", "addressType"):
+            if not record.get(needed):
+                raise EntityError(400, f"address {name!r} lacks its attribute {needed}")
+        kind = record["addressType"]
+        if kind not in _KINDS:
+            raise EntityError(400, f"{kind!r} is no address type; there are {', '.join(_KINDS)}")
+        if kind == "subscription" and not record.get("topic"):
+            raise EntityError(400, f"subscription {name!r} lacks its attribute topic")
+        if not 1 <= record.get("partitions", 1) <= MAX_PARTITIONS:
+            raise EntityError(400, f"a stream has 1 to {MAX_PARTITIONS} partitions")
+        if any(letter.isspace() for letter in record["address"]) or record["address"].startswith("$"):
+            raise EntityError(400, f"{record['address']!r} is no address: no white space, and no $ at its start")
+        space = record["space"]
+        if space not in self.spaces:
+            raise EntityError(404, f"there is no space {space!r}")
+        for other in self.records[ADDRESS_TYPE].values():
+            if other["space"] == space and other["address"] == record["address"]:
+                raise EntityError(409, f"address {record['address']!r} exists already, as {other['name']!r}")
+
+    def update(self, entity_type: str, name: str, attributes: dict[str, Any], done: Done) -> None:
+        """Change what may change; see ``create``.
+
+        Raises:
+            EntityError: 404 it does not exist, 409 an attribute that is fixed for ever would change.
+        """
+        before = self._existing(entity_type, name)
+        changed = self._checked(entity_type, name, {**_public(before), **attributes})
+        for key, value in changed.items():
+            if before.get(key) != value and key not in _CHANGEABLE[entity_type]:
+                raise EntityError(409, f"attribute {key} of {name!r} cannot be changed; delete it and make it anew")
+        record = {**before, **changed}
+
+        def stored(reason: str | None) -> None:
+            if reason is None and name in self.records[entity_type]:
+                self.records[entity_type][name] = record
+                address = self._addresses.get(name) if entity_type == ADDRESS_TYPE else None
+                if isinstance(address, Queue | Stream):
+                    address.max_bytes = record.get("maxBytes", 0) or address.max_bytes
+                    address.due()
+                if isinstance(address, Queue):
+                    address.max_consumers = record.get("maxConsumers", 0)
+            done(None if reason is None else EntityError(503, f"{name!r} was not stored: {reason}"))
+
+        self.core.store([_put(entity_type, record)], stored)
+
+    def delete(self, entity_type: str, name: str, done: Done) -> None:
+        """Remove a space or an address with all that it stores; its links are detached at once.
+
+        Raises:
+            EntityError: 404 it does not exist, 409 the space still has addresses.
+        """
+        record = self._existing(entity_type, name)
+        if entity_type == SPACE_TYPE:
+            left = [a["name"] for a in self.records[ADDRESS_TYPE].values() if a["space"] == name]
+            if left:
+                raise EntityError(409, f"space {name!r} still has {len(left)} addresses, such as {left[0]!r}")
+            self.spaces.pop(name).close()
+        else:
+            address = self._addresses.pop(name)
+            self.spaces[record["space"]].remove(address)
+        del self.records[entity_type][name]
+        self._leaving.add((entity_type, name))
+
+        def stored(reason: str | None) -> None:
+            self._leaving.discard((entity_type, name))
+            if reason is not None:
+                # Still on disk: serve it again, as a restart would.
+                self.records[entity_type][name] = record
+                self._build(entity_type, record, stored=True)
+                done(EntityError(503, f"{name!r} was not deleted: {reason}"))
+                return
+            # Every batch that could hold frames of it is committed now.
+            log = record.get("log")
+            if log is not None:
+                self.core.store(list(delete_log(self.core.storage, log)), lambda _reason: None)
+            done(None)
+
+        key = _PREFIX[entity_type] + name.encode()
+        self.core.store([Operation(Table.ENTITY, key, None)], stored)
+
+    def _existing(self, entity_type: str, name: str) -> dict[str, Any]:
+        record = self.records[entity_type].get(name)
+        if record is None:
+            raise EntityError(404, f"there is no {entity_type} {name!r}")
+        return record
+
+    # Reading
+
+    def read(self, entity_type: str, name: str) -> dict[str, Any]:
+        """One entity's attributes and counters.
+
+        Raises:
+            EntityError: 404 it does not exist.
+        """
+        record = self._existing(entity_type, name)
+        attributes = {"type": entity_type, "identity": name, **_public(record)}
+        address = self._addresses.get(name) if entity_type == ADDRESS_TYPE else None
+        if address is not None:
+            attributes |= address.counts()
+        return attributes
+
+    def read_all(self, entity_type: str) -> list[dict[str, Any]]:
+        """Every entity of a type, as ``read`` gives it."""
+        return [self.read(entity_type, name) for name in self.records[entity_type]]
+
+
+def _public(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without what only the node itself knows."""
+    return {key: value for key, value in record.items() if key != "log"}
+
+
+def _put(entity_type: str, record: dict[str, Any]) -> Operation:
+    key = _PREFIX[entity_type] + record["name"].encode()
+    return Operation(Table.ENTITY, key, json.dumps(record).encode())

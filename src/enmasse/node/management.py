@@ -1,0 +1,121 @@
+"""``$management``: requests and answers by message [AMQP Management draft 4].
+
+A request names its operation, type and entity in application properties and carries attributes in
+its body; the answer goes to ``reply-to`` with the request's correlation-id, or else its message-id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from enmasse.errors import RemoteError
+from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.errors import EntityError
+from enmasse.wire.amqp.sections import Properties, Sections, encode_message
+
+if TYPE_CHECKING:
+    from enmasse.node.entities import Entities
+
+__all__ = ["Management"]
+
+Reply = Callable[[int, str, Any], None]
+Views = dict[str, Callable[[], list[dict[str, Any]]]]
+
+
+class Management:
+    """Answers requests about a node.
+
+    Args:
+        entities: what can be created, changed and deleted.
+        views: what can only be read, by entity type.
+        answer: sends a payload to an address of the management space.
+    """
+
+    def __init__(self, entities: Entities, views: Views, answer: Callable[[str, bytes], None]) -> None:
+        self._entities = entities
+        self._views = views
+        self._answer = answer
+
+    def serve(self, payload: bytes) -> None:
+        """Take one request; malformed ones without a way back are dropped."""
+        try:
+            sections = Sections(payload)
+            properties = sections.properties
+            asked = dict(sections.application_properties)
+            body = sections.body
+        except RemoteError:
+            return
+        if not properties.reply_to:
+            return
+        correlation = properties.correlation_id or properties.message_id
+        reply_to = properties.reply_to
+
+        def reply(status: int, description: str, answer: Any) -> None:
+            message = encode_message(
+                answer,
+                properties=Properties(to=reply_to, correlation_id=correlation),
+                application_properties={"statusCode": status, "statusDescription": description},
+            )
+            self._answer(reply_to, message)
+
+        try:
+            self._act(asked, body, reply)
+        except EntityError as error:
+            reply(error.status, error.description, {})
+
+    def _act(self, asked: dict[str, Any], body: Any, reply: Reply) -> None:
+        operation = asked.get("operation")
+        if operation == "QUERY":
+            entity_type = asked.get("entityType") or SPACE_TYPE
+            self._query(str(entity_type), body, reply)
+            return
+        entity_type = str(asked.get("type", ""))
+        name = str(asked.get("name") or asked.get("identity") or "")
+        if entity_type not in (SPACE_TYPE, ADDRESS_TYPE) and entity_type not in self._views:
+            raise EntityError(501, f"there is no entity type {entity_type!r}")
+        if operation == "READ":
+            reply(200, "OK", self._read(entity_type, name))
+            return
+        if operation not in ("CREATE", "UPDATE", "DELETE") or entity_type in self._views:
+            raise EntityError(501, f"operation {operation!r} is not possible on {entity_type}")
+        attributes = body if isinstance(body, dict) else {}
+
+        def done(error: EntityError | None) -> None:
+            if error is not None:
+                reply(error.status, error.description, {})
+            elif operation == "DELETE":
+                reply(204, "No Content", {})
+            else:
+                status, description = (201, "Created") if operation == "CREATE" else (200, "OK")
+                reply(status, description, self._entities.read(entity_type, name))
+
+        if operation == "CREATE":
+            self._entities.create(entity_type, name, attributes, done)
+        elif operation == "UPDATE":
+            self._entities.update(entity_type, name, attributes, done)
+        else:
+            self._entities.delete(entity_type, name, done)
+
+    def _read(self, entity_type: str, name: str) -> dict[str, Any]:
+        view = self._views.get(entity_type)
+        if view is None:
+            return self._entities.read(entity_type, name)
+        for entity in view():
+            if name in (entity.get("identity"), entity.get("name")):
+                return entity
+        raise EntityError(404, f"there is no {entity_type} {name!r}")
+
+    def _query(self, entity_type: str, body: Any, reply: Reply) -> None:
+        view = self._views.get(entity_type)
+        if view is not None:
+            found = view()
+        elif entity_type in (SPACE_TYPE, ADDRESS_TYPE):
+            found = self._entities.read_all(entity_type)
+        else:
+            raise EntityError(501, f"there is no entity type {entity_type!r}")
+        names = body.get("attributeNames") if isinstance(body, dict) else None
+        if not names:
+            names = list(dict.fromkeys(name for entity in found for name in entity))
+        rows = [[entity.get(name) for name in names] for entity in found]
+        reply(200, "OK", {"attributeNames": list(names), "results": rows})

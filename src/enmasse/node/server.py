@@ -1,0 +1,267 @@
+"""A node put together: journal, core, entities, listeners, management.
+
+Order of start: journal, snapshot, then listeners. Order of stop: no more credit, what is on its way is
+settled and committed, then the connections are closed with ``amqp:connection:forced``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import secrets
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enmasse.errors import ConfigError
+from enmasse.messaging.anycast import Anycast
+from enmasse.messaging.core import Core
+from enmasse.messaging.delivery import Producer
+from enmasse.messaging.space import Service, Space
+from enmasse.net.loop import Turn
+from enmasse.net.transport import EngineProtocol
+from enmasse.node.binding import Binding
+from enmasse.node.connections import Connections
+from enmasse.node.entities import Entities
+from enmasse.node.management import Management
+from enmasse.storage.link import JournalLink
+from enmasse.version import __version__
+from enmasse.wire.amqp.connection import Connection
+from enmasse.wire.amqp.performatives import AmqpError
+
+if TYPE_CHECKING:
+    from enmasse.messaging.address import Address
+
+__all__ = ["Server"]
+
+DRAIN_S = 2.0
+"""How long a stopping node waits for receivers to settle what they have."""
+
+CLOSE_S = 2.0
+"""How long clients may take to answer the close."""
+
+ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
+
+_log = logging.getLogger(__name__)
+
+
+class Listener:
+    """One open port, or the administrator's socket."""
+
+    def __init__(self, name: str, host: str, port: int, server: asyncio.Server) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+        self.server = server
+
+
+class Server:
+    """A data-plane process without its signals and arguments.
+
+    Args:
+        directory: the node's own files; made if it is missing, readable by its owner alone.
+        name: the node's name, and its container id.
+        journal_changed: called with the process id of a journal that replaced one that died.
+    """
+
+    def __init__(self, directory: Path, name: str, *, journal_changed: Callable[[int], None] | None = None) -> None:
+        self.name = name
+        self._directory = directory
+        self._turn = Turn(asyncio.get_running_loop())
+        directory.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+        self.journal = JournalLink(directory / "journal", journal_changed=journal_changed)
+        self.core = Core(self.journal, self._request_turn, self._on_fault)
+        self.entities = Entities(self.core, secrets.token_hex)
+        self.connections = Connections(lambda: int(time.time() * 1000))
+        self.admin = Space(self.core, "$admin", secrets.token_hex)
+        self.listeners: list[Listener] = []
+        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline_at = 0.0
+        self._started = time.time()
+        self._is_stopping = False
+        management = Management(
+            self.entities,
+            {
+                "io.enmasse.listener": self._read_listeners,
+                "io.enmasse.connection": self.connections.read_connections,
+                "io.enmasse.link": self.connections.read_links,
+                "io.enmasse.statistics": self._read_statistics,
+            },
+            self._answer,
+        )
+        self.admin.add(Service(self.core, "$management", management.serve))
+        self._turn.add_hook(self._run_turn)
+
+    # The turn
+
+    def _request_turn(self) -> None:
+        self._turn.begin()
+
+    def _run_turn(self, now: float) -> None:
+        self.core.run_turn(now, int(self._turn.wall * 1_000_000))
+        deadline = self.core.next_deadline()
+        if deadline is not None and (self._deadline is None or deadline < self._deadline_at):
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._deadline_at = deadline
+            self._deadline = self._turn.loop.call_at(deadline, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._deadline = None
+        # A timer may be a little early by the turn's clock, and would then run again and again.
+        self.core.handle_deadline(max(self._turn.begin(), self._deadline_at))
+
+    def _on_fault(self, address: Address, error: Exception) -> None:
+        _log.error("Address %r failed in its turn", address.name, exc_info=error)
+
+    # Start
+
+    async def load(self) -> None:
+        """Start the journal and take up what it holds."""
+        await self.journal.start(self.core)
+        self.entities.load()
+
+    async def listen(self, host: str, port: int) -> int:
+        """Open a port for clients and return its number, which may have been 0.
+
+        Raises:
+            ConfigError: the port cannot be opened.
+        """
+        url = ""
+
+        def connected(shell: EngineProtocol) -> Connection:
+            return self._make_engine(shell, None, url)
+
+        try:
+            server = await self._turn.loop.create_server(
+                lambda: EngineProtocol(self._turn, connected), host, port, backlog=1024
+            )
+        except OSError as error:
+            raise ConfigError(f"{host}:{port} cannot be opened ({error.strerror}); choose another port") from None
+        port = server.sockets[0].getsockname()[1]
+        url = f"amqp://{host}:{port}"
+        self.listeners.append(Listener("amqp", host, port, server))
+        return port
+
+    async def listen_admin(self, path: Path) -> None:
+        """Open the administrator's socket, which only this user can reach.
+
+        Raises:
+            ConfigError: the socket cannot be made there.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+        path.unlink(missing_ok=True)
+
+        def connected(shell: EngineProtocol) -> Connection:
+            return self._make_engine(shell, self.admin, "")
+
+        before = os.umask(0o177)
+        try:
+            server = await self._turn.loop.create_unix_server(
+                lambda: EngineProtocol(self._turn, connected), str(path)
+            )
+        except OSError as error:
+            raise ConfigError(f"the socket {path} cannot be made: {error.strerror or error}") from None
+        finally:
+            os.umask(before)
+        self.listeners.append(Listener("admin", str(path), 0, server))
+
+    def _make_engine(self, shell: EngineProtocol, fixed: Space | None, url: str) -> Connection:
+        binding = Binding(
+            self.connections, spaces=lambda: self.entities.spaces, fixed=fixed, url=url, peer=shell.peer
+        )
+        binding.connection = Connection(
+            binding,
+            container_id=self.name,
+            sasl=binding.sasl(),
+            is_server=True,
+            now=self._turn.now,
+            properties={"product": "enmasse", "version": __version__},
+            offered_capabilities=(ANONYMOUS_RELAY,),
+        )
+        self.connections.connected(binding, shell)
+        return binding.connection
+
+    # Stop
+
+    async def stop(self) -> None:
+        """Stop in order; returns when everything is committed and every socket is closed."""
+        self._is_stopping = True
+        for listener in self.listeners:
+            listener.server.close()
+        for binding in list(self.connections.shells):
+            for end in binding.links.values():
+                if isinstance(end, Producer):
+                    end.port.grant(0)
+                    end.address.remove_producer(end)
+        self._turn.begin()
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline and not (self._is_settled() and self.core.is_idle):
+            await asyncio.sleep(0.01)
+        forced = AmqpError("amqp:connection:forced", "the node is stopping; connect again")
+        shells = list(self.connections.shells.items())
+        for binding, _ in shells:
+            binding.connection.close(forced)
+        waits = [asyncio.ensure_future(shell.wait_closed()) for _, shell in shells]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=CLOSE_S)
+            for _, shell in shells:
+                shell.abort()
+            if late:
+                await asyncio.wait(late, timeout=CLOSE_S)
+        await self.journal.stop()
+
+    def _is_settled(self) -> bool:
+        ends = [end for binding in self.connections.shells for end in binding.links.values()]
+        return not any(end.unsettled for end in ends if not isinstance(end, Producer))
+
+    # Management
+
+    def _answer(self, to: str, payload: bytes) -> None:
+        address = self.admin.addresses.get(to)
+        if isinstance(address, Anycast):
+            address.offer(payload)
+
+    def _read_listeners(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "type": "io.enmasse.listener",
+                "identity": listener.name,
+                "name": listener.name,
+                "host": listener.host,
+                "port": listener.port,
+                "connections": len(self.connections),
+            }
+            for listener in self.listeners
+        ]
+
+    def _read_statistics(self) -> list[dict[str, Any]]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        counts = [a.counts() for space in self.entities.spaces.values() for a in space.addresses.values()]
+        return [
+            {
+                "type": "io.enmasse.statistics",
+                "identity": self.name,
+                "name": self.name,
+                "version": __version__,
+                "pid": os.getpid(),
+                "journalPid": self.journal.journal_pid,
+                "startedAt": int(self._started * 1000),
+                "uptime": int((time.time() - self._started) * 1000),
+                "cpuSeconds": usage.ru_utime + usage.ru_stime,
+                "connections": len(self.connections),
+                "links": self.connections.links,
+                "spaces": len(self.entities.spaces),
+                "addresses": len(counts),
+                "messagesIn": sum(c["messagesIn"] for c in counts),
+                "messagesOut": sum(c["messagesOut"] for c in counts),
+                "commits": self.core.batches_committed,
+                "failedCommits": self.core.batches_failed,
+                "unconfirmedBytes": self.journal.unconfirmed_bytes,
+                "journalBytes": self.journal.file_bytes,
+            }
+        ]

@@ -1,0 +1,75 @@
+"""Which space a connection belongs to.
+
+In this order a connection may name one: the host of sasl-init, the realm of its user, the host of
+open. A host names a space if it is ``<space>.<namespace>`` or ``<space>.<namespace>.<domain>``; an IP
+address, ``localhost`` and any other host name nothing. When nothing names one, the only space that
+exists is meant. Two different names are refused, and so is an unknown name below the domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from enmasse.node.errors import TenancyError
+
+if TYPE_CHECKING:
+    from enmasse.messaging.space import Space
+
+__all__ = ["DOMAIN", "choose_space"]
+
+DOMAIN = "enmasse.local"
+"""Names below it always mean a space."""
+
+
+def _named(host: str | None, spaces: Mapping[str, Space]) -> Space | None:
+    """The space that a host or realm names, if it names one."""
+    if not host:
+        return None
+    name = host.rpartition(":")[0] if host.count(":") == 1 else host
+    is_ours = name.endswith("." + DOMAIN)
+    words = (name[: -len(DOMAIN) - 1] if is_ours else name).split(".")
+    found = spaces.get(f"{words[1]}/{words[0]}") if len(words) == 2 else None
+    if found is None and is_ours:
+        raise TenancyError("amqp:not-found", f"host {name!r} names no space; {_how(spaces)}")
+    return found
+
+
+def _how(spaces: Mapping[str, Space]) -> str:
+    hosts = sorted(".".join(reversed(name.split("/"))) for name in spaces)
+    if not hosts:
+        return "no space exists yet: create one with `enmasse create space NAME`"
+    some = ", ".join(hosts[:5]) + (", ..." if len(hosts) > 5 else "")
+    return f"name one by the host in open or sasl-init, or by the user's realm (user@space.namespace): {some}"
+
+
+def choose_space(
+    spaces: Mapping[str, Space], *, sasl_host: str | None, user: str | None, open_host: str | None
+) -> Space:
+    """The space that a connection means.
+
+    Args:
+        spaces: every space, by ``<namespace>/<space>``.
+        sasl_host: the host of sasl-init.
+        user: the user's name; a realm follows its last ``@``.
+        open_host: the host of open.
+
+    Raises:
+        TenancyError: nothing names a space and there is not exactly one, or two names differ.
+    """
+    realm = user.rpartition("@")[2] if user and "@" in user else None
+    chosen: Space | None = None
+    for host in (sasl_host, realm, open_host):
+        named = _named(host, spaces)
+        if named is None:
+            continue
+        if chosen is not None and named is not chosen:
+            raise TenancyError(
+                "amqp:not-allowed", f"the connection names two spaces, {chosen.name!r} and {named.name!r}"
+            )
+        chosen = named
+    if chosen is not None:
+        return chosen
+    if len(spaces) == 1:
+        return next(iter(spaces.values()))
+    raise TenancyError("amqp:not-found", f"the connection names no space; {_how(spaces)}")
