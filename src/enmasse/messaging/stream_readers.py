@@ -109,7 +109,11 @@ class _FrameReader(StreamConsumer):
         end = self._end
         while self.port.credit > 0 and not self.is_blocked and (end is None or position.offset < end):
             frame = position.next_frame()
-            if frame is None or (end is not None and frame[0] >= end):
+            if frame is None:
+                break
+            if end is not None and frame[0] >= end:
+                # The offsets in between were never given to a row; there is nothing to wait for.
+                position.offset = end
                 break
             position.fetched.popleft()
             position.offset = frame[1]
