@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["JournalProcess"]
 
-_SOCKET_BYTES = 1 << 20
-"""Asked of the kernel: bounds what one turn of the loop copies, and holds several groups."""
+_SOCKET_BYTES = 1 << 18
+"""Asked of the kernel: bounds what one turn of the loop copies; more only adds cold memory to each copy."""
 
-_READ_BYTES = 1 << 16
+_READ_BYTES = 1 << 13
 _CHUNKS_PER_WRITE = 64
 
 

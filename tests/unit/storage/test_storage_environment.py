@@ -1,0 +1,121 @@
+"""The LMDB environment: batch numbers in the commit, failures that leave nothing behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import lmdb
+import pytest
+
+from enmasse.messaging.storage import Operation, Table
+from enmasse.storage.batch import Batch, encode_batch, split_batches
+from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
+from enmasse.storage.errors import JournalFormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1 << 20
+
+
+def batch(number: int, *operations: Operation, epoch: int = 1, heard: int = 0) -> Batch:
+    (made,), _, _ = split_batches(memoryview(encode_batch(epoch, number, heard, operations)))
+    return made
+
+
+def put(key: bytes, value: bytes) -> Operation:
+    return Operation(Table.FRAME, key, value)
+
+
+def frames(directory: Path) -> dict[bytes, bytes]:
+    reader = ReadEnvironment(str(directory))
+    try:
+        return dict(reader.scan_all(Table.FRAME))
+    finally:
+        reader.close()
+
+
+def test_epoch_and_number_of_the_last_batch_are_there_after_opening_again(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    assert (env.epoch, env.number, env.failed) == (0, 0, [])
+    env.apply([batch(1, put(b"a", b"1"), epoch=7), batch(2, put(b"b", b"2"), epoch=7)])
+    env.close()
+    env = WriteEnvironment(str(tmp_path))
+    assert (env.epoch, env.number, env.failed) == (7, 2, [])
+    env.close()
+    assert frames(tmp_path) == {b"a": b"1", b"b": b"2"}
+
+
+def test_a_group_that_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path), MIB)
+    env.apply([batch(1, put(b"a", b"1"))])
+    with pytest.raises(lmdb.MapFullError):
+        env.apply([batch(2, put(b"b", b"2")), batch(3, put(b"c", b"x" * 2 * MIB))])
+    assert (env.epoch, env.number) == (1, 1)
+    env.apply([batch(2, put(b"b", b"2"))])
+    env.close()
+    assert frames(tmp_path) == {b"a": b"1", b"b": b"2"}
+
+
+def test_failed_numbers_are_remembered_until_the_node_has_heard_of_them(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    env.apply([batch(3)], [1, 2])
+    env.close()
+    env = WriteEnvironment(str(tmp_path))
+    assert env.failed == [1, 2]
+    env.apply([batch(5, heard=1)], [4])
+    assert env.failed == [2, 4]
+    env.apply([batch(6, heard=4)])
+    assert env.failed == []
+    env.close()
+
+
+def test_failed_numbers_of_an_earlier_epoch_are_forgotten(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    env.apply([batch(3)], [1, 2])
+    env.apply([batch(1, epoch=2)])
+    assert (env.epoch, env.number, env.failed) == (2, 1, [])
+    env.close()
+
+
+def test_another_format_version_is_refused(tmp_path: Path) -> None:
+    WriteEnvironment(str(tmp_path)).close()
+    raw = lmdb.open(str(tmp_path))
+    with raw.begin(write=True) as txn:
+        assert txn.replace(b"\0format", (99).to_bytes(4, "little")) == (1).to_bytes(4, "little")
+    raw.close()
+    with pytest.raises(JournalFormatError, match="format 99"):
+        WriteEnvironment(str(tmp_path))
+
+
+def test_a_file_that_is_no_journal_is_refused_with_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(b"something else entirely" * 1000)
+    with pytest.raises(JournalFormatError, match=str(tmp_path)):
+        WriteEnvironment(str(tmp_path))
+
+
+def test_the_map_is_sparse(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    env.apply([batch(1, put(b"a", b"x" * 100_000))])
+    env.close()
+    reader = ReadEnvironment(str(tmp_path))
+    assert 100_000 < reader.file_bytes < MIB
+    assert (tmp_path / "data.mdb").stat().st_size < MIB
+    reader.close()
+
+
+@pytest.mark.slow
+def test_a_smaller_map_is_used_where_the_platform_refuses_a_large_one(tmp_path: Path) -> None:
+    program = """
+import resource, sys
+from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+env = WriteEnvironment(sys.argv[1])
+print(env._env.info()["map_size"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert int(done.stdout) == 1 << 32
