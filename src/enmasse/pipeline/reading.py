@@ -4,6 +4,7 @@ Rules:
 1. Rows come in order of their offsets, each once, whatever is sent twice.
 2. A lost connection costs time, never rows: reading goes on at the next offset.
 3. Rows that are not stored any more are a gap. A gap is an error, or it is logged and skipped.
+4. Offsets above the low-water mark that no frame holds never held a row, for damage shows in checksums.
 """
 
 from __future__ import annotations
@@ -81,13 +82,7 @@ def read_span(
     while at < span.end:
         try:
             stream = access()
-            state = stream.state()
-            if state.stream != span.stream:
-                report_gap(Gap(span.partition, at, span.end), fail=fail_on_data_loss)
-                return
-            stored = state.partitions[span.partition]
-            if stored.low > at or stored.next <= at:
-                to = min(stored.low, span.end) if stored.low > at else span.end
+            if at < (to := _first_stored(span, at, stream.state())):
                 report_gap(Gap(span.partition, at, to), fail=fail_on_data_loss)
                 at = to
                 continue
@@ -98,17 +93,35 @@ def read_span(
                         continue
                     if frame.first_offset > at:
                         to = min(frame.first_offset, span.end)
-                        report_gap(Gap(span.partition, at, to), fail=fail_on_data_loss)
+                        _pass_gap(Gap(span.partition, at, to), span, stream, fail=fail_on_data_loss)
                         at = to
-                    if frame.first_offset < span.end:
+                    if at < span.end:
                         yield frame_to_batch(frame, span.partition, at, span.end, value_of)
                         at = min(frame.next_offset, span.end)
                     patience.succeeded()
                     if at >= span.end:
                         break
             if at < span.end:
-                patience.wait(StreamUnavailableError(f"{span} ended at offset {at}"))
+                # The node says that this was all.
+                _pass_gap(Gap(span.partition, at, span.end), span, stream, fail=fail_on_data_loss)
+                at = span.end
         except StreamUnavailableError:
             raise
         except UnavailableError as error:
             patience.wait(error)
+
+
+def _first_stored(span: Span, at: int, state: StreamState) -> int:
+    """The first offset from ``at`` on that can be read; the span's end if none can."""
+    stored = state.partitions.get(span.partition)
+    if state.stream != span.stream or stored is None or stored.next <= at:
+        return span.end
+    return min(max(at, stored.low), span.end)
+
+
+def _pass_gap(gap: Gap, span: Span, stream: StreamAccess, *, fail: bool) -> None:
+    """Tell offsets that never held a row (a write that failed) from rows that are gone."""
+    if gap.start < _first_stored(span, gap.start, stream.state()):
+        report_gap(gap, fail=fail)
+    else:
+        _log.info("%s were never given to a row", gap)

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from enmasse.errors import UnavailableError
-from enmasse.messaging.frame import encode_frame
+from enmasse.messaging.frame import FrameError, encode_frame
 from enmasse.pipeline.errors import DataLossError, StreamUnavailableError
 from enmasse.pipeline.offsets import PartitionState, Span, StreamState
 from enmasse.pipeline.patience import Patience
@@ -21,6 +21,8 @@ class Stored:
         self.missing: set[int] = set()
         self.attempts: list[int] = []
         self.away = 0
+        self.low_later: int | None = None
+        self.damaged = -1
 
     def state(self) -> StreamState:
         if self.away:
@@ -31,6 +33,8 @@ class Stored:
     def frames(self, partition: int, start: int, end: int) -> Generator[bytes, None, None]:
         assert partition == 0
         self.attempts.append(start)
+        if self.low_later is not None:
+            self.low = self.low_later
         for first in range(start - start % 10, min(end, self.rows), 10):
             if first in self.missing:
                 continue
@@ -39,9 +43,9 @@ class Stored:
                 raise UnavailableError("the node went away")
             self.frames_until_break -= 1
             rows = range(first, min(first + 10, self.rows))
-            yield encode_frame(
-                first, [0] * len(rows), [b""] * len(rows), [b""] * len(rows), [b"%d" % n for n in rows]
-            )
+            nothing = [b""] * len(rows)
+            data = encode_frame(first, [0] * len(rows), nothing, nothing, [b"%d" % n for n in rows])
+            yield data[:-1] + b"!" if first == self.damaged else data
 
 
 class Clock:
@@ -98,12 +102,27 @@ def test_rows_that_are_gone_are_skipped_when_that_is_wanted() -> None:
     assert read(Stored(100, low=80), 5, 50, fail=False) == []
 
 
-def test_a_damaged_frame_in_the_middle_is_a_gap() -> None:
+def test_offsets_that_no_row_ever_had_are_stepped_over() -> None:
+    stored = Stored(100)
+    stored.missing = {20, 30, 60}
+    assert read(stored, 0, 65) == [*range(20), *range(40, 60)]
+
+
+def test_rows_that_retention_takes_while_they_are_read_are_missed() -> None:
     stored = Stored(100)
     stored.missing = {20, 30}
+    stored.low_later = 40
     with pytest.raises(DataLossError, match="offsets 20 to 39"):
         read(stored, 0, 60)
+    stored.low = 0
     assert read(stored, 0, 60, fail=False) == [*range(20), *range(40, 60)]
+
+
+def test_a_damaged_frame_ends_the_task_and_is_named() -> None:
+    stored = Stored(100)
+    stored.damaged = 30
+    with pytest.raises(FrameError, match="offset 30"):
+        read(stored, 0, 60)
 
 
 def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one() -> None:

@@ -1,0 +1,263 @@
+"""``enmasse demo``: the platform, a fleet of devices, a Spark job, and a live picture of them all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from enmasse.demo.devices import BAND, FLEET, PROTON_FLEET, make_fleet
+from enmasse.demo.figures import DeviceFigures, Figures
+from enmasse.demo.fleet import Device, listen_for_alerts, run_device
+from enmasse.demo.foreign import ForeignFleet, has_proton
+from enmasse.demo.host import HostDevice
+from enmasse.demo.job import Job
+from enmasse.demo.picture import Picture
+from enmasse.demo.service import Service
+from enmasse.demo.verdict import Verdict, count_raw_rows
+from enmasse.demo.watching import watch_platform
+from enmasse.errors import ConfigError, EnmasseError
+from enmasse.pipeline.errors import SparkMissingError
+from enmasse.pipeline.session import require_spark
+
+__all__ = ["run"]
+
+INTERVAL_S = 0.4
+"""Between two messages of a simulated device."""
+HOST_INTERVAL_S = 1.0
+PICTURE_S = 0.5
+READY_S = 180.0
+"""How long Spark may take to start on a slow machine."""
+EXCURSION_AFTER_S = 20.0
+EXCURSION_S = 12.0
+EXCURSION_EVERY_S = 90.0
+"""In a run without an end there is something to see every now and then."""
+CATCH_UP_S = 60.0
+"""How long the job may take over the messages that were sent last."""
+SILENCE_S = 5.0
+INTERRUPTED = 130
+
+_PANDAS = (
+    "import pandas as pd; print(pd.read_parquet('{}/windows')"
+    ".groupby(['device', 'metric'])[['count', 'mean', 'min', 'max']].mean())"
+)
+
+
+def run(seconds: float, data: Path) -> int:
+    """Show everything at work.
+
+    Args:
+        seconds: how long, from the moment when everything runs; 0: until Ctrl-C.
+        data: folder of the platform and of the tables; a second run goes on with it.
+
+    Returns:
+        0 if every device reached the raw table and an alert came, else 1; 130 when interrupted early.
+    """
+    console = Console(highlight=False)
+    try:
+        return asyncio.run(_Demo(seconds, data, console).run())
+    except EnmasseError as error:
+        console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True)
+        return 1
+
+
+class _Demo:
+    """One run. What was started is stopped in the opposite order, whatever happens."""
+
+    def __init__(self, seconds: float, data: Path, console: Console) -> None:
+        self._seconds = seconds
+        self._console = console
+        self._figures = Figures(seconds=seconds)
+        self._picture = Picture(console, self._figures)
+        self._folder = data / "demo"
+        self._service = Service(data, self._folder / "up.log")
+        self._fleet = make_fleet(FLEET)
+        self._job: Job | None = None
+        self._foreign: ForeignFleet | None = None
+        self._senders: list[asyncio.Task[None]] = []
+        self._interrupted = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._began = datetime.now(UTC)
+
+    async def run(self) -> int:
+        """Everything, from start to verdict; the exit status."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupted.set)
+        rows: Counter[str] | None = None
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._service.stop)
+            if not await self._unless_interrupted(self._start_platform()):
+                return INTERRUPTED
+            with self._picture:
+                await self._start_rest(undo)
+                await self._watch()
+                self._figures.phase = "ending"
+                await self._silence()
+                if self._job is not None:
+                    rows = await self._catch_up(self._job)
+            self._console.print("Stopping the job and the platform ...")
+        return self._end(rows)
+
+    async def _unless_interrupted(self, work: Coroutine[None, None, None]) -> bool:
+        """Whether the work was done; interrupted work is cancelled."""
+        task = asyncio.create_task(work)
+        waiting = asyncio.create_task(self._interrupted.wait())
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            await _cancel(task)
+            return False
+        await _cancel(waiting)
+        task.result()
+        return True
+
+    async def _start_platform(self) -> None:
+        examples = _find_examples()
+        self._console.print(f"Starting the platform on {self._service.data} ...")
+        await self._service.start()
+        self._console.print(f"Applying {examples} ...")
+        await self._service.run("apply", "-f", str(examples))
+        await self._service.run("status", "--wait", "60")
+        self._console.print(await self._service.run("endpoints"), markup=False)
+
+    async def _start_rest(self, undo: AsyncExitStack) -> None:
+        url = self._service.url("amqp")
+        if url is None:
+            raise ConfigError("the platform serves no amqp endpoint")
+        figures = self._figures
+        listening = asyncio.create_task(listen_for_alerts(url, "alerts", figures.on_alert))
+        undo.push_async_callback(_cancel, listening)
+        watching = asyncio.create_task(watch_platform(self._service, figures))
+        undo.push_async_callback(_cancel, watching)
+        try:
+            await asyncio.to_thread(require_spark)
+        except SparkMissingError as error:
+            figures.job = "no Spark"
+            self._picture.say(f"{error}. All but the tables and alerts works without it.")
+        else:
+            self._job = Job(url, self._folder, BAND, figures)
+            undo.push_async_callback(self._job.stop)
+            self._job.start()
+        if has_proton():
+            self._foreign = ForeignFleet(url, PROTON_FLEET, INTERVAL_S, figures, self._folder / "proton.log")
+            await self._foreign.start()
+        else:
+            self._picture.say("python-qpid-proton is not installed (it needs a C compiler): its devices stay away.")
+        undo.push_async_callback(self._silence)
+        pace: list[tuple[Device, float]] = [(device, INTERVAL_S) for device in self._fleet]
+        for device, interval_s in [*pace, (HostDevice(), HOST_INTERVAL_S)]:
+            counted = figures.devices[device.name] = DeviceFigures(device.name, "enmasse.client")
+            sending = run_device(url, "telemetry", device, counted, interval_s, self._quiet)
+            self._senders.append(asyncio.create_task(sending))
+
+    async def _silence(self) -> None:
+        """Let the devices finish what they are sending, and stop them."""
+        self._quiet.set()
+        if self._senders:
+            _, late = await asyncio.wait(self._senders, timeout=SILENCE_S)
+            for task in late:
+                await _cancel(task)
+        if self._foreign is not None:
+            await self._foreign.stop()
+
+    async def _watch(self) -> None:
+        """Keep the picture fresh until the time is over; it counts from when the job is ready."""
+        figures = self._figures
+        entered = time.monotonic()
+        began: float | None = None
+        excursion_at = min(EXCURSION_AFTER_S, self._seconds / 3) if self._seconds else EXCURSION_AFTER_S
+        figures.phase = "starting Spark" if self._job is not None else "running"
+        while not self._interrupted.is_set():
+            now = time.monotonic()
+            if began is None and (self._job is None or self._job.ready.is_set() or now - entered > READY_S):
+                began = now
+                figures.phase = "running"
+            if began is not None:
+                figures.elapsed_s = now - began
+                if figures.elapsed_s >= excursion_at:
+                    self._fleet[0].leave_band(time.time(), EXCURSION_S)
+                    excursion_at += EXCURSION_EVERY_S
+                if self._seconds and figures.elapsed_s >= self._seconds:
+                    return
+            self._picture.update()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._interrupted.wait(), PICTURE_S)
+
+    async def _count(self, job: Job) -> Counter[str]:
+        return await asyncio.to_thread(count_raw_rows, job.tables / "raw", self._began)
+
+    async def _catch_up(self, job: Job) -> Counter[str]:
+        """Wait until the raw table has what was accepted, and an alert has come."""
+        deadline = time.monotonic() + CATCH_UP_S
+        while True:
+            rows = await self._count(job)
+            complete = not Verdict(self._figures, rows).faults()
+            if complete or self._interrupted.is_set() or time.monotonic() > deadline:
+                return rows
+            self._picture.update()
+            await asyncio.sleep(1.0)
+
+    def _end(self, rows: Counter[str] | None) -> int:
+        figures = self._figures
+        verdict = Verdict(figures, rows)
+        self._console.print(verdict.table())
+        self._console.print(
+            f"{figures.accepted()} messages accepted, {sum((rows or Counter()).values())} rows of them in the raw "
+            f"table, {figures.alerts_seen} alerts, {figures.node_restarts} restarts of the node, "
+            f"{figures.driver_restarts} of the driver.",
+            soft_wrap=True,
+        )
+        if self._job is not None:
+            self._look_further(self._job)
+        if self._interrupted.is_set():
+            return INTERRUPTED if self._seconds else 0
+        for fault in verdict.faults():
+            self._console.print(f"[red]{escape(fault)}[/red]", soft_wrap=True)
+        return 1 if verdict.faults() else 0
+
+    def _look_further(self, job: Job) -> None:
+        python, data = _short(Path(sys.executable)), _short(self._service.data)
+        tables = _short(job.tables)
+        lines = [
+            "The tables are Parquet:",
+            f"  {tables}/raw      every message as it came",
+            f"  {tables}/windows  statistics of each device, metric and 10 seconds",
+            "Look at them:",
+            f'  {python} -c "{_PANDAS.format(tables)}"',
+            "Start the same platform again, and talk to it from another terminal:",
+            f"  {python} -m enmasse up --data {data}",
+            f"  {python} -m enmasse get addresses --data {data}",
+            f"  {python} -m enmasse receive telemetry --data {data}",
+            f"Spark's log is {_short(job.log.parent)}/spark.log, the driver's {_short(job.log)}.",
+        ]
+        self._console.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+async def _cancel(task: asyncio.Task[None] | asyncio.Task[bool]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _find_examples() -> Path:
+    """The folder of example manifests: of the working directory, else of the source tree."""
+    for folder in (Path("examples"), Path(__file__).parents[3] / "examples"):
+        if folder.is_dir():
+            return folder
+    raise ConfigError("there is no folder examples here: run the demo in a clone of the repository")
+
+
+def _short(path: Path) -> str:
+    """The path as one would type it here."""
+    relative = os.path.relpath(path.absolute())
+    return relative if not relative.startswith("..") else str(path.absolute())

@@ -1,0 +1,156 @@
+"""The live table in a terminal, and plain lines everywhere else."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from enmasse.demo.figures import DeviceFigures, Figures
+
+__all__ = ["Picture"]
+
+_ALERTS_SHOWN = 5
+_PLAIN_EVERY_S = 5.0
+
+
+class Picture:
+    """Shows the figures; ``update`` as often as you like.
+
+    Args:
+        console: where to.
+        figures: read at each update.
+    """
+
+    def __init__(self, console: Console, figures: Figures) -> None:
+        self._console = console
+        self._figures = figures
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._shown_alerts = 0
+        self._next_line_s = 0.0
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """One sentence above the table."""
+        self._console.print(Text(text))
+
+    def update(self) -> None:
+        """Show the figures of this moment."""
+        if self._live is not None:
+            self._live.update(_render(self._figures), refresh=True)
+        else:
+            self._print_plain()
+
+    def _print_plain(self) -> None:
+        figures = self._figures
+        new = figures.alerts_seen - self._shown_alerts
+        for alert in list(figures.alerts)[-new:] if new else []:
+            self.say(f"ALERT  {alert.get('text', alert)}")
+        self._shown_alerts = figures.alerts_seen
+        if figures.elapsed_s >= self._next_line_s:
+            self._next_line_s = figures.elapsed_s + _PLAIN_EVERY_S
+            stored = sum(address.stored for address in figures.addresses.values())
+            self.say(
+                f"{figures.elapsed_s:5.0f} s  devices {len(figures.devices)}  accepted {figures.accepted()}"
+                f"  stored {stored}  batches {figures.batches}  raw rows {figures.raw_rows}"
+                f"  windows {figures.window_rows}  alerts {figures.alerts_seen}  job: {figures.job}"
+            )
+
+
+def _render(figures: Figures) -> RenderableType:
+    limit = f" of {figures.seconds:.0f} s" if figures.seconds else " (Ctrl-C ends)"
+    head = Text.assemble(
+        (f" {figures.phase} ", "reverse"),
+        f"  {figures.elapsed_s:.0f} s{limit}   ",
+        f"node restarts {figures.node_restarts}   driver restarts {figures.driver_restarts}",
+    )
+    job = Text.assemble(
+        ("Spark job ", "bold"),
+        f"{figures.job}   batches {figures.batches}   raw {figures.raw_rows:,} rows"
+        f"   windows {figures.window_rows:,} rows   {figures.rows_per_s:,.0f} rows/s in the last batch",
+    )
+    return Group(head, _addresses(figures), _devices(figures), job, _alerts(figures))
+
+
+def _table(title: str, *columns: tuple[str, str]) -> Table:
+    table = Table(title=title, title_justify="left", expand=True, pad_edge=False)
+    for name, justify in columns:
+        table.add_column(name, justify="right" if justify == ">" else "left", no_wrap=True)
+    return table
+
+
+def _addresses(figures: Figures) -> Table:
+    table = _table(
+        "Addresses",
+        ("address", "<"),
+        ("type", "<"),
+        ("in/s", ">"),
+        ("out/s", ">"),
+        ("stored", ">"),
+        ("senders", ">"),
+        ("consumers", ">"),
+    )
+    for address in sorted(figures.addresses.values(), key=lambda a: (-a.messages_in, a.address)):
+        table.add_row(
+            address.address,
+            address.type,
+            f"{address.in_rate:.1f}",
+            f"{address.out_rate:.1f}",
+            f"{address.stored:,}",
+            str(address.senders),
+            str(address.receivers),
+        )
+    return table
+
+
+def _devices(figures: Figures) -> Table:
+    table = _table(
+        "Devices, and the job's latest window of each",
+        ("device", "<"),
+        ("client", "<"),
+        ("accepted", ">"),
+        ("window", "<"),
+        ("metric", "<"),
+        ("n", ">"),
+        ("mean", ">"),
+        ("min", ">"),
+        ("max", ">"),
+        ("stddev", ">"),
+    )
+    for device in figures.devices.values():
+        table.add_row(device.name, device.client, f"{device.accepted:,}", *_window_cells(device))
+    return table
+
+
+def _window_cells(device: DeviceFigures) -> list[str]:
+    window = device.window
+    if window is None:
+        return ["", "", "", "", "", "", ""]
+    return [
+        str(window["start"])[11:19],
+        window["metric"],
+        str(window["count"]),
+        *(_number(window[name]) for name in ("mean", "min", "max", "stddev")),
+    ]
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _alerts(figures: Figures) -> Panel:
+    lines = [str(alert.get("text", alert)) for alert in list(figures.alerts)[-_ALERTS_SHOWN:]]
+    text = Text("\n".join(lines) if lines else "none yet", style="bold red" if lines else "dim")
+    return Panel(text, title=f"Alerts ({figures.alerts_seen})", title_align="left")

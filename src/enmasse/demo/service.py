@@ -1,0 +1,162 @@
+"""The platform under the demonstration: ``enmasse up`` as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from enmasse.errors import ConfigError, UnavailableError
+
+__all__ = ["Service"]
+
+CUSTOMARY_PORTS = (5672, 8080)
+START_S = 60.0
+STOP_S = 30.0
+
+
+class Service:
+    """Starts, fills and stops one platform.
+
+    Args:
+        data: its folder.
+        log: file for what it says.
+    """
+
+    def __init__(self, data: Path, log: Path) -> None:
+        self.data = data
+        self._log = log
+        self._process: Process | None = None
+
+    async def start(self) -> None:
+        """Start it and wait until its endpoints are known.
+
+        Raises:
+            ConfigError: another platform runs on this data.
+            UnavailableError: it ended, or did not come up in time.
+        """
+        other = self._running()
+        if other is not None:
+            raise ConfigError(f"a platform runs on {self.data} already (process {other}); stop it first")
+        # What an earlier run left would be taken for this one's.
+        self._endpoints_path().unlink(missing_ok=True)
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        command = ["up", "--data", str(self.data)]
+        if not all(_is_free(port) for port in CUSTOMARY_PORTS):
+            command += ["--ports", "auto"]
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "enmasse",
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C is ours to pass on, in the right order.
+                start_new_session=True,
+            )
+        deadline = asyncio.get_running_loop().time() + START_S
+        while self.url("amqp") is None:
+            if self._process.returncode is not None:
+                raise UnavailableError(f"the platform ended while it started; its words are in {self._log}")
+            if asyncio.get_running_loop().time() > deadline:
+                raise UnavailableError(f"the platform did not come up in {START_S:.0f} s; see {self._log}")
+            await asyncio.sleep(0.1)
+
+    async def run(self, *arguments: str) -> str:
+        """Run one ``enmasse`` command on this platform; what it printed.
+
+        Raises:
+            UnavailableError: it failed; the message holds its complaint.
+        """
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "enmasse",
+            *arguments,
+            "--data",
+            str(self.data),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            said = (await process.communicate())[0].decode(errors="replace").strip()
+        except asyncio.CancelledError:
+            process.kill()
+            await process.wait()
+            raise
+        if process.returncode != 0:
+            raise UnavailableError(f"enmasse {' '.join(arguments)} failed: {said}")
+        return said
+
+    async def stop(self) -> None:
+        """Stop it in order, or by force after a while."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), STOP_S)
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    def url(self, protocol: str) -> str | None:
+        """Where this protocol is served, once it is known."""
+        for endpoint in self._endpoints().get("endpoints", []):
+            if endpoint["protocol"] == protocol:
+                return str(endpoint["url"])
+        return None
+
+    def processes(self, kind: str) -> Sequence[dict[str, Any]]:
+        """The platform's processes of one kind, with ``name`` and ``pid``."""
+        return [process for process in self._endpoints().get("processes", []) if process["kind"] == kind]
+
+    def admin_url(self) -> str | None:
+        """Where the first node's management is reached with full rights."""
+        nodes = self.processes("node")
+        if not nodes:
+            return None
+        return f"amqp+unix://{(self.data / 'nodes' / nodes[0]['name'] / 'admin.sock').resolve()}"
+
+    def _endpoints_path(self) -> Path:
+        return self.data / "endpoints.json"
+
+    def _endpoints(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._endpoints_path().read_text())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _running(self) -> int | None:
+        for process in self.processes("supervisor"):
+            try:
+                command = psutil.Process(process["pid"]).cmdline()
+            except (psutil.Error, ValueError):
+                continue
+            # After a crash the number may be another program's by now.
+            if "enmasse" in " ".join(command):
+                return int(process["pid"])
+        return None
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
