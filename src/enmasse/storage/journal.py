@@ -55,6 +55,7 @@ class JournalWriter:
         self._environment = environment
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._filled = 0
+        self._last = (environment.epoch, environment.number)
 
     def run(self) -> None:
         """Work until the node's end is closed and all that it sent is committed.
@@ -99,6 +100,12 @@ class JournalWriter:
     def _commit(self, batches: list[Batch]) -> bytes:
         """Commit a group and return what to answer."""
         last = batches[-1]
+        before = self._last
+        for batch in batches:
+            if (batch.epoch, batch.number) <= before:
+                raise BatchError(f"batch {batch.number} of epoch {batch.epoch} came after {before[1]} of {before[0]}")
+            before = (batch.epoch, batch.number)
+        self._last = before
         try:
             self._environment.apply(batches)
         except lmdb.PanicError:

@@ -253,6 +253,21 @@ def test_garbage_ends_it_after_what_was_right(start: Callable[..., RawJournal], 
     assert stored(tmp_path) == {b"a": b"v"}
 
 
+@pytest.mark.parametrize(("epoch", "number"), [(5, 2), (5, 1), (4, 9)])
+def test_a_number_that_does_not_rise_is_not_committed(
+    start: Callable[..., RawJournal], tmp_path: Path, epoch: int, number: int
+) -> None:
+    journal = start()
+    journal.answer()
+    journal.send(2, put(b"a"), epoch=5)
+    journal.answer()
+    journal.send(number, put(b"a", b"again"), epoch=epoch)
+    _, errors = journal.process.communicate(timeout=30)
+    assert journal.process.returncode == 3
+    assert f"batch {number} of epoch {epoch} came after 2 of 5" in errors
+    assert stored(tmp_path) == {b"a": b"v"}
+
+
 def test_it_commits_for_a_node_that_died_with_answers_unread(
     start: Callable[..., RawJournal], tmp_path: Path
 ) -> None:
