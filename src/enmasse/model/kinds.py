@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from enmasse.model.resource import Resource
 
-__all__ = ["KINDS", "Kind", "decode", "kind_named", "kind_of"]
+__all__ = ["KINDS", "Kind", "decode", "kind_named", "kind_of", "restore"]
 
 _FOREIGN_METADATA = ("managedFields", "selfLink")  # other servers write them into exported YAML
 
@@ -146,3 +146,8 @@ def _wrong_kind(found: Any, known: Iterable[str]) -> str:
 def _subject(kind: str, metadata: Any) -> str:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return f"{kind} {name}" if isinstance(name, str) and name else kind
+
+
+def restore(document: dict[str, Any]) -> Resource:
+    """Turn the stored form of an object, status included, back into the object."""
+    return _BY_NAME[document["kind"]].model.model_validate(document)

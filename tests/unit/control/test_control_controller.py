@@ -1,0 +1,244 @@
+"""The controller against a node in memory: it gets there, comes back, and tells."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.control.controller import Controller
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from enmasse.control.registry import Registry
+    from enmasse.model.resource import Resource
+
+    Make = Callable[..., Resource]
+
+SERVED = {"default/shop": 1, "default/shop.orders": 1}
+
+
+class Stage:
+    """A registry, a node and a controller between them."""
+
+    def __init__(self, registry: Registry, node: Any) -> None:
+        self.registry = registry
+        self.node = node
+
+    def status(self, kind: str, name: str) -> dict[str, Any]:
+        status: dict[str, Any] = self.registry.store.get(kind, "default", name)["status"]
+        return status
+
+    def reason(self, kind: str, name: str) -> str:
+        conditions = self.status(kind, name)["conditions"]
+        return str(conditions[-1]["reason"]) if conditions else ""
+
+    def ready_generation(self, kind: str, name: str) -> int | None:
+        """The generation that is ready, None when none is."""
+        ready = self.status(kind, name)["conditions"][-1]
+        return ready["observedGeneration"] if ready["status"] == "True" else None
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+    @asynccontextmanager
+    async def controlled(self, resync_s: float = 1000.0) -> AsyncIterator[None]:
+        controller = Controller(
+            self.registry,
+            self.node,
+            now=lambda: "2026-01-01T00:00:00Z",
+            jitter=lambda: 1.0,
+            resync_s=resync_s,
+        )
+        task = asyncio.create_task(controller.run())
+        try:
+            yield
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def perform(registry: Registry, memory_node: Any) -> Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], None]:
+    """Run a scene on a stage whose registry holds the default plans."""
+
+    def run(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
+        async def body() -> None:
+            registry.plant_catalog()
+            await scene(Stage(registry, memory_node()))
+
+        asyncio.run(body())
+
+    return run
+
+
+Perform = Any
+
+
+def test_what_is_declared_comes_to_be_and_is_ready(perform: Perform, make_space: Make, make_address: Make) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        async with stage.controlled():
+            stage.registry.create(make_address())
+            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
+            assert stage.node.generations() == SERVED
+            assert stage.status("AddressSpace", "shop")["phase"] == "Active"
+            stage.registry.replace(make_address(plan="standard-large-queue"))
+            await stage.until(lambda: stage.node.generations()["default/shop.orders"] == 2)
+            await stage.until(lambda: stage.ready_generation("Address", "shop.orders") == 2)
+            assert stage.status("Address", "shop.orders")["planStatus"] == {"name": "standard-large-queue"}
+
+    perform(scene)
+
+
+def test_what_is_deleted_leaves_the_node(perform: Perform, make_space: Make, make_address: Make) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        stage.registry.create(make_address())
+        async with stage.controlled():
+            await stage.until(lambda: stage.node.generations() == SERVED)
+            stage.registry.delete("AddressSpace", "default", "shop")
+            await stage.until(lambda: stage.node.generations() == {})
+
+    perform(scene)
+
+
+def test_what_nobody_declared_is_taken_off_the_node(perform: Perform, make_space: Make) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        async with stage.controlled():
+            await stage.until(lambda: len(stage.node.generations()) == 1)
+        stage.registry.delete("AddressSpace", "default", "shop")
+        assert stage.node.generations() == {"default/shop": 1}
+        async with stage.controlled():
+            await stage.until(lambda: stage.node.generations() == {})
+
+    perform(scene)
+
+
+def test_a_node_that_comes_back_empty_is_told_everything_at_once(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        stage.registry.create(make_address())
+        async with stage.controlled():
+            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
+            stage.node.cut(lose=True)
+            await stage.until(lambda: stage.reason("Address", "shop.orders") == "NodeUnavailable")
+            stage.node.connect()
+            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
+            assert stage.node.generations() == SERVED
+
+    perform(scene)
+
+
+def test_what_is_declared_while_the_node_is_away_is_there_when_it_is_back(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.node.cut()
+        async with stage.controlled():
+            stage.registry.create(make_space())
+            stage.registry.create(make_address())
+            await stage.until(lambda: stage.reason("Address", "shop.orders") == "NodeUnavailable")
+            stage.node.connect()
+            await stage.until(lambda: stage.node.generations() == SERVED)
+
+    perform(scene)
+
+
+def test_what_drifts_is_put_right(perform: Perform, make_space: Make, make_address: Make) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        stage.registry.create(make_address())
+        async with stage.controlled(resync_s=0.02):
+            await stage.until(lambda: stage.node.generations() == SERVED)
+            stage.node.forget("default/shop.orders")
+            await stage.until(lambda: stage.node.generations() == SERVED)
+
+    perform(scene)
+
+
+def test_a_subscription_is_made_as_soon_as_its_topic_exists(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        async with stage.controlled():
+            stage.registry.create(make_address("reader", "subscription", topic="news"))
+            await stage.until(lambda: stage.reason("Address", "shop.reader") == "SpaceMissing")
+            stage.registry.create(make_space())
+            await stage.until(lambda: stage.reason("Address", "shop.reader") == "TopicMissing")
+            stage.registry.create(make_address("news", "topic"))
+            await stage.until(lambda: stage.status("Address", "shop.reader")["isReady"])
+
+    perform(scene)
+
+
+def test_a_refusal_is_shown_tried_again_and_does_not_hold_up_others(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.node.refused["default/shop.orders"] = (501, "no queues today")
+        stage.registry.create(make_space())
+        stage.registry.create(make_address())
+        stage.registry.create(make_address("other"))
+        async with stage.controlled():
+            await stage.until(lambda: stage.status("Address", "shop.other")["isReady"])
+            await stage.until(lambda: stage.status("Address", "shop.orders")["phase"] == "Failed")
+            assert stage.status("Address", "shop.orders")["messages"] == ["the node answered 501: no queues today"]
+            stage.node.refused.clear()
+            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
+
+    perform(scene)
+
+
+def test_a_refusal_makes_the_controller_ask_what_the_node_really_has(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        async with stage.controlled():
+            await stage.until(lambda: stage.status("AddressSpace", "shop")["isReady"])
+            stage.node.forget("default/shop")
+            stage.node.refused["default/shop.orders"] = (404, "there is no space")
+            stage.registry.create(make_address())
+            await stage.until(lambda: "default/shop" in stage.node.generations())
+            stage.node.refused.clear()
+            await stage.until(lambda: stage.node.generations() == SERVED)
+
+    perform(scene)
+
+
+def test_nothing_is_said_before_anything_is_known(perform: Perform, make_space: Make) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        async with stage.controlled():
+            await stage.until(lambda: stage.status("AddressSpace", "shop")["isReady"])
+        version = stage.registry.store.version
+        async with stage.controlled():
+            await stage.until(lambda: stage.node.questions == 2)
+            await asyncio.sleep(0.02)
+        assert stage.registry.store.version == version
+
+    perform(scene)
+
+
+def test_a_settled_world_is_left_alone(perform: Perform, make_space: Make, make_address: Make) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        stage.registry.create(make_address())
+        async with stage.controlled(resync_s=0.005):
+            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
+            await stage.until(lambda: stage.status("AddressSpace", "shop")["isReady"])
+            version, calls, questions = stage.registry.store.version, len(stage.node.calls), stage.node.questions
+            await stage.until(lambda: stage.node.questions > questions + 3)
+            assert (stage.registry.store.version, len(stage.node.calls)) == (version, calls)
+
+    perform(scene)

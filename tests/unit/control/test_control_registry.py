@@ -1,0 +1,130 @@
+"""The registry: what a write entails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.control.errors import ConflictError, ResourceNotFoundError
+from enmasse.control.registry import Preconditions, Registry
+from enmasse.model.catalog import default_plans
+from enmasse.model.conditions import Condition
+from enmasse.model.errors import InvalidResourceError
+from enmasse.model.kinds import restore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.model.resource import Resource
+
+    Make = Callable[..., Resource]
+
+
+def test_a_new_object_gets_an_identity(registry: Registry, make_space: Make) -> None:
+    metadata = registry.create(make_space())["metadata"]
+    assert metadata["uid"] == "uid-1"
+    assert metadata["generation"] == 1
+    assert metadata["resourceVersion"] == "1"
+    assert metadata["creationTimestamp"].endswith("Z")
+
+
+def test_only_a_new_spec_is_a_new_generation(registry: Registry, make_address: Make) -> None:
+    registry.create(make_address())
+    orders = make_address()
+    labelled = orders.model_copy(update={"metadata": orders.metadata.model_copy(update={"labels": {"a": "b"}})})
+    assert registry.replace(labelled)["metadata"]["generation"] == 1
+    changed = registry.replace(make_address(plan="standard-large-queue"))["metadata"]
+    assert (changed["generation"], changed["resourceVersion"], changed["uid"]) == (2, "3", "uid-1")
+
+
+def test_a_write_that_changes_nothing_is_none(registry: Registry, make_address: Make) -> None:
+    created = registry.create(make_address())
+    assert registry.replace(make_address()) == created
+    assert registry.store.version == 1
+
+
+def test_a_user_cannot_write_a_status(registry: Registry, make_address: Make) -> None:
+    registry.create(make_address())
+    forged = make_address(plan="p")
+    forged = forged.model_copy(update={"status": forged.status.model_copy(update={"is_ready": True})})
+    assert registry.replace(forged)["status"]["isReady"] is False
+
+
+def test_a_controller_writes_nothing_but_status(registry: Registry, make_address: Make) -> None:
+    stale = restore(registry.create(make_address()))
+    registry.replace(make_address(plan="standard-large-queue"))
+    ready = (Condition(type="Ready", status="True", reason="Served"),)
+    registry.write_status([stale.model_copy(update={"status": stale.status.with_conditions(ready, "t")})])
+    stored = registry.store.get("Address", "default", "shop.orders")
+    assert stored["spec"]["plan"] == "standard-large-queue"
+    assert stored["metadata"]["generation"] == 2
+    assert stored["status"]["phase"] == "Active"
+
+
+def test_a_status_about_a_former_object_of_the_name_is_passed_over(registry: Registry, make_address: Make) -> None:
+    former = restore(registry.create(make_address()))
+    registry.delete("Address", "default", "shop.orders")
+    registry.create(make_address())
+    version = registry.store.version
+    registry.write_status([former])
+    assert registry.store.version == version
+
+
+def test_what_is_fixed_stays(registry: Registry, make_address: Make) -> None:
+    registry.create(make_address())
+    with pytest.raises(InvalidResourceError, match=r"spec\.type: cannot change from 'queue' to 'topic'"):
+        registry.replace(make_address(kind="topic"))
+
+
+@pytest.mark.parametrize("field", [{"uid": "uid-9"}, {"resource_version": "9"}])
+def test_a_replacement_of_another_version_is_refused(
+    registry: Registry, make_address: Make, field: dict[str, Any]
+) -> None:
+    registry.create(make_address())
+    orders = make_address(plan="p")
+    with pytest.raises(ConflictError):
+        registry.replace(orders.model_copy(update={"metadata": orders.metadata.model_copy(update=field)}))
+
+
+def test_a_space_takes_its_addresses_with_it(registry: Registry, make_space: Make, make_address: Make) -> None:
+    for space in ("shop", "shopping"):
+        registry.create(make_space(space))
+        registry.create(make_address(space=space))
+    registry.delete("AddressSpace", "default", "shop")
+    assert [item["metadata"]["name"] for item in registry.store.select("Address")] == ["shopping.orders"]
+    assert [item["metadata"]["name"] for item in registry.store.select("AddressSpace")] == ["shopping"]
+
+
+def test_a_deletion_keeps_its_preconditions(registry: Registry, make_space: Make) -> None:
+    registry.create(make_space())
+    with pytest.raises(ConflictError):
+        registry.delete("AddressSpace", "default", "shop", preconditions=Preconditions(uid="other"))
+    registry.delete("AddressSpace", "default", "shop", preconditions=Preconditions(uid="uid-1"))
+    with pytest.raises(ResourceNotFoundError):
+        registry.delete("AddressSpace", "default", "shop")
+
+
+def test_dry_runs_find_what_a_write_would_find_and_change_nothing(
+    registry: Registry, make_space: Make, make_address: Make
+) -> None:
+    registry.create(make_space())
+    registry.create(make_address())
+    version = registry.store.version
+    registry.create(make_address("other"), dry_run=True)
+    registry.replace(make_address(plan="p"), dry_run=True)
+    registry.delete("AddressSpace", "default", "shop", dry_run=True)
+    with pytest.raises(InvalidResourceError):
+        registry.replace(make_address(kind="topic"), dry_run=True)
+    assert registry.store.version == version
+    assert len(registry.store.select("Address")) == 1
+
+
+def test_the_catalog_is_planted_once(registry: Registry) -> None:
+    registry.plant_catalog()
+    assert len(registry.store.select("AddressPlan")) + len(registry.store.select("AddressSpacePlan")) == len(
+        default_plans()
+    )
+    registry.delete("AddressPlan", "enmasse-infra", "standard-small-queue")
+    registry.plant_catalog()
+    assert registry.store.find("AddressPlan", "enmasse-infra", "standard-small-queue") is None
