@@ -126,6 +126,8 @@ class Binding:
         )
         name = target.address
         answer = Target(address=name, capabilities=target.capabilities)
+        # A producer keeps the link's way to settle, so it is chosen before.
+        link.settle_as(attach.rcv_settle_mode)
         producer: Producer
         if target.dynamic:
             address = self._new_dynamic(space, link)
@@ -136,7 +138,6 @@ class Binding:
         else:
             producer = space.find(_text(name)).attach_producer(link, _text(name), options)
         self.links[link] = producer
-        link.max_message_size = MAX_MESSAGE_BYTES
         link.accept(
             producer,
             source=attach.source or Source(),
