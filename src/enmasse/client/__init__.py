@@ -1,1 +1,47 @@
-"""The public asyncio AMQP client, and its blocking facade."""
+"""PUBLIC: the asyncio client for AMQP 1.0, on the same engine as the node.
+
+    async with connect("amqp://127.0.0.1:5672") as connection:
+        sender = await connection.sender("orders")
+        await sender.send(Message(b"one coffee"))
+
+``enmasse.client.blocking`` is the same without asyncio; ``enmasse.client.management`` manages a node.
+"""
+
+from enmasse.client.connection import Connection, connect
+from enmasse.client.delivery import Delivery
+from enmasse.client.errors import (
+    ClosedError,
+    ConnectionDeniedError,
+    DeadlineError,
+    FullError,
+    LinkDetachedError,
+    LinkRefusedError,
+    RemoteError,
+    TooLargeError,
+    UnavailableError,
+    UrlError,
+)
+from enmasse.client.message import Message
+from enmasse.client.outcome import Outcome
+from enmasse.client.receiver import Receiver
+from enmasse.client.sender import Sender
+
+__all__ = [
+    "ClosedError",
+    "Connection",
+    "ConnectionDeniedError",
+    "DeadlineError",
+    "Delivery",
+    "FullError",
+    "LinkDetachedError",
+    "LinkRefusedError",
+    "Message",
+    "Outcome",
+    "Receiver",
+    "RemoteError",
+    "Sender",
+    "TooLargeError",
+    "UnavailableError",
+    "UrlError",
+    "connect",
+]

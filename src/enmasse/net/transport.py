@@ -14,7 +14,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from enmasse.net.loop import Turn
 
@@ -118,8 +118,8 @@ class EngineProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected: make the engine and write what it says first."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transports implement the interface without inheriting it.
+        self.transport = transport = cast("asyncio.Transport", transport)
         self.peer = _describe_peer(transport)
         transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         sock = transport.get_extra_info("socket")
@@ -154,7 +154,7 @@ class EngineProtocol(asyncio.Protocol):
                 self.transport.resume_reading()
         self._turn.later(self._resume)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self.is_lost = True
         for timer in (self._timer, self._linger):

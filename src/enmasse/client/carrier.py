@@ -1,0 +1,184 @@
+"""One physical connection: a socket, an engine and a session, from dialling to its end.
+
+A ``Connection`` outlives its carriers: when one is lost it dials the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from enmasse.client.errors import ConnectionDeniedError, DeadlineError, UnavailableError
+from enmasse.client.url import Url
+from enmasse.errors import EnmasseError
+from enmasse.net.loop import Turn
+from enmasse.net.transport import EngineProtocol
+from enmasse.version import __version__
+from enmasse.wire.amqp.connection import Connection as Engine
+from enmasse.wire.amqp.link import Link as EngineLink
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
+from enmasse.wire.amqp.sasl import Anonymous, Plain, SaslClient
+from enmasse.wire.amqp.session import Session
+
+__all__ = ["Carrier", "Options"]
+
+CLOSE_TIMEOUT_S = 3.0
+"""How long the peer's answer to our close is waited for."""
+
+UNAUTHORIZED = "amqp:unauthorized-access"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to connect."""
+
+    url: Url
+    container_id: str
+    hostname: str | None
+    user: str | None
+    password: str | None = field(repr=False)
+    idle_timeout_s: float
+    properties: dict[str, Any] = field(default_factory=dict)
+
+
+class Carrier:
+    """The handler of one engine.
+
+    Args:
+        options: how to connect.
+        on_gone: told once, after a successful ``dial``, when the carrier can carry no more.
+    """
+
+    def __init__(self, options: Options, on_gone: Callable[[Carrier, EnmasseError], None]) -> None:
+        self._options = options
+        self._on_gone = on_gone
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._shell: EngineProtocol | None = None
+        self._is_used = False
+        self.error: EnmasseError | None = None
+        """Why it can carry no more, once that is so."""
+        self.engine: Engine | None = None
+        self.session: Session | None = None
+        self.remote: Open | None = None
+
+    # Dialling and closing
+
+    async def dial(self, timeout_s: float) -> None:
+        """Connect, and begin a session.
+
+        Raises:
+            UnavailableError: the place cannot be reached, or did not answer in time.
+            ConnectionDeniedError: the peer refused.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connect()
+                await self._ready
+        except TimeoutError:
+            await self.abort()
+            raise DeadlineError(f"{self._options.url} did not answer within {timeout_s:g} s") from None
+        except BaseException:
+            await self.abort()
+            raise
+        self._is_used = True
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        turn = Turn(loop)
+        url = self._options.url
+
+        def make_shell() -> EngineProtocol:
+            return EngineProtocol(turn, lambda shell: self._make_engine(shell, turn), yields=False)
+
+        try:
+            if url.path:
+                _, self._shell = await loop.create_unix_connection(make_shell, url.path)
+            else:
+                _, self._shell = await loop.create_connection(make_shell, url.host, url.port)
+        except OSError as error:
+            raise UnavailableError(f"cannot reach {url}: {error.strerror or error}") from error
+
+    def _make_engine(self, shell: EngineProtocol, turn: Turn) -> Engine:
+        options = self._options
+        mechanism = Anonymous() if options.user is None else Plain(options.user, options.password or "")
+        self._shell = shell
+        self.engine = Engine(
+            self,
+            container_id=options.container_id,
+            sasl=SaslClient([mechanism], options.hostname),
+            is_server=False,
+            now=turn.now,
+            hostname=options.hostname,
+            idle_timeout_s=options.idle_timeout_s,
+            properties={"product": "enmasse-python", "version": __version__, **options.properties},
+        )
+        return self.engine
+
+    async def close(self) -> None:
+        """Close in order, as far as the peer takes part."""
+        if self.engine is not None and self._shell is not None:
+            self.engine.close()
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._shell.wait_closed()
+            except TimeoutError:
+                await self.abort()
+
+    async def abort(self) -> None:
+        """Drop the socket."""
+        if self._shell is not None:
+            self._shell.abort()
+            await self._shell.wait_closed()
+        self._ready.cancel()
+
+    # What the engine tells
+
+    def on_opened(self, connection: Engine, remote: Open) -> None:
+        """The peer has let us in, or is about to say why not."""
+        self.remote = remote
+        connection.begin()
+
+    def on_begun(self, session: Session) -> None:
+        """Everything is there that links need."""
+        if self.session is None:
+            self.session = session
+            if not self._ready.done():
+                self._ready.set_result(None)
+
+    def on_attach(self, link: EngineLink, attach: Attach) -> None:
+        """The peer wants a link of its own, which a client has no use for."""
+        link.refuse("amqp:not-implemented", f"a client takes no link {attach.name!r} of the peer's wish")
+
+    def on_attached(self, link: EngineLink) -> None:
+        """The peer answered the attach of one of our links."""
+        link.sink.on_attached(link)
+
+    def on_detached(self, link: EngineLink, error: AmqpError | None, _closed: bool) -> None:
+        """One of our links is gone."""
+        if link.sink is not None:
+            link.sink.on_detached(link, error)
+
+    def on_ended(self, session: Session, error: AmqpError | None) -> None:
+        """The session is gone, and what is left of the connection is no use."""
+        engine = session.connection
+        if not engine.closed and not engine.is_close_sent:
+            engine.close(error)
+
+    def on_closed(self, error: AmqpError | None) -> None:
+        """The connection is gone."""
+        self.error = self._explain(error)
+        if not self._ready.done():
+            self._ready.set_exception(self.error)
+            self._ready.exception()
+        elif self._is_used:
+            self._on_gone(self, self.error)
+
+    def _explain(self, error: AmqpError | None) -> EnmasseError:
+        url = self._options.url
+        if error is not None:
+            return ConnectionDeniedError(error.condition, error.description or "", str(url))
+        if self._ready.done():
+            return UnavailableError(f"the connection to {url} is lost")
+        return UnavailableError(f"{url} hung up before the connection was open")

@@ -1,0 +1,409 @@
+"""Connections: what stays while the sockets under it come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from enmasse.client.carrier import UNAUTHORIZED, Carrier, Options
+from enmasse.client.errors import ClosedError, ConnectionDeniedError, DeadlineError, UnavailableError
+from enmasse.client.link import ClientLink
+from enmasse.client.message import Message
+from enmasse.client.opening import Opening
+from enmasse.client.receiver import Receiver
+from enmasse.client.request import Requester
+from enmasse.client.sender import MAX_PENDING, Sender
+from enmasse.client.url import parse_url
+from enmasse.errors import EnmasseError
+
+__all__ = ["Connection", "connect"]
+
+L = TypeVar("L", bound=ClientLink)
+
+FIRST_DELAY_S = 0.05
+MAX_DELAY_S = 5.0
+"""Between attempts, doubling from the first: a restarted node has all its clients back within seconds."""
+
+TIMEOUT_S = 10.0
+"""For connecting: more than two lost packets cost."""
+
+ATTACH_TIMEOUT_S = 30.0
+"""For attaching: time for a node to be restarted meanwhile."""
+
+CREDIT = 100
+
+_log = logging.getLogger(__name__)
+
+
+def connect(
+    url: str,
+    *,
+    container_id: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    hostname: str | None = None,
+    reconnect: bool = True,
+    timeout: float = TIMEOUT_S,
+    patience: float = 0.0,
+    idle_timeout: float = 60.0,
+    properties: Mapping[str, Any] | None = None,
+) -> Opening[Connection]:
+    """Connect to a place that speaks AMQP 1.0: ``await`` it, or use it with ``async with``.
+
+    Args:
+        url: ``amqp://[user:password@]host[:port]`` or ``amqp+unix:///path/to.sock``.
+        container_id: how this client names itself; made up if missing.
+        user: for SASL PLAIN; without a user it is ANONYMOUS.
+        password: goes with ``user``.
+        hostname: the host name to ask for, which may name a space; by default the URL's.
+        reconnect: connect again, with back-off and for ever, whenever the connection is lost.
+        timeout: seconds that one attempt may take.
+        patience: seconds to go on trying when the first attempt fails.
+        idle_timeout: seconds of the peer's silence after which the connection counts as lost.
+        properties: what to tell of this client when the connection opens.
+
+    Raises:
+        UrlError: the URL is none of these.
+        UnavailableError: the place cannot be reached.
+        ConnectionDeniedError: the place refused, for instance the user or the password.
+    """
+    place = parse_url(url)
+    options = Options(
+        url=place,
+        container_id=container_id or f"{Path(sys.argv[0]).stem or 'python'}-{uuid.uuid4().hex[:12]}",
+        hostname=hostname or place.host or None,
+        user=user if user is not None else place.user,
+        password=password if password is not None else place.password,
+        idle_timeout_s=idle_timeout,
+        properties=dict(properties or {}),
+    )
+
+    async def open_it() -> Connection:
+        connection = Connection(options, reconnect=reconnect, timeout_s=timeout)
+        await connection.open(patience)
+        return connection
+
+    return Opening(open_it)
+
+
+class Connection:
+    """A connection; made by ``connect``.
+
+    With ``reconnect``, senders and receivers live on when the connection is lost, and are attached
+    again as soon as there is a new one.
+    """
+
+    def __init__(self, options: Options, *, reconnect: bool, timeout_s: float) -> None:
+        self._options = options
+        self._reconnects = reconnect
+        self._timeout_s = timeout_s
+        self._carrier: Carrier | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._links: dict[ClientLink, None] = {}
+        self._numbers = itertools.count(1)
+        self._requester = Requester(self)
+        self._waiters: list[asyncio.Future[None]] = []
+        self._closing: asyncio.Future[None] | None = None
+        self._error: EnmasseError | None = None
+
+    # What it is
+
+    @property
+    def container_id(self) -> str:
+        """How this client names itself."""
+        return self._options.container_id
+
+    @property
+    def remote_container_id(self) -> str | None:
+        """How the peer names itself, while connected."""
+        carrier = self._carrier
+        return carrier.remote.container_id if carrier is not None and carrier.remote is not None else None
+
+    @property
+    def remote_properties(self) -> dict[Any, Any]:
+        """What the peer said of itself, while connected."""
+        carrier = self._carrier
+        return (carrier.remote.properties or {}) if carrier is not None and carrier.remote is not None else {}
+
+    @property
+    def address(self) -> str | None:
+        """The address that the URL names, if it names one."""
+        return self._options.url.address
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is up at this moment."""
+        return self._carrier is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is closed, or has failed for good."""
+        return self._error is not None
+
+    def __str__(self) -> str:
+        return str(self._options.url)
+
+    # Links
+
+    def sender(
+        self,
+        address: str | None,
+        *,
+        name: str | None = None,
+        resend: bool = True,
+        max_pending: int = MAX_PENDING,
+        capabilities: Sequence[str] = (),
+        properties: dict[str, Any] | None = None,
+        timeout: float | None = ATTACH_TIMEOUT_S,
+    ) -> Opening[Sender]:
+        """Attach a sender: ``await`` it, or use it with ``async with``.
+
+        Args:
+            address: where its messages go; ``None`` sends each to the address in its ``to``.
+            name: the link's name; made up if missing.
+            resend: send again, after a reconnect, what had no outcome when the connection was lost;
+                otherwise its ``send`` raises ``UnavailableError``.
+            max_pending: how many messages ``send_nowait`` lets wait for credit.
+            capabilities: extensions to ask for, such as ``enmasse:frames``.
+            properties: what to tell of the link.
+            timeout: seconds to wait for the peer's answer; ``None`` waits for ever.
+
+        Raises:
+            LinkRefusedError: the peer refused; its condition tells why.
+            UnavailableError: the connection is lost, or the peer did not answer in time.
+        """
+
+        def make(made_up: str, place: str, forget: Callable[[ClientLink], None]) -> Sender:
+            return Sender(
+                name or made_up,
+                address,
+                place,
+                forget,
+                resend=resend,
+                max_pending=max_pending,
+                capabilities=capabilities,
+                properties=properties,
+            )
+
+        return Opening(lambda: self.open_link(make, timeout))
+
+    def receiver(
+        self,
+        address: str | None = None,
+        *,
+        name: str | None = None,
+        credit: int = CREDIT,
+        dynamic: bool = False,
+        settled: bool = False,
+        filters: Mapping[str, Any] | None = None,
+        capabilities: Sequence[str] = (),
+        properties: dict[str, Any] | None = None,
+        timeout: float | None = ATTACH_TIMEOUT_S,
+    ) -> Opening[Receiver]:
+        """Attach a receiver: ``await`` it, or use it with ``async with``.
+
+        Args:
+            address: where its messages come from; ``None`` with ``dynamic``.
+            name: the link's name; made up if missing.
+            credit: the window (see ``Receiver``); 0 leaves the credit to ``Receiver.grant``.
+            dynamic: have the peer make an address, which lives as long as the link; it is then in
+                ``Receiver.address``, and another one after each reconnect.
+            settled: have messages sent settled, so that there is nothing to accept.
+            filters: what to ask of the source, by name.
+            capabilities: extensions to ask for, such as ``enmasse:frames``.
+            properties: what to tell of the link.
+            timeout: seconds to wait for the peer's answer; ``None`` waits for ever.
+
+        Raises:
+            LinkRefusedError: the peer refused; its condition tells why.
+            UnavailableError: the connection is lost, or the peer did not answer in time.
+        """
+
+        def make(made_up: str, place: str, forget: Callable[[ClientLink], None]) -> Receiver:
+            return Receiver(
+                name or made_up,
+                address,
+                place,
+                forget,
+                credit=credit,
+                dynamic=dynamic,
+                settled=settled,
+                filters=filters,
+                capabilities=capabilities,
+                properties=properties,
+            )
+
+        return Opening(lambda: self.open_link(make, timeout))
+
+    async def request(self, address: str, message: Message, *, timeout: float | None = None) -> Message:  # noqa: ASYNC109
+        """Send a request, and wait for the reply.
+
+        The request carries an address for replies and, unless it has one, a message id; the reply is
+        the message whose correlation id is the request's own correlation id or else its message id.
+
+        Args:
+            address: where the request goes.
+            message: the request; it is not changed.
+            timeout: seconds to wait, all included.
+
+        Raises:
+            DeadlineError: no reply came in time.
+            UnavailableError: nobody took the request, or the connection was lost before the reply came.
+            RemoteError: the request was rejected, or no link to the address could be attached.
+        """
+        return await self._requester.request(address, message, timeout)
+
+    async def open_link(
+        self, make: Callable[[str, str, Callable[[ClientLink], None]], L], timeout_s: float | None
+    ) -> L:
+        """Make a link, attach it and wait for the peer's answer."""
+        if self._error is not None:
+            raise self._error
+        link = make(f"{self.container_id}-{next(self._numbers)}", str(self), self._forget)
+        self._links[link] = None
+        if self._carrier is not None:
+            link.attach(self._carrier)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await link.wait_attached()
+        except TimeoutError:
+            link.give_up(DeadlineError(f"{link} was not attached within {timeout_s:g} s"))
+        except asyncio.CancelledError:
+            link.give_up(ClosedError(f"{link} was given up while attaching"))
+            raise
+        if link.error is not None:
+            raise link.error
+        return link
+
+    def _forget(self, link: ClientLink) -> None:
+        self._links.pop(link, None)
+
+    # Up and down
+
+    async def open(self, patience_s: float) -> None:
+        """Connect for the first time; ``connect`` does it."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience_s
+        delay = FIRST_DELAY_S
+        while True:
+            try:
+                await self._dial()
+            except UnavailableError:
+                if loop.time() + delay >= until:
+                    raise
+                await asyncio.sleep(_jitter(delay))
+                delay = min(2 * delay, MAX_DELAY_S)
+            else:
+                return
+
+    async def wait_connected(self) -> None:
+        """Wait until the connection is up.
+
+        Raises:
+            EnmasseError: it will not come up any more.
+        """
+        while self._carrier is None:
+            if self._error is not None:
+                raise self._error
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    async def _dial(self) -> None:
+        carrier = Carrier(self._options, self._on_gone)
+        await carrier.dial(self._timeout_s)
+        if carrier.error is not None:
+            raise UnavailableError(f"the connection to {self} was lost at once") from carrier.error
+        self._carrier = carrier
+        for link in list(self._links):
+            link.attach(carrier)
+        self._wake()
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    def _on_gone(self, carrier: Carrier, error: EnmasseError) -> None:
+        if carrier is not self._carrier:
+            return
+        self._carrier = None
+        if self._error is not None:
+            return
+        if not self._reconnects:
+            self._fail(error)
+            return
+        _log.info("The connection to %s is lost, connecting again: %s", self, error)
+        self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        delay = FIRST_DELAY_S
+        while True:
+            await asyncio.sleep(_jitter(delay))
+            delay = min(2 * delay, MAX_DELAY_S)
+            try:
+                await self._dial()
+            except ConnectionDeniedError as error:
+                if error.condition == UNAUTHORIZED:
+                    self._fail(error)
+                    return
+                _log.info("Connecting to %s again failed: %s", self, error)
+            except UnavailableError as error:
+                _log.info("Connecting to %s again failed: %s", self, error)
+            else:
+                return
+
+    def _fail(self, error: EnmasseError) -> None:
+        """End for good."""
+        self._error = error
+        for link in list(self._links):
+            link.end(error)
+        self._wake()
+
+    async def close(self) -> None:
+        """Close the connection and all its links; without effect the second time."""
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+            return
+        self._closing = asyncio.get_running_loop().create_future()
+        try:
+            await self._close()
+        finally:
+            self._closing.set_result(None)
+
+    async def _close(self) -> None:
+        task = self._reconnecting
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        if self._error is None:
+            self._error = ClosedError(f"the connection to {self} is closed")
+        for link in list(self._links):
+            link.before_close()
+            link.end(None)
+        self._wake()
+        carrier = self._carrier
+        if carrier is not None:
+            await carrier.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _jitter(delay_s: float) -> float:
+    """Somewhere between half the delay and all of it, so that clients do not come back in step."""
+    return delay_s * (0.5 + random.random() / 2)  # noqa: S311  no secret

@@ -1,0 +1,92 @@
+"""Errors of the client.
+
+EnmasseError
+├── ConfigError
+│   └── UrlError               a URL that names no place to connect to
+├── LocalError
+│   └── ClosedError            used after it was closed
+├── ResourceError
+│   ├── FullError              too many messages wait to be sent
+│   └── TooLargeError          a message larger than the peer takes
+├── UnavailableError           the connection is lost or cannot be made
+│   └── DeadlineError          what was waited for did not come in time (also a TimeoutError)
+└── RemoteError                carries the peer's condition and description
+    ├── ConnectionDeniedError  the peer ended the connection, and said why
+    ├── LinkRefusedError       the peer did not let a link attach
+    └── LinkDetachedError      the peer ended a link that was attached
+
+``management`` adds ``ManagementError``, a ``RemoteError`` with the status of the answer.
+"""
+
+from __future__ import annotations
+
+from enmasse.errors import ConfigError, LocalError, RemoteError, ResourceError, UnavailableError
+
+__all__ = [
+    "ClosedError",
+    "ConnectionDeniedError",
+    "DeadlineError",
+    "FullError",
+    "LinkDetachedError",
+    "LinkRefusedError",
+    "RemoteError",
+    "TooLargeError",
+    "UnavailableError",
+    "UrlError",
+]
+
+
+class UrlError(ConfigError):
+    """A URL that names no place to connect to."""
+
+
+class ClosedError(LocalError):
+    """A connection, sender or receiver was used after it was closed."""
+
+
+class FullError(ResourceError):
+    """As many messages as allowed wait for credit already; wait for some of them."""
+
+
+class TooLargeError(ResourceError):
+    """The message is larger than the peer said it takes."""
+
+
+class DeadlineError(UnavailableError, TimeoutError):
+    """What was waited for did not come in time."""
+
+
+class _ExplainedError(RemoteError):
+    """A condition of the peer's, with words for where it happened."""
+
+    def __init__(self, condition: str, description: str, where: str = "") -> None:
+        super().__init__(condition, description)
+        if where:
+            self.args = (f"{where}: {condition}: {description}" if description else f"{where}: {condition}",)
+
+
+class ConnectionDeniedError(_ExplainedError):
+    """The peer ended the connection, and said why.
+
+    Attributes:
+        condition: the AMQP condition, such as ``amqp:unauthorized-access``.
+        description: the peer's words.
+    """
+
+
+class LinkRefusedError(_ExplainedError):
+    """The peer did not let a link attach.
+
+    Attributes:
+        condition: the AMQP condition, such as ``amqp:not-found``.
+        description: the peer's words.
+    """
+
+
+class LinkDetachedError(_ExplainedError):
+    """The peer ended a link that was attached.
+
+    Attributes:
+        condition: the AMQP condition, such as ``amqp:resource-deleted``.
+        description: the peer's words.
+    """

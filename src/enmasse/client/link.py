@@ -1,0 +1,186 @@
+"""What senders and receivers have in common: how they attach, come back and end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from enmasse.client.carrier import Carrier
+from enmasse.client.errors import ClosedError, LinkDetachedError, LinkRefusedError
+from enmasse.errors import EnmasseError
+from enmasse.wire.amqp.link import Link as EngineLink
+from enmasse.wire.amqp.performatives import AmqpError
+
+__all__ = ["ClientLink"]
+
+DETACH_TIMEOUT_S = 3.0
+"""How long the peer's answer to our detach is waited for."""
+
+DETACHED = "amqp:link:detach-forced"
+
+
+class ClientLink:
+    """A sender or receiver; it stays while the connections under it come and go.
+
+    Args:
+        name: the link's name, unique among the connection's links of its role.
+        address: the address that it was asked for.
+        place: where it is, for errors.
+        forget: called when it has ended and is not to be attached again.
+    """
+
+    role = "link"
+
+    def __init__(self, name: str, address: str | None, place: str, forget: Callable[[ClientLink], None]) -> None:
+        self.name = name
+        self.address = address
+        """The address, for a dynamic one as the peer has named it."""
+        self.remote_properties: dict[Any, Any] = {}
+        """What the peer said of its end of the link."""
+        self.remote_capabilities: tuple[str, ...] = ()
+        """The extensions that the peer's end supports."""
+        self._asked = address
+        self._place = place
+        self._forget = forget
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] | None = None
+        self._attaching: EngineLink | None = None
+        self._error: EnmasseError | None = None
+        self._is_ended = False
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the link is up at this moment."""
+        raise NotImplementedError
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the link has ended for good, by us or by the peer."""
+        return self._is_ended
+
+    @property
+    def error(self) -> EnmasseError | None:
+        """Why the link has ended, if it did not end in order."""
+        return self._error
+
+    def __str__(self) -> str:
+        what = "the anonymous terminus" if self._asked is None else repr(self._asked)
+        return f"{self.role} {self.name} of {what} at {self._place}"
+
+    # The connection's side
+
+    def attach(self, carrier: Carrier) -> None:
+        """Attach over a carrier that is up; ``on_attached`` or ``on_detached`` follows."""
+        raise NotImplementedError
+
+    async def wait_attached(self) -> None:
+        """Wait until the link is attached, for the first time or after a loss.
+
+        Raises:
+            LinkRefusedError: the peer refused.
+            UnavailableError: the connection was lost and is not made again.
+        """
+        await asyncio.shield(self._ready)
+
+    def give_up(self, error: EnmasseError) -> None:
+        """Stop attaching."""
+        link = self._attaching
+        self.end(error)
+        if link is not None:
+            link.detach()
+
+    def on_attached(self, link: EngineLink) -> None:
+        """The peer has answered; without a terminus the answer is no, and a detach follows."""
+        remote = link.remote_attach
+        assert remote is not None
+        if (remote.target if link.is_sender else remote.source) is None or self._is_ended:
+            return
+        self.remote_properties = remote.properties or {}
+        self.remote_capabilities = remote.offered_capabilities or ()
+        self.on_up(link)
+        if not self._ready.done():
+            self._ready.set_result(None)
+
+    def on_detached(self, link: EngineLink, error: AmqpError | None) -> None:
+        """The link is gone: with its session, by the peer, or as we asked."""
+        was_attached = self.is_attached
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+        self.on_down(link)
+        self._attaching = None
+        if self._is_ended:
+            return
+        if link.session.is_ended or link.session.is_end_sent:
+            if self._ready.done():
+                self._ready = self._loop.create_future()
+            return
+        if was_attached:
+            if error is None:
+                self.end(None)
+            else:
+                self.end(LinkDetachedError(error.condition, error.description or "", f"{self} was detached"))
+        else:
+            refused = error or AmqpError("amqp:internal-error", "the peer gave no reason")
+            self.end(LinkRefusedError(refused.condition, refused.description or "", f"{self} was refused"))
+
+    def on_up(self, link: EngineLink) -> None:
+        """The link is attached."""
+        raise NotImplementedError
+
+    def on_down(self, link: EngineLink) -> None:
+        """The link is not attached any more."""
+        raise NotImplementedError
+
+    def on_end(self) -> None:
+        """The link has ended; whoever waits for something is to be told."""
+        raise NotImplementedError
+
+    def end(self, error: EnmasseError | None) -> None:
+        """Never attach again; ``None`` is an end in order."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self._error = error
+        self._forget(self)
+        if not self._ready.done():
+            self._ready.set_exception(error or ClosedError(f"{self} ended before it was attached"))
+            self._ready.exception()
+        self.on_end()
+
+    def _check(self) -> None:
+        """Raise if the link has ended."""
+        if self._is_ended:
+            raise self._error or ClosedError(f"{self} is closed")
+
+    # The application's side
+
+    async def close(self) -> None:
+        """Detach for good; without effect the second time."""
+        link = self._attaching
+        if not self._is_ended:
+            self.before_close()
+        self.end(None)
+        if link is None or link.is_detached:
+            return
+        link.detach()
+        if self._gone is None:
+            self._gone = self._loop.create_future()
+        try:
+            async with asyncio.timeout(DETACH_TIMEOUT_S):
+                await asyncio.shield(self._gone)
+        except TimeoutError:
+            return
+
+    def before_close(self) -> None:
+        """Do what is to be done while the link is still up."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

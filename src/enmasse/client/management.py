@@ -1,0 +1,127 @@
+"""Manage a node: CREATE, READ, UPDATE, DELETE and QUERY over ``$management``.
+
+The operations are those of the OASIS draft "AMQP Management 1.0"; the types and attributes of a node
+are in ``docs/reference/management.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from enmasse.client.connection import Connection
+from enmasse.client.errors import RemoteError
+from enmasse.client.message import Message
+
+__all__ = ["Management", "ManagementError"]
+
+TIMEOUT_S = 30.0
+"""For one operation: a node answers in milliseconds, unless it is being restarted."""
+
+_CONDITIONS = {400: "amqp:invalid-field", 401: "amqp:unauthorized-access", 403: "amqp:unauthorized-access",
+               404: "amqp:not-found", 409: "amqp:precondition-failed", 501: "amqp:not-implemented"}  # fmt: skip
+
+
+class ManagementError(RemoteError):
+    """The node did not do what was asked.
+
+    Attributes:
+        status: the answer's status code: 400 bad request, 404 no such entity, 409 it exists already
+            or is in use, 501 no such operation.
+        description: why, in words.
+    """
+
+    def __init__(self, status: int, description: str) -> None:
+        super().__init__(_CONDITIONS.get(status, "amqp:internal-error"), description)
+        self.args = (f"{description} (status {status})",)
+        self.status = status
+
+
+class Management:
+    """The manager of what a connection leads to.
+
+    Args:
+        connection: a connection to the node.
+        address: where the node listens for management requests.
+        timeout: seconds that one operation may take.
+    """
+
+    def __init__(self, connection: Connection, *, address: str = "$management", timeout: float = TIMEOUT_S) -> None:
+        self._connection = connection
+        self._address = address
+        self._timeout_s = timeout
+
+    async def create(
+        self, entity_type: str, name: str, attributes: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Create an entity; its attributes as they are now.
+
+        Raises:
+            ManagementError: it exists already, or the attributes are wrong.
+        """
+        return await self._ask("CREATE", {"type": entity_type, "name": name}, attributes)
+
+    async def read(self, entity_type: str, name: str | None = None, *, identity: str | None = None) -> dict[str, Any]:
+        """The attributes of an entity, found by its name or its identity.
+
+        Raises:
+            ManagementError: there is no such entity.
+        """
+        return await self._ask("READ", _which(entity_type, name, identity), None)
+
+    async def update(
+        self,
+        entity_type: str,
+        name: str | None,
+        attributes: Mapping[str, Any],
+        *,
+        identity: str | None = None,
+    ) -> dict[str, Any]:
+        """Set some attributes of an entity; its attributes as they are then.
+
+        Raises:
+            ManagementError: there is no such entity, or the attributes are wrong.
+        """
+        return await self._ask("UPDATE", _which(entity_type, name, identity), attributes)
+
+    async def delete(self, entity_type: str, name: str | None = None, *, identity: str | None = None) -> None:
+        """Delete an entity.
+
+        Raises:
+            ManagementError: there is no such entity, or it must not be deleted.
+        """
+        await self._ask("DELETE", _which(entity_type, name, identity), None)
+
+    async def query(self, entity_type: str, attribute_names: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """The entities of a type, each with the attributes asked for; with none asked for, all.
+
+        Raises:
+            ManagementError: there is no such type.
+        """
+        found = await self._ask("QUERY", {"entityType": entity_type}, {"attributeNames": list(attribute_names)})
+        names = found.get("attributeNames")
+        results = found.get("results")
+        if not isinstance(names, list) or not isinstance(results, list):
+            raise ManagementError(500, "the answer to a query has no attributeNames and results")
+        return [dict(zip(names, values, strict=False)) for values in results]
+
+    async def _ask(
+        self, operation: str, properties: dict[str, str], attributes: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        request = Message(dict(attributes or {}), properties={"operation": operation, **properties})
+        reply = await self._connection.request(self._address, request, timeout=self._timeout_s)
+        status = reply.properties.get("statusCode")
+        if not isinstance(status, int):
+            raise ManagementError(500, f"the answer to {operation} has no statusCode")
+        if not 200 <= status < 300:
+            raise ManagementError(status, str(reply.properties.get("statusDescription") or f"{operation} failed"))
+        return reply.body if isinstance(reply.body, dict) else {}
+
+
+def _which(entity_type: str, name: str | None, identity: str | None) -> dict[str, str]:
+    which = {"type": entity_type}
+    if name is not None:
+        which["name"] = name
+    if identity is not None:
+        which["identity"] = identity
+    return which

@@ -1,0 +1,319 @@
+"""Senders: messages go out as credit allows, and their outcomes come back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from enmasse.client.carrier import Carrier
+from enmasse.client.errors import (
+    ClosedError,
+    DeadlineError,
+    FullError,
+    TooLargeError,
+    UnavailableError,
+)
+from enmasse.client.link import ClientLink
+from enmasse.client.message import Message
+from enmasse.client.outcome import Outcome
+from enmasse.errors import EnmasseError
+from enmasse.wire.amqp.link import Link as EngineLink
+from enmasse.wire.amqp.link import SendingLink
+from enmasse.wire.amqp.performatives import Accepted, Target
+
+__all__ = ["Sender"]
+
+MAX_PENDING = 10_000
+"""Messages that ``send_nowait`` lets wait for credit: a second of what one process can send."""
+
+UNLIMITED = 1 << 62
+
+
+class _Outgoing:
+    """A message on its way out, and who waits for its outcome."""
+
+    __slots__ = ("future", "message_format", "payload", "settled", "sink")
+
+    def __init__(
+        self, sink: Sender, future: asyncio.Future[Outcome], payload: bytes, settled: bool, message_format: int
+    ) -> None:
+        self.sink = sink
+        self.future = future
+        self.payload = payload
+        self.settled = settled
+        self.message_format = message_format
+
+
+class Sender(ClientLink):
+    """Sends messages to one address; made by ``Connection.sender``.
+
+    Messages leave in the order in which they were given. While the connection is down they wait; what
+    was under way without an outcome is sent again (so it may arrive twice), unless ``resend`` is off.
+    """
+
+    role = "sender"
+
+    def __init__(
+        self,
+        name: str,
+        address: str | None,
+        place: str,
+        forget: Callable[[ClientLink], None],
+        *,
+        resend: bool,
+        max_pending: int,
+        capabilities: Sequence[str],
+        properties: dict[str, Any] | None,
+    ) -> None:
+        super().__init__(name, address, place, forget)
+        self._resend = resend
+        self._max_pending = max_pending
+        self._capabilities = tuple(capabilities)
+        self._properties = properties
+        self._link: SendingLink | None = None
+        self._is_blocked = False
+        self._largest = UNLIMITED
+        self._queue: deque[_Outgoing] = deque()
+        self._under_way = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self._idle_waiters: list[asyncio.Future[None]] = []
+        self._create_future = self._loop.create_future
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the link is up at this moment."""
+        return self._link is not None
+
+    @property
+    def credit(self) -> int:
+        """How many messages the peer takes now, those that wait here already counted off."""
+        link = self._link
+        return 0 if link is None else max(0, link.credit - len(self._queue))
+
+    @property
+    def pending(self) -> int:
+        """Messages that were given and have no outcome yet."""
+        return len(self._queue) + self._under_way
+
+    # Sending
+
+    async def send(self, message: Message, *, settled: bool = False, timeout: float | None = None) -> Outcome:  # noqa: ASYNC109  a socket's time-out, with words
+        """Send one message, and wait for credit and for its outcome.
+
+        Args:
+            message: the message.
+            settled: send it without asking for an outcome; the answer is ``Outcome.SETTLED`` as
+                soon as it is on its way.
+            timeout: seconds to wait.
+
+        Raises:
+            DeadlineError: the time is over; a message that still waited is not sent any more.
+            UnavailableError: the connection was lost, and the message is not sent again.
+            LinkDetachedError: the peer ended the link.
+            TooLargeError: the message is larger than the peer takes.
+        """
+        return await self.send_payload(message.encode(), settled=settled, timeout=timeout)
+
+    async def send_payload(
+        self,
+        payload: bytes,
+        *,
+        message_format: int = 0,
+        settled: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109  as in send
+    ) -> Outcome:
+        """Send bytes as they are; see ``send``.
+
+        Args:
+            payload: AMQP sections, or whatever ``message_format`` says.
+            message_format: 0 for AMQP's own.
+            settled: as in ``send``.
+            timeout: as in ``send``.
+        """
+        future = self._submit(payload, settled, message_format)
+        if future.done() or timeout is None:
+            return await future
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise DeadlineError(self._explain_wait(timeout)) from None
+
+    def send_nowait(self, message: Message, *, settled: bool = False) -> asyncio.Future[Outcome]:
+        """Send one message and go on; the future gives its outcome.
+
+        Raises:
+            FullError: too many messages wait for credit; see ``wait_for_credit``.
+            ClosedError: the sender is closed.
+        """
+        if len(self._queue) >= self._max_pending:
+            raise FullError(f"{len(self._queue)} messages wait for credit in {self}: await wait_for_credit() first")
+        return self._submit(message.encode(), settled, 0)
+
+    def send_payload_nowait(
+        self, payload: bytes, *, message_format: int = 0, settled: bool = False
+    ) -> asyncio.Future[Outcome]:
+        """Send bytes as they are and go on; see ``send_nowait``."""
+        if len(self._queue) >= self._max_pending:
+            raise FullError(f"{len(self._queue)} messages wait for credit in {self}: await wait_for_credit() first")
+        return self._submit(payload, settled, message_format)
+
+    async def wait_for_credit(self) -> int:
+        """Wait until a message could leave at once, and tell how many could.
+
+        Raises:
+            EnmasseError: the link has ended.
+        """
+        while True:
+            self._check()
+            credit = self.credit
+            if credit > 0 and not self._is_blocked:
+                return credit
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    async def flush(self) -> None:
+        """Wait until every message that was given has its outcome, or has failed."""
+        while self.pending:
+            waiter = self._loop.create_future()
+            self._idle_waiters.append(waiter)
+            await waiter
+
+    def _submit(self, payload: bytes, settled: bool, message_format: int) -> asyncio.Future[Outcome]:
+        if self._is_ended:
+            self._check()
+        if len(payload) > self._largest:
+            raise TooLargeError(f"{len(payload)} bytes are too many for {self}, which takes {self._largest}")
+        future: asyncio.Future[Outcome] = self._create_future()
+        outgoing = _Outgoing(self, future, payload, settled, message_format)
+        link = self._link
+        if link is None or link.credit <= 0 or self._is_blocked or self._queue:
+            self._queue.append(outgoing)
+        elif settled:
+            link.send(outgoing, payload, True, message_format)
+            future.set_result(Outcome.SETTLED)
+        else:
+            self._under_way += 1
+            link.send(outgoing, payload, False, message_format)
+        return future
+
+    def _pump(self) -> None:
+        """Send what waits, as far as credit goes."""
+        link = self._link
+        queue = self._queue
+        if link is None:
+            return
+        while queue and link.credit > 0 and not self._is_blocked:
+            outgoing = queue.popleft()
+            if outgoing.future.done():
+                continue
+            if outgoing.settled:
+                link.send(outgoing, outgoing.payload, True, outgoing.message_format)
+                outgoing.future.set_result(Outcome.SETTLED)
+            else:
+                self._under_way += 1
+                link.send(outgoing, outgoing.payload, False, outgoing.message_format)
+        if not queue:
+            if link.drain:
+                link.drained()
+            elif self._waiters and link.credit > 0 and not self._is_blocked:
+                self._wake(self._waiters)
+            if self._idle_waiters and not self._under_way:
+                self._wake(self._idle_waiters)
+
+    @staticmethod
+    def _wake(waiters: list[asyncio.Future[None]]) -> None:
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        waiters.clear()
+
+    def _explain_wait(self, timeout_s: float) -> str:
+        link = self._link
+        if link is None:
+            return f"{self} was not connected for {timeout_s:g} s"
+        if link.credit <= 0:
+            return f"{self} got no credit within {timeout_s:g} s: no receiver has room for more"
+        return f"{self} got no outcome within {timeout_s:g} s"
+
+    # What the engine tells
+
+    def attach(self, carrier: Carrier) -> None:
+        """Attach over a carrier that is up."""
+        session = carrier.session
+        assert session is not None
+        self._attaching = session.attach_sender(
+            self.name,
+            self,
+            Target(address=self._asked),
+            desired_capabilities=self._capabilities or None,
+            properties=self._properties,
+        )
+
+    def on_up(self, link: EngineLink) -> None:
+        """The link is attached; credit follows."""
+        assert isinstance(link, SendingLink)
+        remote = link.remote_attach
+        assert remote is not None
+        self._largest = remote.max_message_size or UNLIMITED
+        self._is_blocked = link.session.is_blocked or link.session.connection.is_blocked
+        self._link = link
+
+    def on_down(self, link: EngineLink) -> None:
+        """What is under way has no outcome and will get none."""
+        self._link = None
+        if not isinstance(link, SendingLink):
+            return
+        lost = [outgoing for outgoing in link.take_unsettled() if not outgoing.future.done()]
+        self._under_way = 0
+        if self._resend and not self._is_ended:
+            self._queue.extendleft(reversed(lost))
+        else:
+            self._fail(lost, UnavailableError(f"the outcome is not known: {self} lost its connection"))
+
+    def on_end(self) -> None:
+        """Nothing more can be sent."""
+        waiting = list(self._queue)
+        self._queue.clear()
+        self._fail(waiting, self._error or ClosedError(f"{self} was closed before the message was sent"))
+        link = self._link
+        if link is not None:
+            self._link = None
+            self._under_way = 0
+            self._fail(
+                link.take_unsettled(),
+                self._error or UnavailableError(f"the outcome is not known: {self} was closed before it came"),
+            )
+        self._wake(self._waiters)
+        self._wake(self._idle_waiters)
+
+    @staticmethod
+    def _fail(lost: list[_Outgoing], error: EnmasseError) -> None:
+        for outgoing in lost:
+            future = outgoing.future
+            if not future.done():
+                future.set_exception(error)
+                # Whoever sent without waiting has chosen not to know.
+                future.exception()
+
+    def on_credit(self, _gained: int, _drain: bool) -> None:
+        """The peer takes more, or less."""
+        self._pump()
+
+    def on_blocked(self, blocked: bool) -> None:
+        """The socket or the session's window is full, or is not any more."""
+        self._is_blocked = blocked
+        if not blocked:
+            self._pump()
+
+    def on_outcome(self, outgoing: _Outgoing, state: Any) -> None:
+        """A message has its outcome."""
+        self._under_way -= 1
+        future = outgoing.future
+        if not future.done():
+            future.set_result(Outcome.ACCEPTED if type(state) is Accepted else Outcome.of(state))
+        if self._idle_waiters and not self._under_way and not self._queue:
+            self._wake(self._idle_waiters)
