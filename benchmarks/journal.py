@@ -6,8 +6,8 @@ Frames of 100 and of 1,000 messages of 150 bytes are handed over with 1 and with
 way; encoding the frames is not counted. Each batch also moves a mark and, as retention would,
 deletes an old frame, so that the file and the kernel's page cache stop growing. Beside each, in
 the same run, stands a plain LMDB commit of the same batches in one process, without a socket pair:
-what nothing can be cheaper than. With 1 on the way both processes sleep between commits, and
-falling asleep and waking up is most of the node's part.
+what nothing can be cheaper than. With 1 on the way both processes sleep between commits, so the
+node takes one wake-up for each frame and finds its caches cold.
 """
 
 from __future__ import annotations
