@@ -73,6 +73,11 @@ class Receiver(ClientLink):
         """How many messages the peer may still send."""
         return self._granted if self._link is None else self._link.credit
 
+    @property
+    def waiting(self) -> int:
+        """How many deliveries wait here to be taken."""
+        return len(self._buffer)
+
     # Receiving
 
     def grant(self, credit: int) -> None:

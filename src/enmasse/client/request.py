@@ -30,7 +30,7 @@ class Replies(Receiver):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.waiting: dict[Any, asyncio.Future[Message]] = {}
+        self.awaited: dict[Any, asyncio.Future[Message]] = {}
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """A reply has come; one that nobody waits for any more is dropped."""
@@ -46,7 +46,7 @@ class Replies(Receiver):
             delivery.reject(error.condition, error.description)
             return
         delivery.accept()
-        future = self.waiting.pop(message.correlation_id, None)
+        future = self.awaited.pop(message.correlation_id, None)
         if future is not None and not future.done():
             future.set_result(message)
 
@@ -62,8 +62,8 @@ class Replies(Receiver):
 
     def fail(self, error: EnmasseError) -> None:
         """Tell everybody who waits."""
-        waiting = list(self.waiting.values())
-        self.waiting.clear()
+        waiting = list(self.awaited.values())
+        self.awaited.clear()
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
@@ -98,14 +98,14 @@ class Requester:
         request.reply_to = replies.address
         expected = request.message_id if request.correlation_id is None else request.correlation_id
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        replies.waiting[expected] = future
+        replies.awaited[expected] = future
         try:
             outcome = await sender.send(request)
             if outcome not in (Outcome.ACCEPTED, Outcome.SETTLED):
                 _raise_refused(address, outcome)
             return await future
         finally:
-            replies.waiting.pop(expected, None)
+            replies.awaited.pop(expected, None)
 
     async def _open_replies(self) -> Replies:
         async with self._lock:
