@@ -18,10 +18,10 @@ from enmasse.messaging.stream import (
     FRAME_FORMAT,
     FRAMES_CAPABILITY,
     OFFSETS_CAPABILITY,
-    Partition,
     Stream,
     StreamConsumer,
 )
+from enmasse.messaging.stream_log import Partition
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import with_message_annotations
