@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from enmasse.wire.amqp.sections import DEFAULT_PRIORITY, Header, Properties, Sections, encode_message
+from enmasse.wire.amqp.sections import (
+    APPLICATION_PROPERTIES,
+    DEFAULT_PRIORITY,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    Header,
+    Properties,
+    Sections,
+    encode_message,
+)
 
 __all__ = ["Message", "MessageId"]
 
@@ -98,23 +108,25 @@ class Message:
                 None if self.ttl is None else round(self.ttl * 1000),
                 delivery_count=self.delivery_count,
             )
+        fields = (
+            self.message_id,
+            self.user_id,
+            self.to,
+            self.subject,
+            self.reply_to,
+            self.correlation_id,
+            self.content_type,
+            self.content_encoding,
+            None,
+            None if self.creation_time is None else round(self.creation_time * 1000),
+            self.group_id,
+            self.group_sequence,
+        )
         return encode_message(
             self.body,
             header=header,
             message_annotations=self.annotations,
-            properties=Properties(
-                message_id=self.message_id,
-                user_id=self.user_id,
-                to=self.to,
-                subject=self.subject,
-                reply_to=self.reply_to,
-                correlation_id=self.correlation_id,
-                content_type=self.content_type,
-                content_encoding=self.content_encoding,
-                creation_time=None if self.creation_time is None else round(self.creation_time * 1000),
-                group_id=self.group_id,
-                group_sequence=self.group_sequence,
-            ),
+            properties=Properties(*fields) if fields.count(None) < len(fields) else None,
             application_properties=self.properties,
         )
 
@@ -126,28 +138,31 @@ class Message:
             DecodeError: they are malformed.
         """
         sections = Sections(payload)
-        header = sections.header
-        found = sections.properties
-        return cls(
-            sections.body,
-            subject=found.subject,
-            to=found.to,
-            reply_to=found.reply_to,
-            message_id=found.message_id,
-            correlation_id=found.correlation_id,
-            content_type=found.content_type,
-            content_encoding=found.content_encoding,
-            user_id=found.user_id,
-            group_id=found.group_id,
-            group_sequence=found.group_sequence,
-            properties=sections.application_properties,
-            annotations=sections.message_annotations,
-            durable=header.durable,
-            ttl=None if header.ttl is None else header.ttl / 1000,
-            priority=header.priority,
-            creation_time=None if found.creation_time is None else found.creation_time / 1000,
-            delivery_count=header.delivery_count,
-        )
+        message = cls(sections.body)
+        if sections.has(HEADER):
+            header = sections.header
+            message.durable = header.durable
+            message.ttl = None if header.ttl is None else header.ttl / 1000
+            message.priority = header.priority
+            message.delivery_count = header.delivery_count
+        if sections.has(PROPERTIES):
+            found = sections.properties
+            message.message_id = found.message_id
+            message.user_id = found.user_id
+            message.to = found.to
+            message.subject = found.subject
+            message.reply_to = found.reply_to
+            message.correlation_id = found.correlation_id
+            message.content_type = found.content_type
+            message.content_encoding = found.content_encoding
+            message.creation_time = None if found.creation_time is None else found.creation_time / 1000
+            message.group_id = found.group_id
+            message.group_sequence = found.group_sequence
+        if sections.has(MESSAGE_ANNOTATIONS):
+            message.annotations = sections.message_annotations
+        if sections.has(APPLICATION_PROPERTIES):
+            message.properties = sections.application_properties
+        return message
 
     def copy(self) -> Message:
         """A message with the same fields; the body and the maps are shared."""

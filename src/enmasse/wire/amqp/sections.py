@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,11 @@ from enmasse.wire.amqp.errors import DecodeError, LocalError
 from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UByte, UInt, ULong
 
 __all__ = [
+    "APPLICATION_PROPERTIES",
     "DEFAULT_PRIORITY",
+    "HEADER",
+    "MESSAGE_ANNOTATIONS",
+    "PROPERTIES",
     "Header",
     "Properties",
     "Sections",
@@ -115,18 +120,32 @@ _PROPERTY_FIELDS: tuple[tuple[str, Any], ...] = (
 _TO, _SUBJECT = 2, 3
 
 
-def _identity(value: Any) -> Any:
-    """A message-id in the only kind of integer that it may be [AMQP 3.2.11]."""
-    return ULong(value) if isinstance(value, int) else value
+def _text(value: Any) -> bytes:
+    content: bytes = value.encode()
+    size = len(content)
+    return _TEXT_STARTS[size] + content if size < 256 else b"\xb1" + _U32.pack(size) + content
+
+
+def _typed(kind: Callable[[Any], Any]) -> Callable[[Any], bytes]:
+    return lambda value: encode(kind(value))
 
 
 def _binary(value: Any) -> bytes:
-    """Bytes of what holds bytes; ``bytes`` itself would take a number for a size."""
-    return bytes(memoryview(value))
+    # bytes(5) would be five zeros.
+    return encode(bytes(memoryview(value)))
 
 
-_PROPERTY_WRITERS: tuple[Callable[[Any], Any], ...] = (
-    _identity, _binary, str, str, str, _identity, Symbol, Symbol, Timestamp, Timestamp, str, UInt, str,
+def _identity(value: Any) -> bytes:
+    """A message-id, an integer being of the only kind that it may be [AMQP 3.2.11]."""
+    if isinstance(value, str):
+        return _text(value)
+    return encode(ULong(value) if isinstance(value, int) else value)
+
+
+_TEXT_STARTS = [bytes((0xA1, size)) for size in range(256)]
+_symbol, _timestamp, _uint = _typed(Symbol), _typed(Timestamp), _typed(UInt)
+_PROPERTY_WRITERS: tuple[Callable[[Any], bytes], ...] = (
+    _identity, _binary, _text, _text, _text, _identity, _symbol, _symbol, _timestamp, _timestamp, _text, _uint, _text,
 )  # fmt: skip
 
 
@@ -324,6 +343,10 @@ class Sections:
         self._bounds = bounds
         return bounds
 
+    def has(self, code: int) -> bool:
+        """Whether there is a section of that code."""
+        return code in self._scan()
+
     def _mapping(self, code: int) -> dict[Any, Any]:
         found: dict[Any, Any] | None = self._decoded.get(code)
         if found is None:
@@ -393,6 +416,10 @@ class Sections:
         if VALUE in bounds:
             _, at, stop = bounds[VALUE]
             return decode(self.payload, at, stop)[0]
+        if DATA in bounds and len(self._bodies) == 1:
+            at, stop = self._bodies[0]
+            if self.payload[at] == 0xA0:
+                return self.payload[at + 2 : stop]
         kind = bytes if DATA in bounds else list
         parts = [decode(self.payload, at, stop)[0] for at, stop in self._bodies]
         for part in parts:
@@ -457,9 +484,38 @@ def with_message_annotations(payload: bytes, extra: dict[str, Any]) -> bytes:
 
 def _annotations(out: bytearray, code: int, annotations: dict[Any, Any] | None) -> None:
     if annotations:
-        keyed = {Symbol(k) if isinstance(k, str) else _identity(k): v for k, v in annotations.items()}
+        keyed = {Symbol(k) if isinstance(k, str) else ULong(k): v for k, v in annotations.items()}
         out += bytes((0, 0x53, code))
         encode_into(out, keyed)
+
+
+def _write_properties(out: bytearray, properties: Properties) -> None:
+    fields = []
+    keep = 0
+    for get, write in _PROPERTY_GETTERS:
+        value = get(properties)
+        if value is None:
+            fields.append(b"\x40")
+            continue
+        try:
+            fields.append(write(value))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise LocalError(f"{value!r:.60} is no value of a message's property: {error}") from None
+        keep = len(fields)
+    if not keep:
+        return
+    content = b"".join(fields[:keep])
+    size = len(content)
+    if size < 255:
+        out += b"\x00\x53\x73\xc0" + bytes((size + 1, keep))
+    else:
+        out += b"\x00\x53\x73\xd0" + _U32.pack(size + 4) + _U32.pack(keep)
+    out += content
+
+
+_PROPERTY_GETTERS = [
+    (attrgetter(name), write) for (name, _), write in zip(_PROPERTY_FIELDS, _PROPERTY_WRITERS, strict=True)
+]
 
 
 def encode_message(
@@ -483,20 +539,7 @@ def encode_message(
     _annotations(out, DELIVERY_ANNOTATIONS, delivery_annotations)
     _annotations(out, MESSAGE_ANNOTATIONS, message_annotations)
     if properties is not None:
-        values: list[Any] = []
-        keep = 0
-        for (name, _), write in zip(_PROPERTY_FIELDS, _PROPERTY_WRITERS, strict=True):
-            value = getattr(properties, name)
-            if value is not None:
-                try:
-                    value = write(value)
-                except (TypeError, ValueError) as error:
-                    raise LocalError(f"{value!r:.60} is no {name}: {error}") from None
-                keep = len(values) + 1
-            values.append(value)
-        if keep:
-            out += b"\x00\x53\x73"
-            encode_into(out, values[:keep])
+        _write_properties(out, properties)
     if application_properties:
         out += b"\x00\x53\x74"
         encode_into(out, application_properties)
