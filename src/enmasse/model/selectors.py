@@ -49,6 +49,11 @@ class Selector:
     labels: tuple[_Term, ...] = ()
     fields: tuple[_Term, ...] = ()
 
+    @property
+    def chooses_by_labels(self) -> bool:
+        """Whether an object can come to be chosen, or cease to be, in its life."""
+        return bool(self.labels)
+
     def matches(self, document: Mapping[str, Any]) -> bool:
         """Tell whether an object, in its JSON form, is chosen."""
         if not self.labels and not self.fields:

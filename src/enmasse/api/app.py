@@ -1,0 +1,70 @@
+"""The API application: guard, routes, and errors in the form that Kubernetes clients know."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from enmasse.api.discovery import discovery_routes
+from enmasse.api.guard import Guard
+from enmasse.api.resources import resource_routes
+from enmasse.api.status import answer, answer_error
+from enmasse.errors import EnmasseError
+from enmasse.model.kinds import KINDS
+from enmasse.version import __version__
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from enmasse.control.registry import Registry
+
+__all__ = ["create_app"]
+
+_log = logging.getLogger(__name__)
+
+
+def create_app(registry: Registry, stop: asyncio.Event) -> FastAPI:
+    """Return the application.
+
+    Args:
+        registry: where the resources lie.
+        stop: set when the server stops, so that watches end.
+    """
+    app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None)
+    app.add_middleware(Guard)
+    app.include_router(discovery_routes(registry))
+    for kind in KINDS:
+        app.include_router(resource_routes(kind, registry, stop))
+    app.add_exception_handler(EnmasseError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_bug)
+    return app
+
+
+async def _on_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, EnmasseError)
+    return answer_error(error)
+
+
+async def _on_wrong_parameter(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = [f"{item['loc'][-1]}: {item['msg']}" for item in error.errors()]
+    return answer(400, "; ".join(found))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return answer(404, f"there is nothing at {request.url.path}; /apis lists what is there")
+    return answer(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return answer(500, "the server failed; its log says more")

@@ -1,0 +1,84 @@
+"""What every request must be before anyone looks at it.
+
+Rules:
+1. The Host header names a loopback interface: a web page that had its own name
+   resolved to 127.0.0.1 (DNS rebinding) is sent away. There are no users yet,
+   so reaching the port is all the permission there is.
+2. A body is small, whatever its announced length.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from enmasse.api.status import RequestError, answer, answer_error
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["MAX_BODY_BYTES", "Guard", "is_loopback"]
+
+MAX_BODY_BYTES = 1024 * 1024
+"""An object with every field used has a few kilobytes."""
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host, as in a Host header but without port, is this very machine."""
+    host = host.removeprefix("[").removesuffix("]")
+    if host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """The outermost layer of the application."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host", "")
+        if not is_loopback(_without_port(host)):
+            refusal = answer(
+                403,
+                f"the Host header names '{host}': without users only localhost and loopback addresses are served",
+            )
+            await refusal(scope, receive, send)
+            return
+        if _is_too_long(headers.get(b"content-length", "0")):
+            await answer_error(_too_large())(scope, receive, send)
+            return
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > MAX_BODY_BYTES:
+                raise _too_large()
+            return message
+
+        await self._app(scope, counted, send)
+
+
+def _too_large() -> RequestError:
+    return RequestError(413, f"the body is larger than {MAX_BODY_BYTES >> 20} MiB")
+
+
+def _is_too_long(length: str) -> bool:
+    return not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0] if host.count(":") == 1 else host

@@ -1,0 +1,45 @@
+"""The API over a store in a temporary directory, called without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from enmasse.api.app import create_app
+from enmasse.control.registry import Registry
+from enmasse.control.store import ResourceStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    uids = itertools.count(1)
+    with ResourceStore(tmp_path / "resources.db", history=50) as store:
+        yield Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
+
+
+class Api:
+    """Sends requests to the application, each in a loop of its own."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    def __call__(self, method: str, path: str, **options: Any) -> httpx.Response:
+        async def body() -> httpx.Response:
+            transport = httpx.ASGITransport(create_app(self.registry, asyncio.Event()))
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.request(method, path, **options)
+
+        return asyncio.run(body())
+
+
+@pytest.fixture
+def api(registry: Registry) -> Api:
+    return Api(registry)

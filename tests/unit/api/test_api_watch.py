@@ -1,0 +1,145 @@
+"""Watches: what a client sees from a version on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.api.watch import watch_events
+from enmasse.model.kinds import decode
+from enmasse.model.selectors import EVERYTHING, Selector, parse_selector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+    from enmasse.control.registry import Registry
+
+    Api = Callable[..., httpx.Response]
+
+SPACES = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces"
+
+
+def put(registry: Registry, name: str, *, namespace: str = "default", **labels: str) -> None:
+    resource = decode(
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "AddressSpace",
+            "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        }
+    )
+    if registry.store.find("AddressSpace", namespace, name):
+        registry.replace(resource)
+    else:
+        registry.create(resource)
+
+
+def seen(
+    registry: Registry,
+    *acts: Callable[[], Any],
+    after: int | None = None,
+    selector: Selector = EVERYTHING,
+    namespace: str | None = "default",
+) -> list[str]:
+    """Watch, do one act after the other, and tell what was seen in the end."""
+
+    async def body() -> list[str]:
+        stop = asyncio.Event()
+        found: list[str] = []
+        events = watch_events(
+            registry.store,
+            "AddressSpace",
+            namespace,
+            after=after,
+            selector=selector,
+            timeout_s=10,
+            stop=stop,
+        )
+
+        async def play() -> None:
+            for act in acts:
+                await asyncio.sleep(0.01)
+                act()
+            await asyncio.sleep(0.01)
+            stop.set()
+
+        player = asyncio.create_task(play())
+        async for line in events:
+            event = json.loads(line)
+            found.append(f"{event['type']} {event['object'].get('metadata', {}).get('name')}")
+        await player
+        return found
+
+    return asyncio.run(body())
+
+
+def test_a_watch_without_a_version_begins_with_what_is_there(registry: Registry) -> None:
+    put(registry, "a")
+    assert seen(registry, lambda: put(registry, "b")) == ["ADDED a", "ADDED b"]
+
+
+def test_a_watch_goes_on_from_a_version(registry: Registry) -> None:
+    put(registry, "a")
+    put(registry, "b")
+    acts = (
+        lambda: put(registry, "b", colour="red"),
+        lambda: registry.delete("AddressSpace", "default", "a"),
+    )
+    assert seen(registry, *acts, after=1) == ["ADDED b", "MODIFIED b", "DELETED a"]
+
+
+def test_a_watch_keeps_to_its_namespace(registry: Registry) -> None:
+    acts = (lambda: put(registry, "a", namespace="other"), lambda: put(registry, "b"))
+    assert seen(registry, *acts) == ["ADDED b"]
+    assert seen(registry, namespace=None) == ["ADDED b", "ADDED a"]
+
+
+def test_an_object_that_ceases_to_be_chosen_is_gone_for_the_watcher(registry: Registry) -> None:
+    put(registry, "a", tier="gold")
+    put(registry, "b")
+    acts = (
+        lambda: put(registry, "a"),
+        lambda: put(registry, "b", other="x"),
+        lambda: put(registry, "a", tier="gold"),
+        lambda: put(registry, "a", tier="gold", more="x"),
+        lambda: registry.delete("AddressSpace", "default", "b"),
+    )
+    found = seen(registry, *acts, selector=parse_selector("tier=gold"))
+    assert found == ["ADDED a", "DELETED a", "ADDED a", "MODIFIED a"]
+
+
+def test_a_watch_of_one_name_is_not_told_of_others(registry: Registry) -> None:
+    acts = (lambda: put(registry, "a"), lambda: put(registry, "b"), lambda: put(registry, "a", x="y"))
+    found = seen(registry, *acts, selector=parse_selector("", "metadata.name=b"))
+    assert found == ["ADDED b"]
+
+
+def test_a_watch_that_falls_behind_ends_with_410(registry: Registry) -> None:
+    put(registry, "a")
+
+    def much() -> None:
+        for number in range(120):
+            put(registry, "a", n=str(number))
+
+    found = seen(registry, much)
+    assert found == ["ADDED a", "ERROR None"]
+
+
+def test_a_version_that_is_too_old_is_answered_with_410(api: Api, registry: Registry) -> None:
+    for number in range(120):
+        put(registry, "a", n=str(number))
+    for version in ("3", "9999"):
+        response = api("GET", SPACES, params={"watch": "1", "resourceVersion": version})
+        assert (response.status_code, response.json()["reason"]) == (410, "Expired")
+
+
+@pytest.mark.parametrize("timeout", ["0.05", "0.01"])
+def test_a_watch_ends_after_its_time(api: Api, registry: Registry, timeout: str) -> None:
+    put(registry, "a")
+    response = api("GET", SPACES, params={"watch": "true", "timeoutSeconds": timeout})
+    events = [json.loads(line) for line in response.text.splitlines()]
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [("ADDED", "a")]
