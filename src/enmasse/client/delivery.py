@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from enmasse.client.message import Message
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import ReceivingLink
+from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import AmqpError, Modified, Rejected
-from enmasse.wire.amqp.session import ACCEPTED, RELEASED
 from enmasse.wire.amqp.types import Symbol
 
 if TYPE_CHECKING:

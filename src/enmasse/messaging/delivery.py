@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import Modified, Rejected, Released
-from enmasse.wire.amqp.session import ACCEPTED, RELEASED
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address

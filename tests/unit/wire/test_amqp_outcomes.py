@@ -11,6 +11,7 @@ from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
+from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import (
     Accepted,
     AmqpError,
@@ -23,7 +24,7 @@ from enmasse.wire.amqp.performatives import (
     Released,
     Transfer,
 )
-from enmasse.wire.amqp.session import ACCEPTED, RELEASED, Session
+from enmasse.wire.amqp.session import Session
 from enmasse.wire.amqp.types import Described, Symbol, ULong
 
 OUTCOMES = [

@@ -12,7 +12,7 @@ from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import TURN_BYTES, Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import Accepted, Attach, Begin, Detach, Disposition, End, Flow, Open, Transfer
-from enmasse.wire.amqp.session import INCOMING_WINDOW
+from enmasse.wire.amqp.session_output import INCOMING_WINDOW
 
 
 def server(**options: Any) -> tuple[RawPeer, Recorder]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any
 
 from enmasse.wire.amqp.errors import DecodeError, FramingError, LocalError, RemoteError, SessionError
 from enmasse.wire.amqp.framing import (
@@ -24,7 +24,7 @@ from enmasse.wire.amqp.framing import (
     SASL_HEADER,
     amqp_frame,
 )
-from enmasse.wire.amqp.link import Link
+from enmasse.wire.amqp.handler import ConnectionHandler
 from enmasse.wire.amqp.performatives import (
     AmqpError,
     Attach,
@@ -37,9 +37,10 @@ from enmasse.wire.amqp.performatives import (
     decode_performative,
 )
 from enmasse.wire.amqp.sasl import SaslClient, SaslServer
-from enmasse.wire.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session
+from enmasse.wire.amqp.session import Session
+from enmasse.wire.amqp.session_output import INCOMING_WINDOW, OUTGOING_WINDOW, SessionOutput
 
-__all__ = ["Connection", "ConnectionHandler"]
+__all__ = ["Connection"]
 
 MAX_FRAME_SIZE = 1 << 20
 """A frame of a stream fits into one transfer; larger ones only add latency for others."""
@@ -61,31 +62,6 @@ SASL_FRAME_BYTES = 16_384
 """Room for a bearer token; nothing else of SASL comes near it."""
 
 _U32 = struct.Struct(">I")
-
-
-class ConnectionHandler(Protocol):
-    """Hears what is not hot; see ``link`` for what is."""
-
-    def on_opened(self, connection: Connection, remote: Open) -> None:
-        """The peer's open has come. A server may now ``open`` or ``close`` with an error."""
-
-    def on_begun(self, session: Session) -> None:
-        """A session runs in both directions."""
-
-    def on_attach(self, link: Link, attach: Attach) -> None:
-        """The peer wants a link: ``accept`` or ``refuse`` it, now or later."""
-
-    def on_attached(self, link: Link) -> None:
-        """The peer has answered our attach; a detach follows if it refused."""
-
-    def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
-        """The link is gone."""
-
-    def on_ended(self, session: Session, error: AmqpError | None) -> None:
-        """The session is gone, after its links."""
-
-    def on_closed(self, error: AmqpError | None) -> None:
-        """The connection is gone, after its sessions; ``error`` is the peer's or our own."""
 
 
 class _Phase(Enum):
@@ -167,7 +143,7 @@ class Connection:
         """By the peer's channel."""
         self._sessions: dict[int, Session] = {}
         """By our channel."""
-        self._sessions_due: dict[Session, None] = {}
+        self._sessions_due: dict[SessionOutput, None] = {}
         self._properties = properties
         self._offered = offered_capabilities
         self._desired = desired_capabilities
@@ -275,7 +251,7 @@ class Connection:
         self.out.append(chunk)
         self.out_bytes += len(chunk)
 
-    def session_due(self, session: Session) -> None:
+    def session_due(self, session: SessionOutput) -> None:
         """Have a session flushed before the next output."""
         if not self._sessions_due and not self.out:
             self.wake(self)

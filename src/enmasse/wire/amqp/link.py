@@ -22,7 +22,7 @@ from enmasse.wire.amqp.performatives import AmqpError, Attach, Detach, Source, T
 from enmasse.wire.amqp.types import UInt
 
 if TYPE_CHECKING:
-    from enmasse.wire.amqp.session import Session
+    from enmasse.wire.amqp.session_output import SessionOutput
 
 __all__ = ["Link", "Outgoing", "ReceivingLink", "ReceivingSink", "SendingLink", "SendingSink"]
 
@@ -84,7 +84,7 @@ class Link:
     )  # fmt: skip
     is_sender: bool
 
-    def __init__(self, session: Session, name: str, handle: int) -> None:
+    def __init__(self, session: SessionOutput, name: str, handle: int) -> None:
         self.session = session
         self.name = name
         self.handle = handle
@@ -184,7 +184,7 @@ class SendingLink(Link):
     __slots__ = ("_head", "_pack", "_size", "_tails", "credit", "delivery_count", "drain", "room")
     is_sender = True
 
-    def __init__(self, session: Session, name: str, handle: int) -> None:
+    def __init__(self, session: SessionOutput, name: str, handle: int) -> None:
         super().__init__(session, name, handle)
         self.delivery_count = 0
         self.credit = 0
@@ -278,7 +278,7 @@ class ReceivingLink(Link):
     )  # fmt: skip
     is_sender = False
 
-    def __init__(self, session: Session, name: str, handle: int) -> None:
+    def __init__(self, session: SessionOutput, name: str, handle: int) -> None:
         super().__init__(session, name, handle)
         self.initial = 0
         self.received = 0

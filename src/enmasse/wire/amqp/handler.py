@@ -1,0 +1,39 @@
+"""Who hears of a connection what is not hot; see ``link`` for what is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
+
+if TYPE_CHECKING:
+    from enmasse.wire.amqp.connection import Connection
+    from enmasse.wire.amqp.link import Link
+    from enmasse.wire.amqp.session import Session
+
+__all__ = ["ConnectionHandler"]
+
+
+class ConnectionHandler(Protocol):
+    """Hears what is not hot."""
+
+    def on_opened(self, connection: Connection, remote: Open) -> None:
+        """The peer's open has come. A server may now ``open`` or ``close`` with an error."""
+
+    def on_begun(self, session: Session) -> None:
+        """A session runs in both directions."""
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        """The peer wants a link: ``accept`` or ``refuse`` it, now or later."""
+
+    def on_attached(self, link: Link) -> None:
+        """The peer has answered our attach; a detach follows if it refused."""
+
+    def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
+        """The link is gone."""
+
+    def on_ended(self, session: Session, error: AmqpError | None) -> None:
+        """The session is gone, after its links."""
+
+    def on_closed(self, error: AmqpError | None) -> None:
+        """The connection is gone, after its sessions; ``error`` is the peer's or our own."""

@@ -1,0 +1,21 @@
+"""The outcomes that are said most often, as single objects that can be compared by identity."""
+
+from __future__ import annotations
+
+from enmasse.wire.amqp.performatives import Accepted, Modified, Rejected, Released
+
+__all__ = ["ACCEPTED", "RELEASED", "SMALL_STATES", "TERMINAL"]
+
+ACCEPTED = Accepted()
+RELEASED = Released()
+
+TERMINAL = (Accepted, Rejected, Released, Modified)
+"""States after which a delivery has no other [AMQP 3.4]."""
+
+SMALL_STATES = {
+    b"\x00\x53\x24\x45": ACCEPTED,
+    b"\x00\x53\x24\xc0\x01\x00": ACCEPTED,
+    b"\x00\x53\x26\x45": RELEASED,
+    b"\x00\x53\x26\xc0\x01\x00": RELEASED,
+}
+"""How they look on the wire, so that nobody need decode them."""

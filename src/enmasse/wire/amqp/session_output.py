@@ -1,0 +1,233 @@
+"""What a session says: windows, dispositions in ranges, credit, messages in parts [AMQP 2.5, 2.6].
+
+Rules:
+1. We never send beyond the peer's window; what it keeps back waits here, and the links are blocked.
+2. Dispositions of deliveries that we received are gathered into ranges and go out once per turn.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from enmasse.wire.amqp.framing import amqp_frame
+from enmasse.wire.amqp.link import MASK, TURN_BYTES, Link, ReceivingLink, SendingLink
+from enmasse.wire.amqp.outcomes import ACCEPTED
+from enmasse.wire.amqp.performatives import AmqpError, Begin, Disposition, End, Flow, Transfer
+
+if TYPE_CHECKING:
+    from enmasse.wire.amqp.connection import Connection
+
+__all__ = ["INCOMING_WINDOW", "OUTGOING_WINDOW", "SessionOutput"]
+
+INCOMING_WINDOW = 16_384
+"""Frames; credit bounds what comes, so the window is only wide enough never to be felt."""
+
+OUTGOING_WINDOW = 0x7FFFFFFF
+"""Told because the protocol asks for it; what we hold back is bounded by blocking the links."""
+
+_U32 = struct.Struct(">I")
+_HEAD_OF_DISPOSITION = b"\x00\x53\x15\xc0\x11\x05\x41\x70"
+_TAIL_ACCEPTED = b"\x41\x00\x53\x24\x45"
+_ACCEPTED_FRAME = struct.Struct(">I8sIBI5s")
+
+
+class SessionOutput:
+    """A session's state and its voice."""
+
+    __slots__ = (
+        "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_pending", "_refill_at",
+        "_settled_count", "_state", "_window_end", "by_name", "channel", "connection", "handles",
+        "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id", "receivers",
+        "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders", "unsettled",
+    )  # fmt: skip
+
+    def __init__(self, connection: Connection, channel: int) -> None:
+        self.connection = connection
+        self.channel = channel
+        self.remote_channel: int | None = None
+        self.remote_begin: Begin | None = None
+        self.remote_handle_max = 0xFFFFFFFF
+        self.is_end_sent = False
+        self.is_ended = False
+        """The peer has ended the session, or the connection is gone."""
+        self.is_blocked = False
+        self.by_name: dict[tuple[bool, str], Link] = {}
+        self.handles: dict[int, Link] = {}
+        self.receivers: dict[int, ReceivingLink] = {}
+        """Receiving links by the peer's handle."""
+        self.senders: dict[int, SendingLink] = {}
+        """Sending links by the peer's handle."""
+        self.next_outgoing_id = 0
+        self.next_delivery_id = 0
+        self.remote_window = 0
+        self.unsettled: dict[int, Any] = {}
+        """What we sent and has no outcome yet, by delivery id."""
+        self._frames_in = 0
+        self._initial_in = 0
+        self._window_end = INCOMING_WINDOW
+        self._refill_at = INCOMING_WINDOW // 2
+        self._first = 0
+        self._last = -1
+        self._state: Any = None
+        self._settled_count = 0
+        self._links_due: dict[Link, bool] = {}
+        self._is_flow_due = False
+        self._pending: deque[tuple[SendingLink, bytes, bytes]] = deque()
+
+    def settle(self, delivery_id: int, state: Any) -> None:
+        """Settle a delivery that we received; see ``ReceivingLink.settle``."""
+        if self._settled_count:
+            if state is self._state and delivery_id == self._last + 1:
+                self._last = delivery_id
+                self._settled_count += 1
+                return
+            self._flush_dispositions()
+        else:
+            self.connection.session_due(self)
+        self._first = self._last = delivery_id
+        self._state = state
+        self._settled_count = 1
+
+    def settle_second(self, delivery_id: int, state: Any) -> None:
+        """Tell the state of a delivery that the sender is to settle first [AMQP 2.6.12]."""
+        if not self.is_end_sent:
+            self._flush_dispositions()
+            self.connection.put(
+                amqp_frame(self.channel, Disposition(role=True, first=delivery_id, settled=False, state=state))
+            )
+
+    def _flush_dispositions(self) -> None:
+        if not self._settled_count:
+            return
+        self._settled_count = 0
+        if self.is_end_sent:
+            return
+        first, last = self._first, self._last
+        state = self._state
+        if state is ACCEPTED:
+            frame = _ACCEPTED_FRAME.pack(
+                0x02000000 | self.channel, _HEAD_OF_DISPOSITION, first, 0x70, last, _TAIL_ACCEPTED
+            )
+            self.connection.put(b"\x00\x00\x00\x1e" + frame)
+        else:
+            self.connection.put(
+                amqp_frame(self.channel, Disposition(role=True, first=first, last=last, settled=True, state=state))
+            )
+
+    def flow_pending(self, link: ReceivingLink) -> None:
+        """Tell the sender of ``link`` its credit with the next output."""
+        if link.is_attached and not link.is_detach_sent:
+            if link not in self._links_due:
+                self._links_due[link] = False
+            self.connection.session_due(self)
+
+    def flow_for(self, link: SendingLink, *, drain: bool) -> None:
+        """Tell the receiver of ``link`` where we stand, with the next output."""
+        if link.is_attached and not link.is_detach_sent:
+            self._links_due[link] = drain
+            self.connection.session_due(self)
+
+    def flush(self) -> None:
+        """Put out what was gathered in this turn: dispositions, credit, windows."""
+        self._flush_dispositions()
+        due = self._links_due
+        if due:
+            self._links_due = {}
+            for link, drain in due.items():
+                self._put_flow(link, drain)
+        if self._is_flow_due:
+            self._put_flow(None, False)
+
+    def flush_link(self, link: Link) -> None:
+        """Put out what is due before the link's detach."""
+        self._flush_dispositions()
+        if self._links_due.pop(link, None) is not None and isinstance(link, SendingLink):
+            self._put_flow(link, True)
+        if self._pending:
+            # What the window kept back can no longer be sent: after a detach the handle means nothing.
+            self._pending = deque(item for item in self._pending if item[0] is not link)
+
+    def _put_flow(self, link: Link | None, drain: bool) -> None:
+        if self.is_end_sent:
+            return
+        self._is_flow_due = False
+        frames = self._frames_in
+        self._window_end = frames + INCOMING_WINDOW
+        self._refill_at = frames + INCOMING_WINDOW // 2
+        flow = Flow(
+            next_incoming_id=None if self.remote_begin is None else (self._initial_in + frames) & MASK,
+            incoming_window=INCOMING_WINDOW,
+            next_outgoing_id=self.next_outgoing_id & MASK,
+            outgoing_window=OUTGOING_WINDOW,
+        )
+        if isinstance(link, ReceivingLink):
+            if link.is_detach_sent:
+                return
+            flow.handle = link.handle
+            flow.delivery_count = (link.initial + link.received) & MASK
+            flow.link_credit = max(0, link.limit - link.received)
+        elif isinstance(link, SendingLink):
+            flow.handle = link.handle
+            flow.delivery_count = link.delivery_count & MASK
+            flow.link_credit = link.credit
+            flow.drain = drain
+        self.connection.put(amqp_frame(self.channel, flow))
+
+    def send_in_parts(
+        self, link: SendingLink, delivery_id: int, payload: bytes, settled: bool, message_format: int
+    ) -> None:
+        """Send a message as several transfers, or when the window opens."""
+        view = memoryview(payload)
+        limit = self.connection.remote_max_frame_size
+        at = 0
+        size = len(payload)
+        first = True
+        while True:
+            transfer = Transfer(handle=link.handle)
+            if first:
+                transfer.delivery_id = delivery_id
+                transfer.delivery_tag = _U32.pack(delivery_id)
+                transfer.message_format = message_format
+                transfer.settled = settled
+            room = limit - 48
+            transfer.more = size - at > room
+            part = bytes(view[at : at + room])
+            self._pending.append((link, amqp_frame(self.channel, transfer, len(part)), part))
+            at += len(part)
+            first = False
+            if not transfer.more:
+                break
+        self._send_pending()
+
+    def _send_pending(self) -> None:
+        pending = self._pending
+        connection = self.connection
+        while pending and self.remote_window > 0:
+            _, head, part = pending.popleft()
+            self.remote_window -= 1
+            self.next_outgoing_id += 1
+            connection.put(head)
+            connection.put(part)
+        blocked = bool(pending) or self.remote_window <= 0
+        if blocked != self.is_blocked:
+            self.is_blocked = blocked
+            if not connection.is_blocked:
+                self.tell_blocked(blocked)
+        if connection.out_bytes > TURN_BYTES:
+            connection.block_output()
+
+    def tell_blocked(self, blocked: bool) -> None:
+        """Tell every sending link whether to hold back."""
+        for link in list(self.senders.values()):
+            if link.sink is not None and link.is_open:
+                link.sink.on_blocked(blocked)
+
+    def end(self, error: AmqpError | None = None) -> None:
+        """End the session; its links are gone with it."""
+        if self.is_end_sent:
+            return
+        self._flush_dispositions()
+        self.is_end_sent = True
+        self.connection.put(amqp_frame(self.channel, End(error)))

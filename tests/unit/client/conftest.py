@@ -1,0 +1,262 @@
+"""A small AMQP server on a real socket, and coroutines as tests."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enmasse.net.loop import Turn, run
+from enmasse.net.transport import EngineProtocol
+from enmasse.wire.amqp.connection import Connection as Engine
+from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Open, Rejected, Source
+from enmasse.wire.amqp.sasl import SaslServer, plain_credentials
+from enmasse.wire.amqp.sections import to_of
+from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
+from enmasse.wire.amqp.session import Session
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    run(asyncio.wait_for(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}), 30))
+    return True
+
+
+class Stored:
+    """A message in the server; what the engine hands back with its outcome."""
+
+    def __init__(self, payload: bytes, message_format: int) -> None:
+        self.payload = payload
+        self.message_format = message_format
+        self.sink: Any = None
+
+
+class Incoming:
+    """The sink of a link on which clients send."""
+
+    def __init__(self, server: Server, link: ReceivingLink, address: str | None) -> None:
+        self.server = server
+        self.link = link
+        self.address = address
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        address = self.address or (to_of(payload) if not message_format else None) or ""
+        server = self.server
+        server.arrived[address] += 1
+        state: Any = server.outcomes.get(address, ACCEPTED)
+        if state is None:
+            return
+        if state is ACCEPTED:
+            server.messages[address].append(Stored(payload, message_format))
+            server.dispatch(address)
+        if not settled:
+            self.link.settle(delivery_id, state)
+        if self.link.credit < 50 and server.credit:
+            self.link.grant(server.credit)
+
+    on_crossed = on_message
+
+    def on_exhausted(self) -> None: ...
+
+    def on_given_up(self, credit: int) -> None: ...
+
+    def on_available(self, available: int) -> None: ...
+
+
+class Outbound:
+    """The sink of a link on which clients receive."""
+
+    def __init__(self, server: Server, link: SendingLink, address: str, settled: bool) -> None:
+        self.server = server
+        self.link = link
+        self.address = address
+        self.settled = settled
+        self.is_blocked = False
+
+    def on_credit(self, gained: int, drain: bool) -> None:
+        self.server.dispatch(self.address)
+        self.link.drained()
+
+    def on_blocked(self, blocked: bool) -> None:
+        self.is_blocked = blocked
+        self.server.dispatch(self.address)
+
+    def on_outcome(self, delivery: Stored, state: Any) -> None:
+        self.server.seen[self.address].append(state)
+        if state is RELEASED:
+            self.server.messages[self.address].appendleft(delivery)
+            self.server.dispatch(self.address)
+
+
+class Handler:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def on_opened(self, connection: Engine, remote: Open) -> None:
+        self.server.opens.append(remote)
+        connection.open()
+        if self.server.denial is not None:
+            connection.close(self.server.denial)
+
+    def on_begun(self, session: Session) -> None: ...
+
+    def on_attach(self, link: Link, attach: Attach) -> None:
+        server = self.server
+        server.attaches.append(attach)
+        if isinstance(link, ReceivingLink):
+            address = attach.target.address if attach.target else None  # type: ignore[union-attr]
+        else:
+            assert attach.source is not None
+            address = f"temporary-{next(server.numbers)}" if attach.source.dynamic else attach.source.address
+        if address == "silent":
+            return
+        if address in server.unknown:
+            link.refuse("amqp:not-found", f"there is no address {address!r}")
+        elif isinstance(link, ReceivingLink):
+            sink = Incoming(server, link, address)
+            server.links.append(link)
+            link.accept(
+                sink, source=attach.source, target=attach.target,  # type: ignore[arg-type]
+                max_message_size=server.max_message_size, properties={"seen": attach.properties},
+            )  # fmt: skip
+            link.grant(0 if address in server.without_credit else server.credit)
+        elif isinstance(link, SendingLink):
+            outbound = Outbound(server, link, address or "", attach.snd_settle_mode == 1)
+            server.links.append(link)
+            server.consumers[outbound.address].append(outbound)
+            link.accept(outbound, source=Source(address=address), target=attach.target)  # type: ignore[arg-type]
+
+    def on_attached(self, link: Link) -> None: ...
+
+    def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
+        sink = link.sink
+        if isinstance(sink, Outbound):
+            self.server.consumers[sink.address].remove(sink)
+            for delivery in sink.link.take_unsettled():
+                self.server.messages[sink.address].append(delivery)
+
+    def on_ended(self, session: Session, error: AmqpError | None) -> None: ...
+
+    def on_closed(self, error: AmqpError | None) -> None: ...
+
+
+class Server:
+    """Takes every message, keeps it by address, and hands it to whoever receives."""
+
+    def __init__(self) -> None:
+        self.turn = Turn(asyncio.get_running_loop())
+        self.credit = 100
+        self.max_message_size: int | None = None
+        self.messages: defaultdict[str, deque[Stored]] = defaultdict(deque)
+        self.consumers: defaultdict[str, list[Outbound]] = defaultdict(list)
+        self.arrived: defaultdict[str, int] = defaultdict(int)
+        self.seen: defaultdict[str, list[Any]] = defaultdict(list)
+        self.outcomes: dict[str, Any] = {
+            "bad": Rejected(AmqpError("x:bad", "no good")),
+            "empty": RELEASED,
+            "mute": None,
+        }
+        self.unknown = {"nowhere"}
+        self.without_credit: set[str] = {"full"}
+        self.denial: AmqpError | None = None
+        self.users = {"ann": "secret"}
+        self.mechanisms = ["ANONYMOUS", "PLAIN"]
+        self.opens: list[Open] = []
+        self.attaches: list[Attach] = []
+        self.links: list[Link] = []
+        self.shells: list[EngineProtocol] = []
+        self.numbers = count(1)
+        self.url = ""
+        self._listener: asyncio.Server | None = None
+
+    async def listen(self, port: int = 0, path: Path | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        if path is not None:
+            self._listener = await loop.create_unix_server(self._shell, path)
+            self.url = f"amqp+unix://{path}"
+            return
+        self._listener = await loop.create_server(self._shell, "127.0.0.1", port)
+        self.url = f"amqp://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        assert self._listener is not None
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    def _shell(self) -> EngineProtocol:
+        shell = EngineProtocol(self.turn, self._engine)
+        self.shells.append(shell)
+        return shell
+
+    def _engine(self, shell: EngineProtocol) -> Engine:
+        return Engine(
+            Handler(self), container_id="server", is_server=True, now=self.turn.now,
+            sasl=SaslServer(self.mechanisms, self._admit, is_optional=True),
+        )  # fmt: skip
+
+    def _admit(self, mechanism: str, response: bytes, hostname: str | None) -> bool:
+        if mechanism == "ANONYMOUS":
+            return True
+        user, password = plain_credentials(response) or ("", "")
+        return self.users.get(user) == password
+
+    def dispatch(self, address: str) -> None:
+        waiting = self.messages[address]
+        for consumer in self.consumers[address]:
+            while waiting and consumer.link.credit > 0 and not consumer.is_blocked:
+                stored = waiting.popleft()
+                stored.sink = consumer
+                consumer.link.send(stored, stored.payload, consumer.settled, stored.message_format)
+
+    async def drop(self) -> None:
+        """Cut every connection."""
+        shells, self.shells = self.shells, []
+        for shell in shells:
+            shell.abort()
+        for shell in shells:
+            await shell.wait_closed()
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            await self.drop()
+            await self._listener.wait_closed()
+            self._listener = None
+
+
+@asynccontextmanager
+async def serving(path: Path | None = None) -> AsyncIterator[Server]:
+    server = Server()
+    await server.listen(path=path)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait, within reason, until something is so."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(name="serving")
+def serving_fixture() -> Any:
+    return serving
+
+
+@pytest.fixture(name="until")
+def until_fixture() -> Any:
+    return until
