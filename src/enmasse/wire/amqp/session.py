@@ -14,8 +14,9 @@ from typing import Any
 from enmasse.wire.amqp.errors import DecodeError, LinkError, SessionError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import MASK, ReceivingLink
-from enmasse.wire.amqp.outcomes import SMALL_STATES, TERMINAL
+from enmasse.wire.amqp.outcomes import ACCEPTED, SMALL_STATES, TERMINAL
 from enmasse.wire.amqp.performatives import (
+    Accepted,
     AmqpError,
     Begin,
     Disposition,
@@ -308,7 +309,9 @@ class Session(SessionLinks):
         found, _ = decode_performative(data, at - 3, stop)
         assert isinstance(found, Disposition)
         last = found.first if found.last is None else found.last
-        self._dispose(found.role, found.first, last, found.settled, found.state)
+        # Sinks compare by identity, whatever shape the peer chose.
+        state = ACCEPTED if isinstance(found.state, Accepted) else found.state
+        self._dispose(found.role, found.first, last, found.settled, state)
 
     def _dispose(self, from_receiver: bool, first: int, last: int, settled: bool, state: Any) -> None:
         if not from_receiver:
