@@ -181,12 +181,11 @@ class Connection:
             UnavailableError: the connection is lost, or the peer did not answer in time.
         """
 
-        def make(made_up: str, place: str, forget: Callable[[ClientLink], None]) -> Sender:
+        def make(made_up: str) -> Sender:
             return Sender(
                 name or made_up,
                 address,
-                place,
-                forget,
+                self,
                 resend=resend,
                 max_pending=max_pending,
                 capabilities=capabilities,
@@ -227,12 +226,11 @@ class Connection:
             UnavailableError: the connection is lost, or the peer did not answer in time.
         """
 
-        def make(made_up: str, place: str, forget: Callable[[ClientLink], None]) -> Receiver:
+        def make(made_up: str) -> Receiver:
             return Receiver(
                 name or made_up,
                 address,
-                place,
-                forget,
+                self,
                 credit=credit,
                 dynamic=dynamic,
                 settled=settled,
@@ -261,16 +259,13 @@ class Connection:
         """
         return await self._requester.request(address, message, timeout)
 
-    async def open_link(
-        self, make: Callable[[str, str, Callable[[ClientLink], None]], L], timeout_s: float | None
-    ) -> L:
+    async def open_link(self, make: Callable[[str], L], timeout_s: float | None) -> L:
         """Make a link, attach it and wait for the peer's answer."""
         if self._error is not None:
             raise self._error
-        link = make(f"{self.container_id}-{next(self._numbers)}", str(self), self._forget)
+        link = make(f"{self.container_id}-{next(self._numbers)}")
         self._links[link] = None
-        if self._carrier is not None:
-            link.attach(self._carrier)
+        self.attach_again(link)
         try:
             async with asyncio.timeout(timeout_s):
                 await link.wait_attached()
@@ -283,7 +278,17 @@ class Connection:
             raise link.error
         return link
 
-    def _forget(self, link: ClientLink) -> None:
+    def attach_again(self, link: ClientLink) -> None:
+        """Attach a link of ours now if the connection is up, else when it is."""
+        if self._carrier is None or link.is_attaching or link.is_ended:
+            return
+        try:
+            link.attach(self._carrier)
+        except EnmasseError as error:
+            link.end(error)
+
+    def forget(self, link: ClientLink) -> None:
+        """A link of ours has ended."""
         self._links.pop(link, None)
 
     # Up and down
@@ -324,7 +329,7 @@ class Connection:
             raise UnavailableError(f"the connection to {self} was lost at once") from carrier.error
         self._carrier = carrier
         for link in list(self._links):
-            link.attach(carrier)
+            self.attach_again(link)
         self._wake()
 
     def _wake(self) -> None:

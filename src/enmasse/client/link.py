@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from enmasse.client.carrier import Carrier
 from enmasse.client.errors import ClosedError, LinkDetachedError, LinkRefusedError
@@ -13,12 +12,33 @@ from enmasse.errors import EnmasseError
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.performatives import AmqpError
 
-__all__ = ["ClientLink"]
+__all__ = ["ClientLink", "Owner"]
 
 DETACH_TIMEOUT_S = 3.0
 """How long the peer's answer to our detach is waited for."""
 
-DETACHED = "amqp:link:detach-forced"
+DETACH_FORCED = "amqp:link:detach-forced"
+"""The peer had to let go of the link for reasons of its own; it may be attached again."""
+
+PASSING = frozenset(("amqp:not-found", "amqp:resource-limit-exceeded", DETACH_FORCED))
+"""Why a link that was attached before may be refused for a while: its node is still starting, is told
+of the address late, or has not noticed yet that the old connection is gone."""
+
+RETURN_S = 30.0
+"""How long a link that was attached before tries to come back."""
+
+FIRST_RETRY_S = 0.05
+MAX_RETRY_S = 2.0
+
+
+class Owner(Protocol):
+    """What a link belongs to."""
+
+    def attach_again(self, link: ClientLink) -> None:
+        """Attach the link now if the connection is up, else when it is."""
+
+    def forget(self, link: ClientLink) -> None:
+        """The link has ended and is not to be attached again."""
 
 
 class ClientLink:
@@ -27,13 +47,12 @@ class ClientLink:
     Args:
         name: the link's name, unique among the connection's links of its role.
         address: the address that it was asked for.
-        place: where it is, for errors.
-        forget: called when it has ended and is not to be attached again.
+        owner: the connection that attaches it.
     """
 
     role = "link"
 
-    def __init__(self, name: str, address: str | None, place: str, forget: Callable[[ClientLink], None]) -> None:
+    def __init__(self, name: str, address: str | None, owner: Owner) -> None:
         self.name = name
         self.address = address
         """The address, for a dynamic one as the peer has named it."""
@@ -42,14 +61,16 @@ class ClientLink:
         self.remote_capabilities: tuple[str, ...] = ()
         """The extensions that the peer's end supports."""
         self._asked = address
-        self._place = place
-        self._forget = forget
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] | None = None
         self._attaching: EngineLink | None = None
         self._error: EnmasseError | None = None
         self._is_ended = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_delay_s = FIRST_RETRY_S
+        self._returns_until = 0.0
 
     @property
     def is_attached(self) -> bool:
@@ -68,9 +89,14 @@ class ClientLink:
 
     def __str__(self) -> str:
         what = "the anonymous terminus" if self._asked is None else repr(self._asked)
-        return f"{self.role} {self.name} of {what} at {self._place}"
+        return f"{self.role} {self.name} of {what} at {self._owner}"
 
     # The connection's side
+
+    @property
+    def is_attaching(self) -> bool:
+        """Whether the link is up, or the peer is yet to answer."""
+        return self._attaching is not None
 
     def attach(self, carrier: Carrier) -> None:
         """Attach over a carrier that is up; ``on_attached`` or ``on_detached`` follows."""
@@ -109,29 +135,45 @@ class ClientLink:
         was_attached = self.is_attached
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
-        self.on_down(link)
         self._attaching = None
+        is_forced = error is not None and error.condition == DETACH_FORCED
+        is_lost = link.session.is_ended or link.session.is_end_sent or is_forced
+        self.on_down(link, is_lost=is_lost)
         if self._is_ended:
             return
-        if link.session.is_ended or link.session.is_end_sent:
-            if self._ready.done():
-                self._ready = self._loop.create_future()
-            return
-        if was_attached:
-            if error is None:
-                self.end(None)
-            else:
-                self.end(LinkDetachedError(error.condition, error.description or "", f"{self} was detached"))
+        if was_attached and is_lost:
+            self._ready = self._loop.create_future()
+            self._returns_until = self._loop.time() + RETURN_S
+            self._retry_delay_s = FIRST_RETRY_S
+            if is_forced:
+                self._try_later()
+        elif was_attached and error is None:
+            self.end(self.explain_end())
+        elif was_attached and error is not None:
+            self.end(LinkDetachedError(error.condition, error.description or "", f"{self} was detached"))
+        elif not is_lost or is_forced:
+            self._on_refused(error or AmqpError("amqp:internal-error", "the peer gave no reason"))
+
+    def _on_refused(self, error: AmqpError) -> None:
+        if error.condition in PASSING and self._loop.time() < self._returns_until:
+            self._try_later()
         else:
-            refused = error or AmqpError("amqp:internal-error", "the peer gave no reason")
-            self.end(LinkRefusedError(refused.condition, refused.description or "", f"{self} was refused"))
+            self.end(LinkRefusedError(error.condition, error.description or "", f"{self} was refused"))
+
+    def _try_later(self) -> None:
+        self._retry = self._loop.call_later(self._retry_delay_s, self._owner.attach_again, self)
+        self._retry_delay_s = min(2 * self._retry_delay_s, MAX_RETRY_S)
 
     def on_up(self, link: EngineLink) -> None:
         """The link is attached."""
         raise NotImplementedError
 
-    def on_down(self, link: EngineLink) -> None:
-        """The link is not attached any more."""
+    def on_down(self, link: EngineLink, *, is_lost: bool) -> None:
+        """The link is not attached any more; one that is lost will be attached again."""
+        raise NotImplementedError
+
+    def explain_end(self) -> EnmasseError | None:
+        """What it means that the peer has ended the link in order."""
         raise NotImplementedError
 
     def on_end(self) -> None:
@@ -144,7 +186,9 @@ class ClientLink:
             return
         self._is_ended = True
         self._error = error
-        self._forget(self)
+        if self._retry is not None:
+            self._retry.cancel()
+        self._owner.forget(self)
         if not self._ready.done():
             self._ready.set_exception(error or ClosedError(f"{self} ended before it was attached"))
             self._ready.exception()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from enmasse.client.carrier import Carrier
 from enmasse.client.delivery import Delivery
-from enmasse.client.link import ClientLink
+from enmasse.client.link import ClientLink, Owner
+from enmasse.errors import EnmasseError
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import Source
@@ -39,8 +40,7 @@ class Receiver(ClientLink):
         self,
         name: str,
         address: str | None,
-        place: str,
-        forget: Callable[[ClientLink], None],
+        owner: Owner,
         *,
         credit: int,
         dynamic: bool,
@@ -49,7 +49,7 @@ class Receiver(ClientLink):
         capabilities: Sequence[str],
         properties: dict[str, Any] | None,
     ) -> None:
-        super().__init__(name, address, place, forget)
+        super().__init__(name, address, owner)
         self.filters = dict(filters or {})
         self._window = credit
         self._refill = max(1, credit // 2)
@@ -193,16 +193,20 @@ class Receiver(ClientLink):
             link.grant(self._granted)
             self._granted = 0
 
-    def on_down(self, link: EngineLink) -> None:
+    def on_down(self, link: EngineLink, *, is_lost: bool) -> None:
         """What waits here unseen will come again."""
         if self._link is not None:
             self._granted = self._link.credit
             self._link = None
-        if link.session.is_ended or link.session.is_end_sent:
+        if is_lost:
             kept = [delivery for delivery in self._buffer if delivery.settled]
             self._granted += len(self._buffer) - len(kept)
             self._buffer.clear()
             self._buffer.extend(kept)
+
+    def explain_end(self) -> EnmasseError | None:
+        """There is no more to come, as at the end of a stream's range."""
+        return None
 
     def on_end(self) -> None:
         """Nothing more will come; whoever waits is told."""

@@ -50,9 +50,9 @@ class Replies(Receiver):
         if future is not None and not future.done():
             future.set_result(message)
 
-    def on_down(self, link: EngineLink) -> None:
+    def on_down(self, link: EngineLink, *, is_lost: bool) -> None:
         """The address for replies is gone, and with it whatever was on its way there."""
-        super().on_down(link)
+        super().on_down(link, is_lost=is_lost)
         self.fail(UnavailableError("the connection was lost before the reply came"))
 
     def on_end(self) -> None:
@@ -112,11 +112,10 @@ class Requester:
             replies = self._replies
             if replies is None or replies.is_ended:
                 replies = self._replies = await self._connection.open_link(
-                    lambda name, place, forget: Replies(
+                    lambda name: Replies(
                         name,
                         None,
-                        place,
-                        forget,
+                        self._connection,
                         credit=CREDIT,
                         dynamic=True,
                         settled=False,

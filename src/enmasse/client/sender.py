@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from enmasse.client.carrier import Carrier
@@ -15,7 +15,7 @@ from enmasse.client.errors import (
     TooLargeError,
     UnavailableError,
 )
-from enmasse.client.link import ClientLink
+from enmasse.client.link import ClientLink, Owner
 from enmasse.client.message import Message
 from enmasse.client.outcome import Outcome
 from enmasse.errors import EnmasseError
@@ -59,15 +59,14 @@ class Sender(ClientLink):
         self,
         name: str,
         address: str | None,
-        place: str,
-        forget: Callable[[ClientLink], None],
+        owner: Owner,
         *,
         resend: bool,
         max_pending: int,
         capabilities: Sequence[str],
         properties: dict[str, Any] | None,
     ) -> None:
-        super().__init__(name, address, place, forget)
+        super().__init__(name, address, owner)
         self._resend = resend
         self._max_pending = max_pending
         self._capabilities = tuple(capabilities)
@@ -284,17 +283,21 @@ class Sender(ClientLink):
         self._is_blocked = link.session.is_blocked or link.session.connection.is_blocked
         self._link = link
 
-    def on_down(self, link: EngineLink) -> None:
+    def on_down(self, link: EngineLink, *, is_lost: bool) -> None:
         """What is under way has no outcome and will get none."""
         self._link = None
         if not isinstance(link, SendingLink):
             return
         lost = [outgoing for outgoing in link.take_unsettled() if not outgoing.future.done()]
         self._under_way = 0
-        if self._resend and not self._is_ended:
-            self._queue.extendleft(reversed(lost))
-        else:
+        if self._is_ended or (is_lost and not self._resend):
             self._fail(lost, UnavailableError(f"the outcome is not known: {self} lost its connection"))
+        else:
+            self._queue.extendleft(reversed(lost))
+
+    def explain_end(self) -> EnmasseError | None:
+        """The address takes no more, for whatever reason."""
+        return UnavailableError(f"{self} was closed by the peer")
 
     def on_end(self) -> None:
         """Nothing more can be sent."""
