@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
-from enmasse.wire.amqp.connection import MAX_FRAME_SIZE, Connection
+from enmasse.wire.amqp.connection import Connection
+from enmasse.wire.amqp.connection_output import MAX_FRAME_SIZE
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, SASL_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import (
     Accepted,

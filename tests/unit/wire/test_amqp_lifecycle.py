@@ -10,7 +10,8 @@ from enmasse.errors import LocalError
 from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
-from enmasse.wire.amqp.connection import CHANNEL_MAX, HANDLE_MAX, Connection
+from enmasse.wire.amqp.connection import Connection
+from enmasse.wire.amqp.connection_output import CHANNEL_MAX, HANDLE_MAX
 from enmasse.wire.amqp.errors import RemoteError
 from enmasse.wire.amqp.link import Link
 from enmasse.wire.amqp.performatives import (

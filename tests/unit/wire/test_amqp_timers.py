@@ -8,7 +8,8 @@ from enmasse.testing.clock import ManualClock
 from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
-from enmasse.wire.amqp.connection import OPEN_TIMEOUT_S, Connection
+from enmasse.wire.amqp.connection import Connection
+from enmasse.wire.amqp.connection_output import OPEN_TIMEOUT_S
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, SASL_HEADER
 from enmasse.wire.amqp.performatives import Close, Open
 from enmasse.wire.amqp.sasl import SaslServer

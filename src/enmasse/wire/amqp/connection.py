@@ -4,27 +4,22 @@ Rules:
 1. One class for both roles; the only difference is who speaks first.
 2. ``receive`` never raises for what a peer sent: a breach closes the session or the connection with
    the condition that names it.
-3. What is to be written gathers in ``out`` until ``pending_output`` takes it, once per turn. The
-   first chunk after that, or whatever else makes output due, calls ``wake``.
+3. What is said is in ``connection_output``.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from enum import Enum, auto
-from typing import Any
 
-from enmasse.wire.amqp.errors import DecodeError, FramingError, LocalError, RemoteError, SessionError
+from enmasse.wire.amqp.connection_output import MAX_FRAME_SIZE, MIN_IDLE_TIMEOUT_S, ConnectionOutput, Phase
+from enmasse.wire.amqp.errors import DecodeError, FramingError, RemoteError, SessionError
 from enmasse.wire.amqp.framing import (
     AMQP_HEADER,
     FRAME_HEAD,
-    HEARTBEAT,
     MIN_MAX_FRAME_SIZE,
     SASL_HEADER,
     amqp_frame,
 )
-from enmasse.wire.amqp.handler import ConnectionHandler
 from enmasse.wire.amqp.performatives import (
     AmqpError,
     Attach,
@@ -36,27 +31,9 @@ from enmasse.wire.amqp.performatives import (
     Performative,
     decode_performative,
 )
-from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.session_output import INCOMING_WINDOW, OUTGOING_WINDOW, SessionOutput
 
 __all__ = ["Connection"]
-
-MAX_FRAME_SIZE = 1 << 20
-"""A frame of a stream fits into one transfer; larger ones only add latency for others."""
-
-CHANNEL_MAX = 255
-HANDLE_MAX = 4_095
-
-HEARTBEATS = 3
-"""How often in the peer's idle time-out we see to it that something was sent. Whatever was sent since the
-last look counts, so that the longest silence is two of these intervals."""
-
-MIN_IDLE_TIMEOUT_S = 0.1
-"""A shorter idle time-out would have us do little else than keep the peer awake."""
-
-OPEN_TIMEOUT_S = 30.0
-"""For the whole of header, SASL and open; a peer slower than that holds a socket for nothing."""
 
 SASL_FRAME_BYTES = 16_384
 """Room for a bearer token; nothing else of SASL comes near it."""
@@ -64,18 +41,7 @@ SASL_FRAME_BYTES = 16_384
 _U32 = struct.Struct(">I")
 
 
-class _Phase(Enum):
-    HEADER = auto()
-    SASL = auto()
-    FRAMES = auto()
-    DONE = auto()
-
-
-def _asleep(_connection: Connection) -> None:
-    """Nobody waits for output."""
-
-
-class Connection:
+class Connection(ConnectionOutput):
     """One end of an AMQP connection, without a socket.
 
     Args:
@@ -92,79 +58,12 @@ class Connection:
         desired_capabilities: extensions that we want.
     """
 
-    __slots__ = (
-        "_chunks", "_created", "_desired", "_has_sent", "_last_received", "_last_sent", "_missing", "_offered",
-        "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id", "error",
-        "handle_max", "handler", "hostname", "idle_timeout_s", "is_blocked", "is_close_sent", "is_open_sent",
-        "is_paused", "is_server", "max_frame_size", "out", "out_bytes", "remote_channel_max",
-        "remote_idle_s", "remote_max_frame_size", "remote_open", "sasl", "sessions", "wake",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        handler: ConnectionHandler,
-        *,
-        container_id: str,
-        sasl: SaslServer | SaslClient | None = None,
-        is_server: bool,
-        now: float,
-        hostname: str | None = None,
-        idle_timeout_s: float = 60.0,
-        max_frame_size: int = MAX_FRAME_SIZE,
-        properties: dict[Any, Any] | None = None,
-        offered_capabilities: tuple[str, ...] | None = None,
-        desired_capabilities: tuple[str, ...] | None = None,
-    ) -> None:
-        self.handler = handler
-        self.container_id = container_id
-        self.hostname = hostname
-        self.sasl = sasl
-        self.is_server = is_server
-        self.idle_timeout_s = idle_timeout_s
-        self.max_frame_size = max_frame_size
-        self.channel_max = CHANNEL_MAX
-        self.handle_max = HANDLE_MAX
-        self.remote_open: Open | None = None
-        self.remote_max_frame_size = MIN_MAX_FRAME_SIZE
-        self.remote_channel_max = 0
-        self.remote_idle_s = 0.0
-        self.is_open_sent = False
-        self.is_close_sent = False
-        self.is_paused = False
-        """The socket takes nothing for now."""
-        self.is_blocked = False
-        """Every sending link has been told to hold back."""
-        self.error: AmqpError | None = None
-        """Why the connection ended, once it has."""
-        self.out: list[bytes] = []
-        self.out_bytes = 0
-        self.wake: Callable[[Connection], None] = _asleep
-        self.sessions: dict[int, Session] = {}
-        """By the peer's channel."""
-        self._sessions: dict[int, Session] = {}
-        """By our channel."""
-        self._sessions_due: dict[SessionOutput, None] = {}
-        self._properties = properties
-        self._offered = offered_capabilities
-        self._desired = desired_capabilities
-        self._chunks: list[bytes] = []
-        self._missing = 0
-        self._phase = _Phase.HEADER
-        self._created = now
-        self._last_received = now
-        self._last_sent = now
-        self._has_sent = False
-        if not is_server:
-            self.put(SASL_HEADER if sasl is not None else AMQP_HEADER)
-            if sasl is None:
-                self.open()
-
-    # Verbs of every engine
+    __slots__ = ()
 
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes from the peer; whatever follows from them is in ``out`` and has been called."""
         self._last_received = now
-        if self._phase is _Phase.DONE:
+        if self._phase is Phase.DONE:
             return
         if self._missing:
             self._chunks.append(data)
@@ -176,163 +75,18 @@ class Connection:
             self._missing = 0
         at = 0
         try:
-            while self._phase in (_Phase.HEADER, _Phase.SASL):
+            while self._phase in (Phase.HEADER, Phase.SASL):
                 before = at
                 at = self._negotiate(data, at)
                 if at == before:
                     self._keep(data, at, 1)
                     return
-            if self._phase is _Phase.FRAMES:
+            if self._phase is Phase.FRAMES:
                 self._frames(data, at)
         except RemoteError as error:
             self.fail(error)
         except (IndexError, struct.error):
             self.fail(DecodeError("a performative is cut short"))
-
-    def pending_output(self) -> list[bytes]:
-        """Take what is to be written now."""
-        due = self._sessions_due
-        while due:
-            self._sessions_due = {}
-            for session in due:
-                session.flush()
-            due = self._sessions_due
-        out = self.out
-        self.out = []
-        self.out_bytes = 0
-        if out:
-            self._has_sent = True
-        return out
-
-    def next_deadline(self) -> float | None:
-        """When ``handle_deadline`` should be called next, by the clock given to ``receive``."""
-        if self._phase is _Phase.DONE:
-            return None
-        if self.remote_open is None:
-            return self._created + OPEN_TIMEOUT_S
-        deadlines = []
-        if self.remote_idle_s and not self.is_close_sent:
-            deadlines.append(self._last_sent + self.remote_idle_s / HEARTBEATS)
-        if self.idle_timeout_s:
-            deadlines.append(self._last_received + self.idle_timeout_s)
-        return min(deadlines, default=None)
-
-    def handle_deadline(self, now: float) -> None:
-        """Do what is due: keep the peer awake, or give up a silent one."""
-        if self._phase is _Phase.DONE:
-            return
-        if self.remote_open is None:
-            if now >= self._created + OPEN_TIMEOUT_S:
-                self.fail(RemoteError("amqp:resource-limit-exceeded", f"no open within {OPEN_TIMEOUT_S:.0f} s"))
-            return
-        if self.idle_timeout_s and now >= self._last_received + self.idle_timeout_s:
-            # A reader that is held back by us, or by its own full socket, is not silent of its own will.
-            self.fail(RemoteError("amqp:resource-limit-exceeded", f"nothing came for {self.idle_timeout_s:.0f} s"))
-            return
-        if self._has_sent:
-            self._has_sent = False
-            self._last_sent = now
-        elif self.remote_idle_s and now >= self._last_sent + self.remote_idle_s / HEARTBEATS:
-            if not self.out:
-                self.put(HEARTBEAT)
-            self._last_sent = now
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more will be received; once ``out`` is written the socket can go."""
-        return self._phase is _Phase.DONE
-
-    # Output
-
-    def put(self, chunk: bytes) -> None:
-        """Add to what is to be written."""
-        if not self.out:
-            self.wake(self)
-        self.out.append(chunk)
-        self.out_bytes += len(chunk)
-
-    def session_due(self, session: SessionOutput) -> None:
-        """Have a session flushed before the next output."""
-        if not self._sessions_due and not self.out:
-            self.wake(self)
-        self._sessions_due[session] = None
-
-    def block_output(self) -> None:
-        """Have every sending link hold back until ``resume_output``."""
-        if not self.is_blocked:
-            self.is_blocked = True
-            for session in list(self._sessions.values()):
-                if not session.is_blocked:
-                    session.tell_blocked(True)
-
-    def resume_output(self) -> None:
-        """The socket takes more: sending links may go on."""
-        if self.is_blocked:
-            self.is_blocked = False
-            for session in list(self._sessions.values()):
-                if not session.is_blocked:
-                    session.tell_blocked(False)
-
-    # Commands
-
-    def open(self) -> None:
-        """Send our open."""
-        if self.is_open_sent:
-            raise LocalError("the connection is open already")
-        self.is_open_sent = True
-        self.put(
-            amqp_frame(
-                0,
-                Open(
-                    container_id=self.container_id,
-                    hostname=self.hostname,
-                    max_frame_size=self.max_frame_size,
-                    channel_max=self.channel_max,
-                    # Half of what we wait, as the peer is told to be quicker than the limit [AMQP 2.4.5].
-                    idle_time_out=int(self.idle_timeout_s * 500) or None,
-                    offered_capabilities=self._offered,
-                    desired_capabilities=self._desired,
-                    properties=self._properties,
-                ),
-            )
-        )
-
-    def begin(self) -> Session:
-        """Begin a session; the handler hears ``on_begun``."""
-        if self.is_close_sent or self._phase is _Phase.DONE:
-            raise LocalError("the connection is closed")
-        if not self.is_open_sent:
-            raise LocalError("the connection is not open yet")
-        session = self._new_session()
-        self._put_begin(session, None)
-        return session
-
-    def close(self, error: AmqpError | None = None) -> None:
-        """Close the connection; what is attached is gone when the peer has answered."""
-        if self.is_close_sent or self._phase is _Phase.DONE:
-            return
-        for session in list(self._sessions.values()):
-            if not session.is_end_sent:
-                session.flush()
-        if not self.is_open_sent:
-            self.open()
-        self.is_close_sent = True
-        if error is not None:
-            self.error = error
-        self.put(amqp_frame(0, Close(error)))
-
-    def fail(self, error: RemoteError) -> None:
-        """End the connection at once because of a breach."""
-        told = AmqpError(error.condition, error.description)
-        if self._phase is _Phase.FRAMES:
-            self.close(told)
-        self._finish(told)
-
-    def lost(self) -> None:
-        """The socket is gone."""
-        self._finish(None)
-
-    # Input
 
     def _keep(self, data: bytes, at: int, missing: int) -> None:
         rest = data[at:]
@@ -341,7 +95,7 @@ class Connection:
 
     def _negotiate(self, data: bytes, at: int) -> int:
         """Read one protocol header or SASL frame; the same ``at`` means that more bytes are needed."""
-        if self._phase is _Phase.HEADER:
+        if self._phase is Phase.HEADER:
             if len(data) - at < 8:
                 given = data[at:]
                 if given[:4] != b"AMQP"[: len(given)]:
@@ -367,7 +121,7 @@ class Connection:
             if self.sasl.error is not None:
                 self._finish(AmqpError("amqp:unauthorized-access", self.sasl.error))
                 return len(data)
-            self._phase = _Phase.HEADER
+            self._phase = Phase.HEADER
             if not self.is_server:
                 self.put(AMQP_HEADER)
                 self.open()
@@ -381,11 +135,11 @@ class Connection:
                 self.put(SASL_HEADER)
             for chunk in sasl.begin():
                 self.put(chunk)
-            self._phase = _Phase.SASL
+            self._phase = Phase.SASL
         elif header == AMQP_HEADER and (sasl is None or sasl.is_done or (self.is_server and sasl.is_optional)):
             if self.is_server:
                 self.put(AMQP_HEADER)
-            self._phase = _Phase.FRAMES
+            self._phase = Phase.FRAMES
         else:
             self._refuse_header()
         return 0
@@ -430,7 +184,7 @@ class Connection:
                             continue
                     session = sessions.get(channel)
                     self._on_frame(data, at, size, kind, channel)
-                    if self._phase is not _Phase.FRAMES:
+                    if self._phase is not Phase.FRAMES:
                         return
                     at = stop
                 break
@@ -592,46 +346,3 @@ class Connection:
     def _on_close(self, close: Close) -> None:
         self.close()
         self._finish(close.error or self.error)
-
-    def _finish(self, error: AmqpError | None) -> None:
-        if self._phase is _Phase.DONE:
-            return
-        self._phase = _Phase.DONE
-        self.error = self.error or error
-        sessions: Sequence[Session] = list(self._sessions.values())
-        self._sessions.clear()
-        self.sessions.clear()
-        self._sessions_due.clear()
-        self._chunks.clear()
-        for session in sessions:
-            session.is_end_sent = True
-            if not session.is_ended:
-                session.is_ended = True
-                session.drop_links(error)
-                self.handler.on_ended(session, error)
-        self.handler.on_closed(self.error)
-        self.wake(self)
-
-    def _new_session(self) -> Session:
-        channel = 0
-        while channel in self._sessions:
-            channel += 1
-        if channel > self.channel_max or (self.remote_open is not None and channel > self.remote_channel_max):
-            raise RemoteError("amqp:resource-limit-exceeded", "the connection has no free channel")
-        session = Session(self, channel)
-        self._sessions[channel] = session
-        return session
-
-    def _put_begin(self, session: Session, remote_channel: int | None) -> None:
-        self.put(
-            amqp_frame(
-                session.channel,
-                Begin(
-                    remote_channel=remote_channel,
-                    next_outgoing_id=0,
-                    incoming_window=INCOMING_WINDOW,
-                    outgoing_window=OUTGOING_WINDOW,
-                    handle_max=self.handle_max,
-                ),
-            )
-        )

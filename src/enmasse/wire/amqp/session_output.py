@@ -17,7 +17,7 @@ from enmasse.wire.amqp.outcomes import ACCEPTED
 from enmasse.wire.amqp.performatives import AmqpError, Begin, Disposition, End, Flow, Transfer
 
 if TYPE_CHECKING:
-    from enmasse.wire.amqp.connection import Connection
+    from enmasse.wire.amqp.connection_output import ConnectionOutput
 
 __all__ = ["INCOMING_WINDOW", "OUTGOING_WINDOW", "SessionOutput"]
 
@@ -43,7 +43,7 @@ class SessionOutput:
         "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders", "unsettled",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, channel: int) -> None:
+    def __init__(self, connection: ConnectionOutput, channel: int) -> None:
         self.connection = connection
         self.channel = channel
         self.remote_channel: int | None = None
