@@ -101,7 +101,7 @@ class ConnectionOutput:
         """Why the connection ended, once it has."""
         self.out: list[bytes] = []
         self.out_bytes = 0
-        self.wake: Callable[[ConnectionOutput], None] = _asleep
+        self.wake: Callable[[Any], None] = _asleep
         self.sessions: dict[int, Session] = {}
         """By the peer's channel."""
         self._sessions: dict[int, Session] = {}
