@@ -16,6 +16,7 @@ from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
+from enmasse.wire.amqp.outcomes import ACCEPTED
 from enmasse.wire.amqp.performatives import (
     Accepted,
     AmqpError,
@@ -281,6 +282,7 @@ def check_disposition(body: bytes) -> None:
         if expected.role and tells and expected.first <= delivery_id <= last:
             assert delivery.is_settled
             assert delivery.state == expected.state
+            assert not isinstance(expected.state, Accepted) or delivery.state is ACCEPTED, "sinks compare by identity"
         else:
             assert not delivery.is_settled
     answers = bench.peer.hear_all(Disposition)
