@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -17,10 +17,10 @@ from enmasse.net.loop import Turn, run
 from enmasse.net.transport import EngineProtocol
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
+from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Open, Rejected, Source
 from enmasse.wire.amqp.sasl import SaslServer, plain_credentials
 from enmasse.wire.amqp.sections import to_of
-from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.session import Session
 
 
@@ -29,8 +29,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
-    run(asyncio.wait_for(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}), 30))
+    run(_supervise(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})))
     return True
+
+
+async def _supervise(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test, and see that it leaves no task behind."""
+    async with asyncio.timeout(30):
+        await test
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 class Stored:
