@@ -142,7 +142,7 @@ def main() -> None:
         read(spark, node.url, "warm", warm // 4, folder / "warm")
         for size in frame_sizes:
             # Small frames are slow, and a few of them show it.
-            share = min(options.rows, size * 40_000) // options.partitions
+            share = min(options.rows, size * 10_000) // options.partitions
             batch_rows = min(options.batch_rows, share * options.partitions // 6)
             name = f"rows-{size}"
             node.create_stream(name, options.partitions)

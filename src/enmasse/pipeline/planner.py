@@ -29,6 +29,9 @@ from enmasse.pipeline.reading import report_gap
 
 __all__ = ["OffsetWatch", "Planner"]
 
+LONGEST_POLL_S = 30.0
+"""An idle query costs Spark a plan for each poll, so it polls ever less often."""
+
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
@@ -66,6 +69,7 @@ class Planner:
         self._patience = patience
         self._target: Position | None = None
         self._warned: set[str] = set()
+        self._poll_s = options.poll_timeout_s
         self.state: StreamState | None = None
         """The newest state seen."""
 
@@ -103,8 +107,11 @@ class Planner:
         state = self.state or self._fresh()
         end = self._end(start, state, max_rows)
         if end == start and self._target is None:
-            news = self._try(lambda watch: watch.wait(self._options.poll_timeout_s))
-            if news is not None:
+            news = self._try(lambda watch: watch.wait(self._poll_s))
+            if news is None:
+                self._poll_s = max(self._poll_s, min(2 * self._poll_s, LONGEST_POLL_S))
+            else:
+                self._poll_s = self._options.poll_timeout_s
                 self.state = state = news
                 end = self._end(start, state, max_rows)
         self.check_gaps(start)

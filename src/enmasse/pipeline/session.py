@@ -11,13 +11,14 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enmasse.pipeline.errors import SparkMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -99,7 +100,8 @@ def start_session(
 
     Args:
         name: the application's name.
-        work: folder for Spark's log (``spark.log``), temporary and warehouse files; made if need be.
+        work: folder for Spark's log (``spark.log``, and ``spark.err`` for what it and its workers write
+            to standard error), temporary and warehouse files; made if need be.
         cores: tasks at once; by default all cores.
         quick: start sooner and run slower, for tests and demonstrations.
         ui: serve Spark's web pages on the loopback interface.
@@ -144,4 +146,22 @@ def start_session(
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _errors_to(work / "spark.err"):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """Have processes that start meanwhile complain to a file.
+
+    Java passes its standard error on to the Python workers, which say ``BrokenPipeError`` when they end.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

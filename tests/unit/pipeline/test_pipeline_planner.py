@@ -18,14 +18,13 @@ class Watch:
     """A node whose news are prepared; an error in place of a state is raised."""
 
     def __init__(self, now: StreamState, *news: StreamState | Exception | None) -> None:
-        self.now, self.news, self.waits = now, list(news), 0
+        self.now, self.news, self.waits = now, list(news), list[float]()
 
     def state(self) -> StreamState:
         return self.now
 
     def wait(self, timeout_s: float) -> StreamState | None:
-        assert timeout_s > 0
-        self.waits += 1
+        self.waits.append(timeout_s)
         news = self.news.pop(0) if self.news else None
         if isinstance(news, Exception):
             raise news
@@ -49,7 +48,7 @@ def test_a_query_begins_where_it_was_told() -> None:
 def test_a_backlog_is_planned_at_once() -> None:
     watch = Watch(state(0, 9))
     assert planner(watch).latest(at(4), None) == at(9)
-    assert watch.waits == 0
+    assert watch.waits == []
 
 
 def test_an_idle_query_waits_for_news_and_then_takes_them() -> None:
@@ -72,7 +71,7 @@ def test_a_query_that_ends_takes_nothing_that_came_later() -> None:
     assert plan.latest(at(2), 4) == at(6)
     assert plan.latest(at(6), 4) == at(9)
     assert plan.latest(at(9), 4) == at(9)
-    assert watch.waits == 0
+    assert watch.waits == []
 
 
 def test_ranges_are_planned_from_logged_offsets_after_a_restart() -> None:
@@ -94,3 +93,12 @@ def test_an_address_made_anew_ends_the_query_unless_told_otherwise() -> None:
         planner(Watch(state(0, 4, "s2"))).latest(at(9), None)
     lenient = planner(Watch(state(0, 4, "s2")), failOnDataLoss="false")
     assert lenient.latest(at(9), None) == at(4, "s2")
+
+
+def test_an_idle_query_polls_ever_less_often_until_there_is_news() -> None:
+    watch = Watch(state(0, 9), *[None] * 6, state(0, 10))
+    plan = planner(watch, pollTimeout="2s")
+    for _ in range(7):
+        plan.latest(at(9), None)
+    plan.latest(at(10), None)
+    assert watch.waits == [2, 4, 8, 16, 30, 30, 30, 2]

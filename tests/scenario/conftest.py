@@ -1,0 +1,116 @@
+"""A node process with a stream, and one Spark session for the whole run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.client.blocking import Connection, connect
+from enmasse.pipeline.errors import SparkMissingError
+from enmasse.pipeline.session import require_spark, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class StreamNode:
+    """A node process that can be killed and comes back at the same port with the same data."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self.url = ""
+        self.start()
+        space = {"spaceType": "standard", "authentication": "none", "uid": "space-1", "generation": 1}
+        self.manage(lambda m: m.create("io.enmasse.space", "default/demo", space))
+
+    def start(self) -> None:
+        where = ["--data", str(self._folder), "--name", "node-0", "--listen", f"127.0.0.1:{self._port}"]
+        with (self._folder / "node.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "enmasse", "node", *where],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, (self._folder / "node.log").read_text()
+        self.url = json.loads(line)["url"]
+        self._port = int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        process.send_signal(number)
+        process.wait()
+        process.stdout.close()
+
+    def manage(self, act: Callable[[Any], Any]) -> Any:
+        with connect(f"amqp+unix://{self._folder}/nodes/node-0/admin.sock", patience=10) as connection:
+            return act(connection.management())
+
+    def create(self, address: str, kind: str = "stream", *, uid: str | None = None, partitions: int = 2) -> str:
+        """Declare an address; its name."""
+        attributes: dict[str, Any] = {
+            "space": "default/demo",
+            "address": address,
+            "addressType": kind,
+            "uid": uid or address,
+            "generation": 1,
+        }
+        if kind == "stream":
+            attributes["partitions"] = partitions
+        self.manage(lambda m: m.create("io.enmasse.address", f"default/demo.{address}", attributes))
+        return address
+
+    def delete(self, address: str) -> None:
+        self.manage(lambda m: m.delete("io.enmasse.address", f"default/demo.{address}"))
+
+    def connect(self) -> Connection:
+        return connect(self.url, patience=10)
+
+
+@pytest.fixture
+def stream_node(tmp_path: Path) -> Iterator[StreamNode]:
+    folder = tmp_path / "n"
+    folder.mkdir()
+    node = StreamNode(folder)
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="session")
+def needs_spark() -> None:
+    try:
+        require_spark()
+    except SparkMissingError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        session = start_session("tests", tmp_path_factory.mktemp("spark"), quick=True)
+    yield session
+    session.stop()
