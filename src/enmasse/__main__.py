@@ -1,7 +1,8 @@
-"""``python -m enmasse``: the same as the ``enmasse`` command."""
+"""``python -m enmasse`` is the same as ``enmasse``."""
 
-import sys
+from __future__ import annotations
 
 from enmasse.cli.main import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""The ``enmasse`` command: finds the subcommand and runs it."""
+"""The entry point of ``enmasse``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import sys
 __all__ = ["main"]
 
 
-def main() -> int:
-    """Run the command line; returns its exit code."""
+def main() -> None:
+    """Run the command that the arguments name, and exit with its code."""
+    # A node must be back at once when it was killed: nothing else is imported for it.
     if sys.argv[1:2] == ["node"]:
-        from enmasse.cli.node import main as node  # noqa: PLC0415  the others import more than a node needs
+        from enmasse.cli.node import run_node  # noqa: PLC0415
 
-        return node(sys.argv[2:])
-    print("enmasse: the subcommands are: node", file=sys.stderr)  # noqa: T201
-    return 2
+        sys.exit(run_node(sys.argv[2:]))
+    from enmasse.cli.app import run_app  # noqa: PLC0415
+
+    sys.exit(run_app())

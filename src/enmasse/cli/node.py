@@ -1,26 +1,61 @@
-"""``enmasse node``: one data-plane process, as a supervisor or a container runs it.
+"""``enmasse node``: one data-plane process.
 
-Parsed by argparse and dispatched before anything else is imported, so that a node starts quickly.
+It is started again in the middle of traffic, so it imports nothing of the
+rest of the command line.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["main"]
+from enmasse.engines.supervisor.parent import die_with_parent
+from enmasse.node.main import run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["run_node"]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run a node until it is told to stop; the exit code is 0 after an orderly stop."""
-    parser = argparse.ArgumentParser(prog="enmasse node", description="Run one data-plane process.")
-    parser.add_argument("--data", type=Path, default=Path(".enmasse"), help="the installation's directory")
-    parser.add_argument("--name", default="node-0", help="the node's name")
-    parser.add_argument("--listen", action="append", metavar="HOST:PORT", help="a port for clients; 0 takes a free one")
-    parser.add_argument("--admin", type=Path, help="the administrator's socket")
-    parser.add_argument("--supervised", action="store_true", help="talk with a supervisor on standard input and output")
-    given = parser.parse_args(arguments)
-    from enmasse.node.main import run  # noqa: PLC0415  only once the arguments are right
+def run_node(arguments: Sequence[str]) -> int:
+    """Run a node with the arguments of the command line; return its exit code."""
+    options = _parser().parse_args(arguments)
+    if options.supervised:
+        die_with_parent()
+    return run(
+        data=options.data,
+        name=options.name,
+        listen=options.listen or ["127.0.0.1:5672"],
+        admin=options.admin,
+        supervised=options.supervised,
+    )
 
-    return run(given.data, given.name, given.listen or ["127.0.0.1:5672"], given.admin, given.supervised)
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="enmasse node",
+        description="Run one data-plane node: AMQP listeners, messaging core and journal. "
+        "It serves what it was told last until a control process tells it something else.",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(os.environ.get("ENMASSE_DATA", ".enmasse")),
+        metavar="DIR",
+        help="data directory; the node's files lie in DIR/nodes/NAME (default: $ENMASSE_DATA or .enmasse)",
+    )
+    parser.add_argument("--name", default="node-0", help="the node's name (default: node-0)")
+    parser.add_argument(
+        "--listen",
+        action="append",
+        metavar="HOST:PORT",
+        help="where clients connect; may be given more than once (default: 127.0.0.1:5672)",
+    )
+    parser.add_argument("--admin", type=Path, metavar="PATH", help="unix socket for management (default: admin.sock)")
+    parser.add_argument(
+        "--supervised", action="store_true", help="report to a supervisor and die with it; see the reference"
+    )
+    return parser

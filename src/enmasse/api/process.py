@@ -1,0 +1,122 @@
+"""The control process: resource store, API and controller, put together.
+
+It runs under the supervisor or alone. Under the supervisor it ends when its
+standard input does, because that means that the supervisor has died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import signal
+import sys
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from enmasse.api.app import create_app
+from enmasse.api.server import open_listener, serve_http
+from enmasse.control.controller import Controller
+from enmasse.control.lock import DirectoryLock
+from enmasse.control.registry import Registry
+from enmasse.control.store import ResourceStore
+from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
+from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
+
+if TYPE_CHECKING:
+    import socket
+    from pathlib import Path
+
+__all__ = ["ControlSettings", "run_control"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """What the control process needs to know.
+
+    Attributes:
+        data: the data directory.
+        host: the loopback interface that the API is served on.
+        port: its port; 0 takes any that is free.
+        node: the name of the node to manage.
+        node_url: its management; None: its socket in the data directory.
+        supervised: whether a supervisor holds the other end of standard input.
+    """
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 8080
+    node: str = DEFAULT_NODE
+    node_url: str | None = None
+    supervised: bool = False
+
+
+def run_control(settings: ControlSettings) -> int:
+    """Run the control process until it is told to stop; return its exit code.
+
+    Raises:
+        ConfigError: when the directory is in use or the port cannot be opened.
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    layout = Layout(settings.data)
+    listener = open_listener(settings.host, settings.port)
+    with listener, DirectoryLock(layout.control), ResourceStore(layout.store) as store:
+        asyncio.run(_serve(settings, layout, store, listener))
+    return 0
+
+
+async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore, listener: socket.socket) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    registry = Registry(store, now=_now, new_uid=lambda: str(uuid.uuid4()))
+    registry.plant_catalog()
+    node_url = settings.node_url or f"amqp+unix://{layout.admin_socket(settings.node)}"
+    node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter)
+    controller = Controller(registry, node, now=_now, jitter=_jitter)
+    url = _url(listener)
+    async with asyncio.TaskGroup() as tasks:
+        background = [tasks.create_task(controller.run(), name="controller")]
+        if settings.supervised:
+            background.append(tasks.create_task(_stop_at_end_of_input(stop), name="supervisor"))
+        print(json.dumps({"event": "listening", "url": url}), flush=True)  # noqa: T201  # for whoever started us
+        _log.info("API at %s, node %s at %s", url, settings.node, node_url)
+        try:
+            await serve_http(create_app(registry, stop), listener, stop)
+        finally:
+            for task in background:
+                task.cancel()
+    _log.info("stopped")
+
+
+async def _stop_at_end_of_input(stop: asyncio.Event) -> None:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    try:
+        while await reader.read(4096):
+            pass
+        stop.set()
+    finally:
+        transport.close()
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _jitter() -> float:
+    return random.uniform(0.8, 1.2)  # noqa: S311  # spreads retries, hides nothing

@@ -1,0 +1,89 @@
+"""Serving the API on a loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from enmasse.api.guard import is_loopback
+from enmasse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import FastAPI
+
+__all__ = ["open_listener", "require_loopback", "serve_http"]
+
+_LISTENER_BACKLOG = 128
+_GRACE_S = 2  # for requests under way when the server stops; watches end by themselves
+
+
+def require_loopback(host: str) -> None:
+    """Refuse every interface but the loopback ones.
+
+    Raises:
+        ConfigError: for any other, with the reason.
+    """
+    if not is_loopback(host):
+        raise ConfigError(
+            f"host {host}: only loopback interfaces can be served, such as 127.0.0.1 or ::1, because there are "
+            "no users yet: whoever reaches the port may do everything"
+        )
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """Open a port on a loopback interface.
+
+    Raises:
+        ConfigError: when the interface is another, or the port is taken.
+    """
+    require_loopback(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_LISTENER_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"port {port} on {host} cannot be opened: {error.strerror}") from None
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to the process that it runs in."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve_http(app: FastAPI, listener: socket.socket, stop: asyncio.Event) -> None:
+    """Serve an application on a port until ``stop`` is set; closes the port."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    server = _Server(config)
+
+    async def end() -> None:
+        await stop.wait()
+        server.should_exit = True
+
+    async with asyncio.TaskGroup() as tasks:
+        ending = tasks.create_task(end())
+        try:
+            await server.serve([listener])
+        finally:
+            ending.cancel()
+            listener.close()

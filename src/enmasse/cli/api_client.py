@@ -1,0 +1,194 @@
+"""The API, as commands use it: objects in their JSON form."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+from enmasse.cli.errors import ApiError, NotFoundError, UnreachableError, UsageError
+from enmasse.cli.installation import find_url
+from enmasse.model.kinds import KINDS, kind_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from enmasse.model.kinds import Kind
+
+__all__ = ["ApiClient", "Document", "parse_kind"]
+
+Document = dict[str, Any]
+
+_TIMEOUT_S = 30.0  # far beyond what the API takes; something is wrong then
+_WARNING = re.compile(r'\b299 - "([^"]*)"')
+_CONFLICTS = 5  # attempts at changing an object that others change at the same time
+
+
+class ApiClient:
+    """Calls the API of one installation.
+
+    Args:
+        url: of the API.
+        warn: is told the warnings of the API.
+    """
+
+    def __init__(self, url: str, *, warn: Callable[[str], None]) -> None:
+        self._url = url
+        self._warn = warn
+        # No proxy is asked for a loopback address.
+        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
+
+    @classmethod
+    def find(cls, data: Path, *, warn: Callable[[str], None]) -> Self:
+        """Return a client for the installation of a data directory.
+
+        Raises:
+            UnreachableError: when nothing has been started there.
+        """
+        return cls(find_url(data, "api"), warn=warn)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._http.close()
+
+    def list(self, kind: Kind, namespace: str | None, labels: str = "") -> list[Document]:
+        """Return the objects of a kind; None as namespace: of all namespaces."""
+        parameters = {"labelSelector": labels} if labels else {}
+        items: list[Document] = self._call("GET", _path(kind, namespace), params=parameters)["items"]
+        return items
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Document:
+        """Return one object."""
+        return self._call("GET", _path(kind, namespace, name))
+
+    def find_object(self, kind: Kind, namespace: str, name: str) -> Document | None:
+        """Return one object, None when there is none of this name."""
+        try:
+            return self.get(kind, namespace, name)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def create(self, document: Document, *, dry_run: bool = False) -> Document:
+        """Create an object from its JSON form, which names kind and namespace."""
+        kind = _kind_of(document)
+        path = _path(kind, document["metadata"]["namespace"])
+        return self._call("POST", path, json=document, params=_dry(dry_run))
+
+    def apply(self, document: Document, *, dry_run: bool = False) -> tuple[Document, str]:
+        """Make an object be what is given; labels and annotations are added to those it has.
+
+        Returns:
+            The object, and what was done: ``created``, ``configured`` or ``unchanged``.
+        """
+        kind, metadata = _kind_of(document), document["metadata"]
+        for attempt in range(_CONFLICTS):
+            present = self.find_object(kind, metadata["namespace"], metadata["name"])
+            try:
+                if present is None:
+                    return self.create(document, dry_run=dry_run), "created"
+                changed = self._call(
+                    "PUT",
+                    _path(kind, metadata["namespace"], metadata["name"]),
+                    json=_over(present, document),
+                    params=_dry(dry_run),
+                )
+            except ApiError as error:
+                if error.status != 409 or attempt == _CONFLICTS - 1:
+                    raise
+            else:
+                return changed, "unchanged" if _is_same(changed, present) else "configured"
+        raise AssertionError("the last attempt returns or raises")
+
+    def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        """Delete an object."""
+        self._call("DELETE", _path(kind, namespace, name))
+
+    def resolve(self, kind: Kind, namespace: str, name: str, space: str | None = None) -> Document:
+        """Return the object that a user means: by its name, an address also by what it is called.
+
+        Raises:
+            NotFoundError: when there is none.
+            UsageError: when there are several.
+        """
+        if (exact := self.find_object(kind, namespace, name)) is not None:
+            return exact
+        items = self.list(kind, namespace)
+        found = [item for item in items if item["spec"].get("address") == name and _is_in(item, space)]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(item["metadata"]["name"] for item in found or items[:10])
+        if found:
+            raise UsageError(
+                f"address {name} exists in several spaces: name one with --space, or give one of {names}"
+            )
+        there = f"there are {names}" if names else "there is none at all"
+        raise NotFoundError(f"there is no {kind.name} '{name}' in namespace {namespace}; {there}")
+
+    def _call(self, method: str, path: str, **options: Any) -> Document:
+        try:
+            response = self._http.request(method, path, **options)
+        except httpx.TransportError as error:
+            raise UnreachableError(
+                f"the API at {self._url} does not answer ({error}); is `enmasse up` still running?"
+            ) from None
+        for warning in _WARNING.findall(response.headers.get("warning", "")):
+            self._warn(warning)
+        try:
+            document: Document = response.json()
+        except ValueError:
+            raise ApiError(response.status_code, f"{self._url} does not speak this API") from None
+        if response.is_error:
+            raise ApiError(response.status_code, document.get("message", response.reason_phrase))
+        return document
+
+
+def parse_kind(name: str) -> Kind:
+    """Return the kind that a user means.
+
+    Raises:
+        UsageError: listing the kinds that exist.
+    """
+    kind = kind_named(name)
+    if kind is None:
+        known = "; ".join(f"{kind.plural} ({', '.join(kind.short_names)})" for kind in KINDS)
+        raise UsageError(f"there is no kind '{name}'; there are {known}")
+    return kind
+
+
+def _kind_of(document: Document) -> Kind:
+    return next(kind for kind in KINDS if kind.name == document["kind"])
+
+
+def _path(kind: Kind, namespace: str | None, name: str = "") -> str:
+    place = f"/namespaces/{namespace}" if namespace is not None else ""
+    return f"/apis/{kind.api_version}{place}/{kind.plural}" + (f"/{name}" if name else "")
+
+
+def _dry(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _over(present: Document, wanted: Document) -> Document:
+    """Return what to put in the place of an object: what is wanted, in its present version."""
+    old, new = present["metadata"], wanted["metadata"]
+    metadata = new | {"resourceVersion": old["resourceVersion"]}
+    for field in ("labels", "annotations"):
+        if both := old.get(field, {}) | new.get(field, {}):
+            metadata[field] = both
+    return wanted | {"metadata": metadata}
+
+
+def _is_same(one: Document, other: Document) -> bool:
+    return all(
+        one["metadata"].get(key) == other["metadata"].get(key) for key in ("generation", "labels", "annotations")
+    )
+
+
+def _is_in(item: Document, space: str | None) -> bool:
+    return space is None or item["metadata"]["name"].startswith(f"{space}.")

@@ -1,0 +1,157 @@
+"""``enmasse create``: a space or an address from a few words, without a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from enmasse.cli.api_client import ApiClient
+from enmasse.cli.columns import is_ready, sentence_of
+from enmasse.cli.errors import NotFoundError, UsageError
+from enmasse.cli.objects import write_results
+from enmasse.cli.options import (
+    DEFAULT_DATA,
+    Data,
+    Namespace,
+    Output,
+    OutputChoice,
+    Space,
+    complete_types,
+)
+from enmasse.cli.output import Writer
+from enmasse.cli.waiting import wait_until
+from enmasse.model.kinds import decode, kind_named
+from enmasse.model.names import object_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enmasse.model.kinds import Kind
+
+__all__ = ["create"]
+
+create = typer.Typer(no_args_is_help=True, help="Create a space or an address.")
+
+Plan = Annotated[str | None, typer.Option("--plan", metavar="NAME", help="Plan; the smallest by default.")]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", help="Wait so long until it can be used; 0: do not.")
+]
+
+
+@create.command("space")
+def create_space(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    space_type: Annotated[str, typer.Option("--type", help="standard or brokered.")] = "standard",
+    plan: Plan = None,
+    namespace: Namespace = None,
+    wait: Wait = 10.0,
+    output: OutputChoice = Output.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Create an address space: a group of addresses, reachable over one connection."""
+    spec = {"type": space_type, "plan": plan}
+    _create("AddressSpace", name, namespace, spec, wait, output, data)
+
+
+@create.command("address")
+def create_address(
+    name: Annotated[str, typer.Argument(metavar="ADDRESS", help="What applications will call it.")],
+    address_type: Annotated[
+        str,
+        typer.Option(
+            "--type",
+            "-t",
+            metavar="TYPE",
+            help="anycast, multicast, queue, topic, subscription, stream or deadletter.",
+            autocompletion=complete_types,
+        ),
+    ],
+    space: Space = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="ADDRESS", help="Of a subscription: its topic.")
+    ] = None,
+    plan: Plan = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", metavar="N", help="Of a stream; fixed for ever.")
+    ] = None,
+    max_consumers: Annotated[
+        int | None, typer.Option("--max-consumers", metavar="N", help="Of a subscription; 1 by default.")
+    ] = None,
+    namespace: Namespace = None,
+    wait: Wait = 10.0,
+    output: OutputChoice = Output.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Create an address in a space."""
+    spec = {
+        "address": name,
+        "type": address_type,
+        "plan": plan,
+        "topic": topic,
+        "partitions": partitions,
+        "subscription": {"maxConsumers": max_consumers} if max_consumers is not None else None,
+    }
+    _create("Address", name, namespace, spec, wait, output, data, space=space)
+
+
+def _create(
+    kind_name: str,
+    name: str,
+    namespace: str | None,
+    spec: dict[str, Any],
+    wait_s: float,
+    output: Output,
+    data: Path,
+    *,
+    space: str | None = None,
+) -> None:
+    writer = Writer()
+    kind = kind_named(kind_name)
+    assert kind is not None
+    place = namespace or kind.default_namespace
+    with ApiClient.find(data, warn=writer.warn) as api:
+        if kind.name == "Address":
+            name = object_name(space or _only_space(api, place), name)
+        document = {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "metadata": {"name": name, "namespace": place},
+            "spec": spec,
+        }
+        created = api.create(decode(document).to_dict())
+        write_results(writer, output, [(created, "created")])
+        if wait_s > 0:
+            _wait(api, kind, place, name, wait_s, writer)
+
+
+def _only_space(api: ApiClient, namespace: str) -> str:
+    kind = kind_named("space")
+    assert kind is not None
+    names: list[str] = [item["metadata"]["name"] for item in api.list(kind, namespace)]
+    if not names:
+        raise NotFoundError(
+            f"there is no address space in namespace {namespace} yet: create one with `enmasse create space NAME`"
+        )
+    if len(names) > 1:
+        raise UsageError(f"there are several address spaces, name one with --space: {', '.join(names)}")
+    return names[0]
+
+
+def _wait(api: ApiClient, kind: Kind, namespace: str, name: str, seconds: float, writer: Writer) -> None:
+    """Wait until an object can be used; say so when it cannot, which is no failure of creating it."""
+    present = api.get(kind, namespace, name)
+
+    def ready_or_waiting() -> bool:
+        nonlocal present
+        present = api.get(kind, namespace, name)
+        # What waits for another object may wait for ever: that is worth saying at once.
+        return (
+            is_ready(present)
+            or (present["status"]["phase"] in ("Pending", "Failed")
+            and bool(present["status"]["messages"]))
+        )
+
+    wait_until(ready_or_waiting, seconds)
+    if not is_ready(present):
+        writer.warn(f"it cannot be used yet: {sentence_of(present)}")

@@ -1,0 +1,90 @@
+"""Errors of the command line, and the exit codes that scripts can rely on.
+
+EnmasseError
+├── CliError               carries its exit code
+│   ├── UsageError         2: the arguments do not fit together
+│   ├── NotFoundError      3: what was named does not exist
+│   └── UnreachableError   4: nothing answers, or not in time
+└── ApiError               what the API answered; 404 counts as not found
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from enmasse.errors import EnmasseError, RemoteError, UnavailableError
+
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "NOT_FOUND",
+    "OK",
+    "UNREACHABLE",
+    "USAGE",
+    "ApiError",
+    "CliError",
+    "NotFoundError",
+    "UnreachableError",
+    "UsageError",
+    "exit_code",
+]
+
+OK = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+UNREACHABLE = 4
+INTERRUPTED = 130
+
+_AMQP_NOT_FOUND = "amqp:not-found"
+
+
+class CliError(EnmasseError):
+    """A command cannot do what was asked."""
+
+    code: ClassVar[int] = FAILED
+
+
+class UsageError(CliError):
+    """The arguments do not fit together."""
+
+    code = USAGE
+
+
+class NotFoundError(CliError):
+    """What was named does not exist."""
+
+    code = NOT_FOUND
+
+
+class UnreachableError(CliError):
+    """Nothing answers, or not in time."""
+
+    code = UNREACHABLE
+
+
+class ApiError(EnmasseError):
+    """The API answered with an error.
+
+    Attributes:
+        status: the HTTP status code.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def exit_code(error: EnmasseError) -> int:
+    """Return the exit code that an error ends the program with."""
+    match error:
+        case CliError():
+            return error.code
+        case ApiError(status=404):
+            return NOT_FOUND
+        case RemoteError(condition=condition) if condition == _AMQP_NOT_FOUND:
+            return NOT_FOUND
+        case UnavailableError():
+            return UNREACHABLE
+        case _:
+            return FAILED

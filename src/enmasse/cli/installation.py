@@ -1,0 +1,42 @@
+"""Finding the running installation: its data directory tells where everything is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enmasse.cli.errors import UnreachableError
+from enmasse.engines.embedded.paths import Layout
+from enmasse.engines.supervisor.endpoints import Endpoints, read_endpoints
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["find_endpoints", "find_url"]
+
+
+def find_endpoints(data: Path) -> Endpoints:
+    """Return what the installation serves.
+
+    Raises:
+        UnreachableError: when nothing has been started there.
+    """
+    path = Layout(data).endpoints
+    endpoints = read_endpoints(path)
+    if endpoints is None:
+        raise UnreachableError(
+            f"nothing runs in {data}: there is no {path}. Start it with `enmasse up --data {data}`, or name another "
+            "directory with --data or ENMASSE_DATA"
+        )
+    return endpoints
+
+
+def find_url(data: Path, protocol: str) -> str:
+    """Return the URL for a protocol.
+
+    Raises:
+        UnreachableError: when nothing has been started, or nothing speaks it.
+    """
+    url = find_endpoints(data).url(protocol)
+    if url is None:
+        raise UnreachableError(f"the installation in {data} has no endpoint for {protocol}")
+    return url

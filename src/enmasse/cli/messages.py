@@ -1,0 +1,134 @@
+"""What the messaging commands share: connecting, and messages as text."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from enmasse.cli.errors import UsageError
+from enmasse.cli.installation import find_url
+from enmasse.client import ConnectionDeniedError, connect
+from enmasse.errors import EnmasseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from enmasse.client import Connection, Message
+    from enmasse.client.opening import Opening
+
+__all__ = ["explain", "open_connection", "parse_properties", "read_body", "to_json", "to_text"]
+
+
+def open_connection(data: Path, command: str, space: str | None, namespace: str | None) -> Opening[Connection]:
+    """Connect to the installation, for one space of it.
+
+    Args:
+        data: the data directory.
+        command: which command it is for.
+        space: the space; None: the only one there is.
+        namespace: of the space; None: ``default``.
+    """
+    url = find_url(data, "amqp")
+    host = f"{space}.{namespace or 'default'}" if space else None
+    name = f"enmasse-{command}-{uuid.uuid4().hex[:8]}"
+    return connect(url, container_id=name, hostname=host)
+
+
+def explain(error: EnmasseError) -> EnmasseError:
+    """Return an error with a hint where the command line has a better one than the node."""
+    if isinstance(error, ConnectionDeniedError) and "names no space" in error.description:
+        hint = "name the space with --space" if "names no space;" in error.description else ""
+        description = f"{error.description} ({hint})" if hint else error.description
+        return ConnectionDeniedError(error.condition, description, "no space")
+    return error
+
+
+def read_body(body: str | None) -> str | bytes:
+    """Return the body of a message: the argument, or else standard input.
+
+    Raises:
+        UsageError: when there is neither.
+    """
+    if body is not None and body != "-":
+        return body
+    if body is None and sys.stdin.isatty():
+        raise UsageError("give a BODY, or pipe one into standard input")
+    raw = sys.stdin.buffer.read()
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+def parse_properties(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return application properties from ``key=value`` words; all values are strings.
+
+    Raises:
+        UsageError: for a word without ``=``.
+    """
+    properties = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--property takes KEY=VALUE, not '{pair}'")
+        properties[key] = value
+    return properties
+
+
+def to_text(message: Message) -> str:
+    """Return the body of a message as a line or more of text."""
+    body = message.body
+    if isinstance(body, bytes | bytearray | memoryview):
+        raw = bytes(body)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return "base64:" + base64.b64encode(raw).decode()
+    if isinstance(body, str):
+        return body
+    if body is None:
+        return ""
+    return json.dumps(_plain(body), ensure_ascii=False)
+
+
+def to_json(message: Message) -> dict[str, Any]:
+    """Return everything that a message says, without what it leaves out."""
+    fields = {
+        "subject": message.subject,
+        "to": message.to,
+        "replyTo": message.reply_to,
+        "messageId": message.message_id,
+        "correlationId": message.correlation_id,
+        "contentType": message.content_type,
+        "durable": message.durable or None,
+        "priority": None if message.priority == 4 else message.priority,  # AMQP's own default
+        "ttl": message.ttl,
+        "creationTime": message.creation_time,
+        "properties": message.properties or None,
+        "annotations": message.annotations or None,
+    }
+    told = {name: _plain(value) for name, value in fields.items() if value is not None}
+    return told | {"body": _plain(message.body)}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of AMQP's as one of JSON's."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes() | bytearray() | memoryview():
+            raw = bytes(value)
+            try:
+                return raw.decode()
+            except UnicodeDecodeError:
+                return "base64:" + base64.b64encode(raw).decode()
+        case dict():
+            return {str(_plain(key)): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return str(value)

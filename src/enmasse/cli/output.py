@@ -1,0 +1,78 @@
+"""Writing results: tables for people, YAML, JSON and names for programs.
+
+Results go to standard output, everything else to standard error, so that a
+command can stand in a pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Writer", "make_table", "write_structured"]
+
+_PIPE_WIDTH = 1000  # columns when nobody looks: nothing is cut or wrapped
+
+
+class Writer:
+    """The two output streams of a command."""
+
+    def __init__(self) -> None:
+        self.out = _console(stderr=False)
+        self.err = _console(stderr=True)
+
+    def say(self, text: str) -> None:
+        """Write a line of the result."""
+        self.out.print(escape(text), soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """Write something beside the result."""
+        self.err.print(escape(text), soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Write a warning."""
+        self.err.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
+
+    def fail(self, text: str) -> None:
+        """Write what went wrong."""
+        self.err.print(f"[red]error:[/red] {escape(text)}", soft_wrap=True)
+
+
+def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a plain table; words with a meaning for readiness are coloured on a terminal."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for column in columns:
+        # Only the last one may be wrapped: it holds sentences.
+        table.add_column(column, no_wrap=column != columns[-1], overflow="fold")
+    for row in rows:
+        table.add_row(*(_coloured(cell) for cell in row))
+    return table
+
+
+def write_structured(console: Console, form: str, document: Any) -> None:
+    """Write a document as ``json`` or ``yaml``."""
+    if form == "json":
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+    else:
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip("\n")
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _PIPE_WIDTH
+    return Console(file=stream, highlight=False, width=width, emoji=False)
+
+
+def _coloured(cell: str) -> str:
+    colour = {"Active": "green", "True": "green", "Failed": "red", "False": "yellow", "Pending": "yellow"}.get(cell)
+    return f"[{colour}]{cell}[/{colour}]" if colour else escape(cell)

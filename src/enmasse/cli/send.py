@@ -1,0 +1,91 @@
+"""``enmasse send``: messages to an address, with their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from enmasse.cli.errors import CliError
+from enmasse.cli.messages import explain, open_connection, parse_properties, read_body
+from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
+from enmasse.cli.output import Writer
+from enmasse.client import Message, Outcome
+from enmasse.errors import EnmasseError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enmasse.client import Sender
+
+__all__ = ["send"]
+
+_UNDER_WAY = 1000  # messages without outcome at a time; more only costs memory
+
+
+def send(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS")],
+    body: Annotated[
+        str | None, typer.Argument(metavar="[BODY]", help="The text; - or nothing: standard input.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-c", min=1, help="Send it so often.")] = 1,
+    subject: Annotated[str | None, typer.Option("--subject", help="Subject; the key of a stream.")] = None,
+    durable: Annotated[bool, typer.Option("--durable", help="Have it stored before it is accepted.")] = False,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="Application property.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for each outcome.")
+    ] = 10.0,
+    space: Space = None,
+    namespace: Namespace = None,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Send a message to an address and tell its outcome.
+
+    An address without a receiver that has room gives no credit: then the
+    command waits, and ends with exit code 4 when the time is over. The exit
+    code is 1 if a message was not accepted.
+    """
+    message = Message(
+        read_body(body), subject=subject, durable=durable, properties=parse_properties(properties or [])
+    )
+    try:
+        outcomes = asyncio.run(_send(data, address, message, count, timeout, space, namespace))
+    except EnmasseError as error:
+        raise explain(error) from None
+    writer = Writer()
+    told = ", ".join(f"{number} {outcome}" if count > 1 else outcome for outcome, number in outcomes.items())
+    writer.say(told)
+    if set(outcomes) != {str(Outcome.ACCEPTED)}:
+        raise CliError(f"not every message to '{address}' was accepted")
+
+
+async def _send(
+    data: Path,
+    address: str,
+    message: Message,
+    count: int,
+    timeout_s: float,
+    space: str | None,
+    namespace: str | None,
+) -> Counter[str]:
+    outcomes: Counter[str] = Counter()
+    async with (
+        open_connection(data, "send", space, namespace) as connection,
+        connection.sender(address) as sender,
+    ):
+        left = count
+        while left:
+            portion = min(left, _UNDER_WAY)
+            outcomes.update(await _send_portion(sender, message, portion, timeout_s))
+            left -= portion
+    return outcomes
+
+
+async def _send_portion(sender: Sender, message: Message, count: int, timeout_s: float) -> list[str]:
+    async with asyncio.TaskGroup() as tasks:
+        sending = [tasks.create_task(sender.send(message, timeout=timeout_s)) for _ in range(count)]
+    return [str(task.result()) for task in sending]

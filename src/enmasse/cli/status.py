@@ -1,0 +1,137 @@
+"""``enmasse status``: whether everything that is declared is served."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from enmasse.cli.api_client import ApiClient
+from enmasse.cli.columns import is_ready, sentence_of
+from enmasse.cli.errors import CliError, UnreachableError
+from enmasse.cli.installation import find_endpoints
+from enmasse.cli.objects import object_label, write_objects
+from enmasse.cli.options import DEFAULT_DATA, Data, Output, StructuredChoice, StructuredOutput
+from enmasse.cli.output import Writer, write_structured
+from enmasse.cli.waiting import wait_until
+from enmasse.errors import EnmasseError
+from enmasse.model.kinds import kind_named
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enmasse.cli.api_client import Document
+
+__all__ = ["status"]
+
+_KINDS = ("space", "address")
+_CONNECT_TIMEOUT_S = 1.0
+_NAMED = 5  # objects that a message names; the table has them all
+
+
+@dataclass
+class _Found:
+    """What one look has found."""
+
+    items: dict[str, list[Document]] = field(default_factory=dict)
+    error: EnmasseError | None = None
+    """Why the installation as a whole does not answer."""
+
+    @property
+    def waiting(self) -> list[Document]:
+        """What is declared and not ready."""
+        return [item for items in self.items.values() for item in items if not is_ready(item)]
+
+    @property
+    def is_all_ready(self) -> bool:
+        """Whether everything answers and is ready."""
+        return self.error is None and not self.waiting
+
+
+def status(
+    wait: Annotated[
+        float | None,
+        typer.Option("--wait", metavar="SECONDS", help="Wait so long until everything declared is ready."),
+    ] = None,
+    output: StructuredChoice = StructuredOutput.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Show spaces and addresses, and whether all of them are served.
+
+    The exit code is 0 if everything that is declared is ready, 1 if something
+    is not, and 4 if it was not in the time of --wait or nothing answers.
+    """
+    writer = Writer()
+    found = _Found()
+
+    def look() -> bool:
+        nonlocal found
+        found = _look(data)
+        return found.is_all_ready
+
+    in_time = wait_until(look, wait or 0.0)
+    if found.error is not None and not found.items:
+        raise found.error
+    _write(writer, output, found)
+    if in_time:
+        return
+    error = UnreachableError if wait is not None or found.error is not None else CliError
+    raise error(_explain(found, wait))
+
+
+def _look(data: Path) -> _Found:
+    found = _Found()
+    try:
+        endpoints = find_endpoints(data)
+        with ApiClient.find(data, warn=lambda _warning: None) as api:
+            for name in _KINDS:
+                kind = kind_named(name)
+                assert kind is not None
+                found.items[name] = api.list(kind, None)
+        # The resources tell what the node said last; whether it still listens is seen here.
+        _require_listener(endpoints.url("amqp"))
+    except EnmasseError as error:
+        found.error = error
+    return found
+
+
+def _require_listener(url: str | None) -> None:
+    place = urlsplit(url or "")
+    if not place.hostname or not place.port:
+        raise UnreachableError("the installation has no endpoint for amqp")
+    try:
+        socket.create_connection((place.hostname, place.port), _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise UnreachableError(f"no node listens at {url} ({error.strerror or error})") from None
+
+
+def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
+    if output != StructuredOutput.TABLE:
+        document: dict[str, Any] = {"ready": found.is_all_ready}
+        document |= {f"{name}s" if name == "space" else f"{name}es": items for name, items in found.items.items()}
+        write_structured(writer.out, output.value, document)
+        return
+    if not any(found.items.values()):
+        writer.say("Nothing is declared yet. Begin with `enmasse create space NAME`.")
+    for name, items in found.items.items():
+        kind = kind_named(name)
+        if items and kind is not None:
+            write_objects(writer, Output.WIDE, kind, items, with_namespace=_is_spread(items))
+            writer.say("")
+
+
+def _is_spread(items: list[Document]) -> bool:
+    return any(item["metadata"]["namespace"] != "default" for item in items)
+
+
+def _explain(found: _Found, wait: float | None) -> str:
+    late = f"after {wait:g} s " if wait is not None else ""
+    if found.error is not None:
+        return f"{late}{found.error}"
+    waiting = found.waiting
+    some = [f"{object_label(item)} ({sentence_of(item)})" for item in waiting[:_NAMED]]
+    more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
+    return f"{late}not ready: {', '.join(some)}{more}"

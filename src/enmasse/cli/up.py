@@ -1,0 +1,56 @@
+"""``enmasse up``: the whole installation on this machine."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from enmasse.api.server import require_loopback
+from enmasse.cli.options import DEFAULT_DATA, Data
+from enmasse.cli.output import Writer, make_table
+from enmasse.engines.supervisor.supervisor import UpSettings, run_supervisor
+
+if TYPE_CHECKING:
+    from enmasse.engines.supervisor.endpoints import Endpoints
+
+__all__ = ["up"]
+
+
+class PortChoice(StrEnum):
+    """Which ports to take."""
+
+    CUSTOMARY = "customary"
+    AUTO = "auto"
+
+
+def up(
+    data: Data = DEFAULT_DATA,
+    ports: Annotated[
+        PortChoice, typer.Option("--ports", help="customary: 5672 and 8080; auto: any that are free.")
+    ] = PortChoice.CUSTOMARY,
+    amqp_port: Annotated[int | None, typer.Option("--amqp-port", min=1, max=65535, help="Port for AMQP.")] = None,
+    api_port: Annotated[int | None, typer.Option("--api-port", min=1, max=65535, help="Port for the API.")] = None,
+    host: Annotated[str, typer.Option("--host", help="Loopback interface to serve.")] = "127.0.0.1",
+) -> None:
+    """Start everything on this machine and keep it alive until Ctrl-C.
+
+    A control process and a node, with all data below DIR. Processes that die
+    are started again on the same ports.
+    """
+    writer = Writer()
+    require_loopback(host)
+
+    def ready(endpoints: Endpoints) -> None:
+        writer.out.print(make_table(["PROTOCOL", "URL"], [[item.protocol, item.url] for item in endpoints.endpoints]))
+        writer.say(f"Everything runs, with its data in {data}. Ctrl-C stops it.")
+
+    settings = UpSettings(
+        data=data,
+        host="127.0.0.1" if host == "localhost" else host,
+        automatic_ports=ports == PortChoice.AUTO,
+        amqp_port=amqp_port,
+        api_port=api_port,
+    )
+    raise typer.Exit(run_supervisor(settings, on_ready=ready, tell=writer.note))

@@ -1,0 +1,1 @@
+"""Nodes on this machine, managed over their private sockets."""

@@ -1,0 +1,203 @@
+"""The node behind control's port: AMQP management over its private socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from enmasse.client import connect
+from enmasse.client.management import Management, ManagementError
+from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
+from enmasse.control.ports import AddressEntity, Entity, NodeState, SpaceEntity
+from enmasse.errors import EnmasseError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from enmasse.client import Connection
+
+__all__ = ["AmqpNodeAdmin"]
+
+_log = logging.getLogger(__name__)
+
+_SPACE, _ADDRESS = "io.enmasse.space", "io.enmasse.address"
+_SPACE_ATTRIBUTES = ("name", "spaceType", "authentication", "uid", "generation")
+_ADDRESS_ATTRIBUTES = (
+    "name",
+    "space",
+    "address",
+    "addressType",
+    "topic",
+    "partitions",
+    "maxConsumers",
+    "uid",
+    "generation",
+)
+_FIRST_DELAY_S = 0.05
+_LONGEST_DELAY_S = 1.0  # a local socket costs nothing to try, and a node that is back is wanted at once
+_TIMEOUT_S = 15.0  # for one operation: a commit, even on a disk that is busy with something else
+
+
+class AmqpNodeAdmin:
+    """Manages one node; ``connections`` keeps the connection up while it is iterated.
+
+    Args:
+        name: the node's name.
+        url: of its management, as in ``amqp+unix:///path/to/admin.sock``.
+        jitter: gives a factor around 1 for delays.
+    """
+
+    def __init__(self, name: str, url: str, *, jitter: Callable[[], float]) -> None:
+        self._name = name
+        self._url = url
+        self._jitter = jitter
+        self._management: Management | None = None
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._name
+
+    async def connections(self) -> AsyncIterator[bool]:
+        """Yield True whenever the node has become reachable, False when it no longer is; for ever."""
+        delay, is_told = _FIRST_DELAY_S, False
+        while True:
+            try:
+                async with self._connected() as lost:
+                    delay, is_told = _FIRST_DELAY_S, False
+                    yield True
+                    await lost.wait()
+            except EnmasseError as error:
+                _log.debug("node %s: %s", self._name, error)
+            if not is_told:
+                is_told = True
+                yield False
+            await asyncio.sleep(delay * self._jitter())
+            delay = min(delay * 2, _LONGEST_DELAY_S)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[asyncio.Event]:
+        """Connect for the time of the block, and give an event that tells of the connection's loss."""
+        lost = asyncio.Event()
+        async with connect(self._url, container_id="enmasse-control", reconnect=False) as connection:
+            watching = asyncio.create_task(_wait_for_loss(connection, lost))
+            self._management = Management(connection, timeout=_TIMEOUT_S)
+            try:
+                yield lost
+            finally:
+                self._management = None
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+
+    async def observe(self) -> NodeState:
+        """Return all that the node has now."""
+        with _Errors():
+            management = self._reachable()
+            spaces = await management.query(_SPACE, _SPACE_ATTRIBUTES)
+            addresses = await management.query(_ADDRESS, _ADDRESS_ATTRIBUTES)
+        return NodeState(
+            {item["name"]: _read_space(item) for item in spaces},
+            {item["name"]: _read_address(item) for item in addresses},
+        )
+
+    async def create(self, entity: Entity) -> None:
+        """Add an entity."""
+        with _Errors():
+            await self._reachable().create(_type(entity), entity.name, _attributes(entity))
+
+    async def update(self, entity: Entity) -> None:
+        """Give an entity new attributes, with its contents left as they are."""
+        with _Errors():
+            await self._reachable().update(_type(entity), entity.name, _attributes(entity))
+
+    async def delete(self, entity: Entity) -> None:
+        """Remove an entity and its contents; one that is not there is removed already."""
+        try:
+            with _Errors():
+                await self._reachable().delete(_type(entity), entity.name)
+        except NodeRefusedError as error:
+            if error.status != 404:
+                raise
+
+    def _reachable(self) -> Management:
+        if self._management is None:
+            raise NodeUnavailableError(f"node {self._name} is not connected")
+        return self._management
+
+
+class _Errors:
+    """Turns the client's errors into those of control's port."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ManagementError):
+            # 503 and the like are the node's own trouble; it may have passed at the next try.
+            raise NodeRefusedError(error.status, error.description) from error
+        if isinstance(error, EnmasseError) and not isinstance(error, NodeUnavailableError):
+            raise NodeUnavailableError(str(error)) from error
+
+
+async def _wait_for_loss(connection: Connection, lost: asyncio.Event) -> None:
+    """Wait for a message that nobody sends: only the connection's end brings an answer."""
+    try:
+        async with connection.receiver(None, dynamic=True, credit=1) as receiver:
+            await receiver.receive()
+    except EnmasseError as error:
+        _log.debug("connection lost: %s", error)
+    finally:
+        lost.set()
+
+
+def _type(entity: Entity) -> str:
+    return _SPACE if isinstance(entity, SpaceEntity) else _ADDRESS
+
+
+def _attributes(entity: Entity) -> dict[str, Any]:
+    """Return what a node is told of an entity; what does not concern its type is left out."""
+    if isinstance(entity, SpaceEntity):
+        return {
+            "spaceType": entity.space_type,
+            "authentication": entity.authentication,
+            "uid": entity.uid,
+            "generation": entity.generation,
+        }
+    attributes = {
+        "space": entity.space,
+        "address": entity.address,
+        "addressType": entity.address_type,
+        "topic": entity.topic,
+        "partitions": entity.partitions,
+        "maxConsumers": entity.max_consumers,
+        "uid": entity.uid,
+        "generation": entity.generation,
+    }
+    return {name: value for name, value in attributes.items() if value}
+
+
+def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
+    return SpaceEntity(
+        name=attributes["name"],
+        space_type=attributes.get("spaceType") or "",
+        authentication=attributes.get("authentication") or "none",
+        uid=attributes.get("uid") or "",
+        generation=attributes.get("generation") or 0,
+    )
+
+
+def _read_address(attributes: dict[str, Any]) -> AddressEntity:
+    kind = attributes.get("addressType") or ""
+    return AddressEntity(
+        name=attributes["name"],
+        space=attributes.get("space") or "",
+        address=attributes.get("address") or "",
+        address_type=kind,
+        topic=(attributes.get("topic") or "") if kind == "subscription" else "",
+        partitions=(attributes.get("partitions") or 1) if kind == "stream" else 0,
+        max_consumers=(attributes.get("maxConsumers") or 0) if kind == "subscription" else 0,
+        uid=attributes.get("uid") or "",
+        generation=attributes.get("generation") or 0,
+    )

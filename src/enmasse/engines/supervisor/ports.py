@@ -1,0 +1,111 @@
+"""Which ports an installation uses; chosen once, kept across restarts of its processes.
+
+A port that was chosen here is taken from below the range out of which the
+kernel gives outgoing connections their ports. So none of them can take it
+while the process that serves it is being started again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enmasse.engines.supervisor.files import replace_json
+from enmasse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from enmasse.engines.embedded.paths import Layout
+
+__all__ = ["AMQP_PORT", "API_PORT", "Ports", "choose_ports", "is_free"]
+
+AMQP_PORT = 5672
+API_PORT = 8080
+
+_OWN_RANGE = 20_000
+"""Where our choice begins: above the ports that well-known services use."""
+
+_EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_ATTEMPTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports of an installation."""
+
+    amqp: int
+    api: int
+
+
+def choose_ports(
+    layout: Layout, host: str, *, automatic: bool, amqp: int | None = None, api: int | None = None
+) -> Ports:
+    """Return the ports to use, all of them free at this moment, and keep the choice.
+
+    Args:
+        layout: where the choice is kept.
+        host: the interface.
+        automatic: take free ports, those of the last run if possible, instead of the customary ones.
+        amqp: this port for AMQP, whatever else is said.
+        api: this port for the API, whatever else is said.
+
+    Raises:
+        ConfigError: when a port that is asked for is taken.
+    """
+    former = _former(layout) if automatic else None
+    chosen: dict[str, int] = {}
+    for name, wanted, customary in (("amqp", amqp, AMQP_PORT), ("api", api, API_PORT)):
+        if wanted is None and automatic:
+            kept = getattr(former, name, 0)
+            chosen[name] = kept if kept and is_free(host, kept) else _find_free(host, set(chosen.values()))
+            continue
+        port = customary if wanted is None else wanted
+        if not is_free(host, port):
+            raise ConfigError(
+                f"port {port} ({name}) on {host} is taken by another program: use --ports auto to take free "
+                f"ports, or --{name}-port to name one"
+            )
+        chosen[name] = port
+    ports = Ports(**chosen)
+    replace_json(layout.ports, asdict(ports))
+    return ports
+
+
+def is_free(host: str, port: int) -> bool:
+    """Tell whether nobody listens on a port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _find_free(host: str, taken: Collection[int]) -> int:
+    for _ in range(_ATTEMPTS):
+        port = random.randrange(_OWN_RANGE, _ephemeral_start())  # noqa: S311  # no secret
+        if port not in taken and is_free(host, port):
+            return port
+    raise ConfigError(f"no free port was found on {host}; name ports with --amqp-port and --api-port")
+
+
+def _ephemeral_start() -> int:
+    try:
+        start = int(_EPHEMERAL_RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        start = 32_768  # the kernel's default
+    return start if start > _OWN_RANGE + 1_000 else 65_536
+
+
+def _former(layout: Layout) -> Ports | None:
+    try:
+        return Ports(**json.loads(layout.ports.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None

@@ -1,0 +1,206 @@
+"""``enmasse up``: one control process and one node, kept alive and told apart by their ports.
+
+Rules:
+1. Ports are chosen once; a process that is started again serves the same ones.
+2. A node opens its ports only after ``endpoints.json`` names its new process
+   ids: it says ``loaded``, the file is replaced, it is told ``open``.
+3. Stopping is in order: control first, so that nothing is declared any more, then the node.
+4. Whatever ends the supervisor ends its children: their standard input ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from enmasse.control.lock import DirectoryLock
+from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
+from enmasse.engines.supervisor.child import Child
+from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, write_endpoints
+from enmasse.engines.supervisor.ports import choose_ports
+from enmasse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from enmasse.engines.supervisor.child import Event
+    from enmasse.engines.supervisor.ports import Ports
+
+__all__ = ["UpSettings", "run_supervisor"]
+
+_log = logging.getLogger(__name__)
+
+_CONTROL_PATIENCE_S = 5.0
+_NODE_PATIENCE_S = 20.0  # it settles what is under way and commits before it ends
+
+
+@dataclass(frozen=True, slots=True)
+class UpSettings:
+    """What is to be started.
+
+    Attributes:
+        data: the data directory.
+        host: the loopback interface to serve.
+        automatic_ports: take free ports instead of the customary ones.
+        amqp_port: this one for AMQP; None: chosen.
+        api_port: this one for the API; None: chosen.
+    """
+
+    data: Path
+    host: str = "127.0.0.1"
+    automatic_ports: bool = False
+    amqp_port: int | None = None
+    api_port: int | None = None
+
+
+def run_supervisor(
+    settings: UpSettings, *, on_ready: Callable[[Endpoints], None], tell: Callable[[str], None]
+) -> int:
+    """Run everything until SIGINT or SIGTERM; return the exit code.
+
+    Args:
+        settings: what to start.
+        on_ready: called once everything listens.
+        tell: says a sentence to the user.
+
+    Raises:
+        ConfigError: when the directory is in use or a port is taken.
+        UnavailableError: when a process ends before it has ever worked.
+    """
+    layout = Layout(settings.data.absolute())
+    with DirectoryLock(layout.data):
+        # Files of a former run would lead others to processes that are gone.
+        layout.endpoints.unlink(missing_ok=True)
+        layout.logs.mkdir(exist_ok=True)
+        handler = logging.FileHandler(layout.logs / "supervisor.log", encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
+        ports = choose_ports(
+            layout,
+            settings.host,
+            automatic=settings.automatic_ports,
+            amqp=settings.amqp_port,
+            api=settings.api_port,
+        )
+
+        def tell_and_log(sentence: str) -> None:
+            _log.warning("%s", sentence)
+            tell(sentence)
+
+        try:
+            return asyncio.run(_Supervisor(layout, settings.host, ports, on_ready, tell_and_log).run())
+        finally:
+            layout.endpoints.unlink(missing_ok=True)
+            handler.close()
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory of our own; one that somebody else made before us could be a trap."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if directory.stat().st_uid != os.getuid():
+        raise ConfigError(f"{directory} belongs to another user: remove it, or choose a shorter --data path")
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        layout: Layout,
+        host: str,
+        ports: Ports,
+        on_ready: Callable[[Endpoints], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._layout = layout
+        self._on_ready = on_ready
+        shown = f"[{host}]" if ":" in host else host
+        self._endpoints = Endpoints(
+            endpoints=(
+                Endpoint("amqp", f"amqp://{shown}:{ports.amqp}"),
+                Endpoint("api", f"http://{shown}:{ports.api}"),
+            ),
+        )
+        self._processes = {"supervisor": Process("supervisor", "supervisor", os.getpid())}
+        self._silent = {"control", DEFAULT_NODE}  # who has not opened its port yet
+        admin = layout.admin_socket(DEFAULT_NODE)
+        _make_private(admin.parent)
+        program = [sys.executable, "-m", "enmasse"]
+        data = ["--data", str(layout.data), "--supervised"]
+        self._control = Child(
+            "control",
+            [*program, "control", *data, "--host", host, "--port", str(ports.api), "--node", DEFAULT_NODE],
+            log=layout.logs / "control.log",
+            on_start=self._control_started,
+            on_event=self._hear_control,
+            tell=tell,
+        )
+        listen = ["--listen", f"{shown}:{ports.amqp}", "--admin", str(admin)]
+        self._node = Child(
+            DEFAULT_NODE,
+            [*program, "node", *data, "--name", DEFAULT_NODE, *listen],
+            log=layout.logs / f"{DEFAULT_NODE}.log",
+            on_start=lambda _pid: None,  # it is named in the file once it has loaded
+            on_event=self._hear_node,
+            tell=tell,
+        )
+
+    async def run(self) -> int:
+        """Run everything until a signal."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        running = [asyncio.create_task(child.run(), name=child.name) for child in (self._control, self._node)]
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await self._control.stop(_CONTROL_PATIENCE_S)
+            await self._node.stop(_NODE_PATIENCE_S)
+            for task in running:
+                if not task.done():
+                    task.cancel()
+            await asyncio.wait(running)
+        for task in running:
+            if not task.cancelled():
+                task.result()  # raises what ended it
+        return 0
+
+    def _control_started(self, pid: int) -> None:
+        self._processes["control"] = Process("control", "control", pid)
+        if DEFAULT_NODE in self._processes:
+            self._publish()  # before that the file would name no node
+
+    def _hear_control(self, event: Event) -> None:
+        if event.get("event") == "listening":
+            self._listens("control")
+
+    def _hear_node(self, event: Event) -> None:
+        match event:
+            case {"event": "loaded", "pid": int(pid), "journal_pid": int(journal)}:
+                self._processes[DEFAULT_NODE] = Process("node", DEFAULT_NODE, pid)
+                self._processes["journal"] = Process("journal", DEFAULT_NODE, journal)
+                self._publish()
+                self._node.send("open")
+            case {"event": "journal", "journal_pid": int(journal)}:
+                self._processes["journal"] = Process("journal", DEFAULT_NODE, journal)
+                if DEFAULT_NODE in self._processes:
+                    self._publish()
+            case {"event": "listening"}:
+                self._listens(DEFAULT_NODE)
+
+    def _publish(self) -> None:
+        self._endpoints = replace(self._endpoints, processes=tuple(self._processes.values()))
+        write_endpoints(self._layout.endpoints, self._endpoints)
+
+    def _listens(self, name: str) -> None:
+        if name in self._silent:
+            self._silent.remove(name)
+            if not self._silent:
+                self._on_ready(self._endpoints)
