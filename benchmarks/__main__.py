@@ -1,0 +1,161 @@
+"""``python -m benchmarks``: measure this machine's EnMasse, beside whatever peers are installed.
+
+Nothing here passes or fails: it prints what was measured, and keeps it below ``build/bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks import anycast, stored
+from benchmarks.accounting import Patience
+from benchmarks.cases import Case
+from benchmarks.comparison import Plan, compare
+from benchmarks.connections import measure_idle
+from benchmarks.generators import build
+from benchmarks.node import Node
+from benchmarks.peers import Floor, Mosquitto, RabbitMQ, Server
+from benchmarks.results import Results
+from enmasse.errors import EnmasseError
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "build" / "bench"
+
+TRAFFIC: dict[str, tuple[str, tuple[Case, ...]]] = {
+    "anycast": ("Direct addresses", anycast.CASES),
+    "stored": ("Stored addresses", stored.CASES),
+}
+SCRIPTS = {
+    "journal": ("The journal by itself", "journal.py", ("--seconds", "{seconds}", "--directory", "{directory}")),
+    "spark": ("From a stream into Spark", "spark_source.py", ()),
+}
+"""Title, file in this folder, arguments."""
+SUITES = (*TRAFFIC, "connections", *SCRIPTS)
+PEERS = (RabbitMQ, Mosquitto)
+
+
+def main() -> int:
+    """Run what was asked for; the exit code is 1 when something could not be measured at all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"which of {', '.join(SUITES)} (default: all)")
+    parser.add_argument("--list", action="store_true", help="show suites, cases and peers, and measure nothing")
+    parser.add_argument("--case", metavar="TEXT", help="only the cases whose name contains this")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of each run (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each case and server (default: %(default)s)")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long to wait, in all, until others leave the machine alone (default: %(default)s)",
+    )
+    parser.add_argument("--no-peers", action="store_true", help="measure EnMasse alone")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=RESULTS,
+        help="where results go, and what servers store meanwhile (default: build/bench)",
+    )
+    given = parser.parse_args()
+    unknown = set(given.suites) - set(SUITES)
+    if unknown:
+        parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    suites = given.suites or SUITES
+    if given.list:
+        show_list(suites)
+        return 0
+    results = Results(given.directory, sys.argv[1:])
+    plan = Plan(given.seconds, given.runs, Patience(given.patience))
+    failed = False
+    for suite in suites:
+        try:
+            if suite in TRAFFIC:
+                run_traffic(suite, given.case, plan, results, with_peers=not given.no_peers)
+            elif suite == "connections":
+                measure_idle(results)
+            else:
+                failed |= not run_script(suite, given.seconds, results)
+        except EnmasseError as error:
+            failed = True
+            results.console.print(f"[bold red]{suite}:[/] {error}", highlight=False)
+    results.console.print(f"Kept in {results.path}", highlight=False)
+    return int(failed)
+
+
+def show_list(suites: Sequence[str]) -> None:
+    for suite in suites:
+        if suite in TRAFFIC:
+            title, cases = TRAFFIC[suite]
+            print(f"{suite}: {title}")
+            for case in cases:
+                print(f"    {case.name}")
+        elif suite in SCRIPTS:
+            print(f"{suite}: {SCRIPTS[suite][0]} (benchmarks/{SCRIPTS[suite][1]})")
+        else:
+            print(f"{suite}: Memory and CPU of idle connections")
+    for peer in PEERS:
+        print(f"{'installed' if peer.is_installed() else 'missing  '}  {peer.INSTALL}")
+
+
+def run_traffic(suite: str, only: str | None, plan: Plan, results: Results, *, with_peers: bool) -> None:
+    title, all_cases = TRAFFIC[suite]
+    cases = [case for case in all_cases if only is None or only in case.name]
+    if not cases:
+        return
+    build("amqp_load")
+    results.console.rule(f"[bold]{title}[/]: CPU microseconds of all processes of the server, per message")
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="run-", dir=results.directory)))
+        servers: list[Server] = []
+        for server in start(scratch, results, with_peers=with_peers):
+            stack.callback(server.stop)
+            server.prepare(cases)
+            servers.append(server)
+        for case in cases:
+            with results.console.status(f"{title}: {case.name}"):
+                found = compare(case, servers, plan)
+            results.add(suite, found)
+            results.show(found)
+
+
+def start(directory: Path, results: Results, *, with_peers: bool) -> Iterator[Server]:
+    """Ourselves, the machine's floor, and the peers that are here."""
+    yield Node(directory)
+    if not with_peers:
+        return
+    yield Floor(directory)
+    for peer in PEERS:
+        if peer.is_installed():
+            yield peer(directory)
+        else:
+            results.console.print(f"Not here to compare with: {peer.INSTALL}", highlight=False)
+
+
+def run_script(suite: str, seconds: float, results: Results) -> bool:
+    """Run a benchmark that stands by itself; whether it came to its end."""
+    title, script, arguments = SCRIPTS[suite]
+    if suite == "spark" and shutil.which("java") is None:
+        results.console.print("Spark needs Java and there is none: apt-get install openjdk-17-jre-headless")
+        return True
+    results.console.print(f"[italic]{title}[/]")
+    given = [argument.format(seconds=seconds, directory=results.directory) for argument in arguments]
+    command = [sys.executable, str(Path(__file__).parent / script), *given]
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            print(lines[-1], flush=True)
+    results.add_record(suite, {"command": command[1:], "exit": process.returncode, "lines": lines})
+    return not process.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
