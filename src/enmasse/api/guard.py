@@ -9,29 +9,18 @@ Rules:
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
 
 from enmasse.api.status import RequestError, answer, answer_error
+from enmasse.control.loopback import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["MAX_BODY_BYTES", "Guard", "is_loopback"]
+__all__ = ["MAX_BODY_BYTES", "Guard"]
 
 MAX_BODY_BYTES = 1024 * 1024
 """An object with every field used has a few kilobytes."""
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host, as in a Host header but without port, is this very machine."""
-    host = host.removeprefix("[").removesuffix("]")
-    if host.rstrip(".").lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Guard:

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from enmasse.api.process import ControlSettings, run_control
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.engines.embedded.paths import DEFAULT_NODE
 from enmasse.engines.supervisor.parent import die_with_parent
@@ -29,6 +28,8 @@ def control(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Run the control process alone: resource store, API and controllers, for one node."""
+    from enmasse.api.process import ControlSettings, run_control  # noqa: PLC0415  # slow; only needed here
+
     if supervised:
         die_with_parent()
     raise typer.Exit(run_control(ControlSettings(data, host, port, node, node_url, supervised)))

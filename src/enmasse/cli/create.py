@@ -146,10 +146,8 @@ def _wait(api: ApiClient, kind: Kind, namespace: str, name: str, seconds: float,
         nonlocal present
         present = api.get(kind, namespace, name)
         # What waits for another object may wait for ever: that is worth saying at once.
-        return (
-            is_ready(present)
-            or (present["status"]["phase"] in ("Pending", "Failed")
-            and bool(present["status"]["messages"]))
+        return is_ready(present) or (
+            present["status"]["phase"] in ("Pending", "Failed") and bool(present["status"].get("messages"))
         )
 
     wait_until(ready_or_waiting, seconds)

@@ -33,7 +33,7 @@ def describe(
         item = api.resolve(kind, namespace or kind.default_namespace, name, space)
     metadata, status = item["metadata"], item.get("status", {})
     now = present()
-    facts = {
+    facts: dict[str, str] = {
         "Kind": item["kind"],
         "Name": metadata["name"],
         "Namespace": metadata["namespace"],

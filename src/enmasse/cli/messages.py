@@ -48,7 +48,7 @@ def explain(error: EnmasseError) -> EnmasseError:
 
 
 def read_body(body: str | None) -> str | bytes:
-    """Return the body of a message: the argument, or else standard input.
+    """Return the body of a message: the argument, or else standard input without its last line end.
 
     Raises:
         UsageError: when there is neither.
@@ -59,7 +59,7 @@ def read_body(body: str | None) -> str | bytes:
         raise UsageError("give a BODY, or pipe one into standard input")
     raw = sys.stdin.buffer.read()
     try:
-        return raw.decode()
+        return raw.decode().removesuffix("\n")
     except UnicodeDecodeError:
         return raw
 

@@ -86,6 +86,5 @@ async def _send(
 
 
 async def _send_portion(sender: Sender, message: Message, count: int, timeout_s: float) -> list[str]:
-    async with asyncio.TaskGroup() as tasks:
-        sending = [tasks.create_task(sender.send(message, timeout=timeout_s)) for _ in range(count)]
-    return [str(task.result()) for task in sending]
+    outcomes = await asyncio.gather(*(sender.send(message, timeout=timeout_s) for _ in range(count)))
+    return [str(outcome) for outcome in outcomes]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.api.server import require_loopback
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer, make_table
+from enmasse.control.loopback import require_loopback
 from enmasse.engines.supervisor.supervisor import UpSettings, run_supervisor
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 from pydantic.alias_generators import to_camel
 
 from enmasse.model.errors import Problem
@@ -53,8 +53,17 @@ class Model(BaseModel):
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, without absent fields."""
+        """Return the JSON form, without absent fields and optional ones that are empty."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @model_serializer(mode="wrap")
+    def _leave_out_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = handler(self)
+        for name, field in type(self).model_fields.items():
+            key = field.alias or name
+            if not field.is_required() and fields.get(key) in ([], {}):
+                del fields[key]
+        return dict(fields)
 
 
 def without_nulls(value: Any) -> Any:

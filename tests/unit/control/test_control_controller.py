@@ -33,7 +33,7 @@ class Stage:
         return status
 
     def reason(self, kind: str, name: str) -> str:
-        conditions = self.status(kind, name)["conditions"]
+        conditions = self.status(kind, name).get("conditions")
         return str(conditions[-1]["reason"]) if conditions else ""
 
     def ready_generation(self, kind: str, name: str) -> int | None:
