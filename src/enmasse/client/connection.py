@@ -320,7 +320,11 @@ class Connection:
                 raise self._error
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            await waiter
+            try:
+                await waiter
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
 
     async def _dial(self) -> None:
         carrier = Carrier(self._options, self._on_gone)

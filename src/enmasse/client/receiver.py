@@ -142,8 +142,10 @@ class Receiver(ClientLink):
             try:
                 await waiter
             except asyncio.CancelledError:
-                # What this one was woken for is another's now.
-                if waiter.done() and not waiter.cancelled() and self._buffer:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                elif self._buffer:
+                    # What this one was woken for is another's now.
                     self._wake()
                 raise
 

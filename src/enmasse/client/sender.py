@@ -132,13 +132,16 @@ class Sender(ClientLink):
             timeout: as in ``send``.
         """
         future = self._submit(payload, settled, message_format)
-        if future.done() or timeout is None:
-            return await future
         try:
+            if timeout is None:
+                return await future
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            raise DeadlineError(self._explain_wait(timeout)) from None
+            raise DeadlineError(self._explain_wait(timeout or 0.0)) from None
+        finally:
+            if future.cancelled():
+                self._drop_cancelled()
 
     def send_nowait(self, message: Message, *, settled: bool = False) -> asyncio.Future[Outcome]:
         """Send one message and go on; the future gives its outcome.
@@ -148,7 +151,7 @@ class Sender(ClientLink):
             ClosedError: the sender is closed.
         """
         if len(self._queue) >= self._max_pending:
-            raise FullError(f"{len(self._queue)} messages wait for credit in {self}: await wait_for_credit() first")
+            self._check_room()
         return self._submit(message.encode(), settled, 0)
 
     def send_payload_nowait(
@@ -156,7 +159,7 @@ class Sender(ClientLink):
     ) -> asyncio.Future[Outcome]:
         """Send bytes as they are and go on; see ``send_nowait``."""
         if len(self._queue) >= self._max_pending:
-            raise FullError(f"{len(self._queue)} messages wait for credit in {self}: await wait_for_credit() first")
+            self._check_room()
         return self._submit(payload, settled, message_format)
 
     async def send_all(
@@ -192,16 +195,30 @@ class Sender(ClientLink):
             credit = self.credit
             if credit > 0 and not self._is_blocked:
                 return credit
-            waiter = self._loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
+            await self._wait_in(self._waiters)
 
     async def flush(self) -> None:
         """Wait until every message that was given has its outcome, or has failed."""
         while self.pending:
-            waiter = self._loop.create_future()
-            self._idle_waiters.append(waiter)
+            await self._wait_in(self._idle_waiters)
+
+    async def _wait_in(self, waiters: list[asyncio.Future[None]]) -> None:
+        waiter = self._loop.create_future()
+        waiters.append(waiter)
+        try:
             await waiter
+        finally:
+            if waiter in waiters:
+                waiters.remove(waiter)
+
+    def _check_room(self) -> None:
+        self._drop_cancelled()
+        if len(self._queue) >= self._max_pending:
+            raise FullError(f"{len(self._queue)} messages wait for credit in {self}: await wait_for_credit() first")
+
+    def _drop_cancelled(self) -> None:
+        """Let go of what nobody waits for any more."""
+        self._queue = deque(outgoing for outgoing in self._queue if not outgoing.future.cancelled())
 
     def _submit(self, payload: bytes, settled: bool, message_format: int) -> asyncio.Future[Outcome]:
         if self._is_ended:

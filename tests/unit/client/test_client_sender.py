@@ -229,6 +229,19 @@ async def test_a_drain_uses_up_the_credit(serving: Any, until: Any) -> None:
         assert sender.credit == 0
 
 
+async def test_giving_up_again_and_again_leaves_nothing_behind(serving: Any) -> None:
+    async with serving() as server, connect(server.url) as connection:
+        sender = await connection.sender("full", max_pending=1)
+        for _ in range(3):
+            with pytest.raises(DeadlineError):
+                await sender.send(Message(b"x"), timeout=0.001)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(sender.wait_for_credit(), 0.001)
+            sender.send_nowait(Message(b"x")).cancel()
+        assert sender.pending <= 1
+        assert sender._waiters == []
+
+
 async def test_a_cancelled_send_takes_no_credit(serving: Any) -> None:
     async with serving() as server, connect(server.url) as connection:
         sender = await connection.sender("full")
