@@ -1,0 +1,103 @@
+"""The README's commands do what it says, in its order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"<!-- run: (\w+) -->\n```\w+\n(.*?)```", re.DOTALL)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def blocks() -> dict[str, str]:
+    return dict(BLOCK.findall((ROOT / "README.md").read_text()))
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "ENMASSE_DATA": str(tmp_path_factory.mktemp("readme"))}
+
+
+@pytest.fixture(scope="module")
+def platform(blocks: dict[str, str], environment: dict[str, str]) -> Iterator[None]:
+    """The platform as the README starts it, but on free ports."""
+    assert "enmasse up &" in blocks["up"]
+    process = subprocess.Popen(
+        ["enmasse", "up", "--ports", "auto"],
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while not (Path(environment["ENMASSE_DATA"]) / "endpoints.json").exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(30)
+
+
+def run(script: str, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.usefixtures("platform")
+def test_the_first_five_minutes_end_with_messages_received(
+    blocks: dict[str, str], environment: dict[str, str]
+) -> None:
+    run(blocks["declare"], environment)
+    assert "a first message" in run(blocks["send"], environment)
+
+    urls = re.findall(r"amqp://[\d.]+:\d+", run("enmasse endpoints", environment))
+    program = blocks["proton"].replace("amqp://127.0.0.1:5672", urls[0])
+    pytest.importorskip("proton", reason="python-qpid-proton: make setup builds it where there is a C compiler")
+    shown = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert shown.stdout.strip() == "hello from proton"
+
+    listed = run(blocks["apply"] + "\nenmasse status --wait 30", environment)
+    assert "telemetry" in listed
+
+
+def test_the_two_commands_at_the_top_are_targets_of_the_makefile() -> None:
+    commands = re.search(r"# EnMasse\n\n```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert commands is not None
+    targets = [line.split()[1] for line in commands[1].splitlines()]
+    assert targets == ["demo", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_every_link_of_the_documents_leads_somewhere() -> None:
+    for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document}: {target}"
