@@ -9,15 +9,29 @@ Rules:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
-from uuid import UUID
 
-from enmasse.wire.amqp.codec import decode, encode, encode_into, skip
-from enmasse.wire.amqp.errors import DecodeError, LocalError
-from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UByte, UInt, ULong
+from enmasse.wire.amqp.codec import decode, encode, skip
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.section_kinds import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    DEFAULT_PRIORITY,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    HEADER_FIELDS,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    PROPERTY_FIELDS,
+    SECTION_CODES,
+    SEQUENCE,
+    VALUE,
+    Header,
+    Properties,
+)
+from enmasse.wire.amqp.section_writer import encode_header, encode_message
+from enmasse.wire.amqp.types import Described, Symbol, ULong
 
 __all__ = [
     "APPLICATION_PROPERTIES",
@@ -40,116 +54,14 @@ __all__ = [
     "with_message_annotations",
 ]
 
-HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES = 0x70, 0x71, 0x72, 0x73
-APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOTER = 0x74, 0x75, 0x76, 0x77, 0x78
-
-DEFAULT_PRIORITY = 4
 PARTITION_KEY = Symbol("x-opt-partition-key")
 
 _PARTITION_KEY = PARTITION_KEY.encode()
 _HEADER_START = b"\x00\x53\x70"
-_DATA_SHORT = b"\x00\x53\x75\xa0"
-_DATA_LONG = b"\x00\x53\x75\xb0"
-_U32 = struct.Struct(">I")
-_CODES: dict[int | str, int] = {
-    "amqp:header:list": HEADER,
-    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
-    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
-    "amqp:properties:list": PROPERTIES,
-    "amqp:application-properties:map": APPLICATION_PROPERTIES,
-    "amqp:data:binary": DATA,
-    "amqp:amqp-sequence:list": SEQUENCE,
-    "amqp:amqp-value:*": VALUE,
-    "amqp:footer:map": FOOTER,
-}
-
-
-@dataclass(slots=True)
-class Header:
-    """What matters on the way [AMQP 3.2.1]; ttl in milliseconds."""
-
-    durable: bool = False
-    priority: int = DEFAULT_PRIORITY
-    ttl: int | None = None
-    first_acquirer: bool = False
-    delivery_count: int = 0
-
-
-@dataclass(slots=True)
-class Properties:
-    """What the sender says of its message [AMQP 3.2.4]; times in milliseconds since 1970 UTC."""
-
-    message_id: int | str | bytes | UUID | None = None
-    user_id: bytes | None = None
-    to: str | None = None
-    subject: str | None = None
-    reply_to: str | None = None
-    correlation_id: int | str | bytes | UUID | None = None
-    content_type: str | None = None
-    content_encoding: str | None = None
-    absolute_expiry_time: int | None = None
-    creation_time: int | None = None
-    group_id: str | None = None
-    group_sequence: int | None = None
-    reply_to_group_id: str | None = None
-
-
-_IDENTITY = (int, str, bytes, UUID)
-_HEADER_FIELDS: tuple[tuple[str, Any], ...] = (
-    ("durable", bool),
-    ("priority", int),
-    ("ttl", int),
-    ("first_acquirer", bool),
-    ("delivery_count", int),
-)
-_PROPERTY_FIELDS: tuple[tuple[str, Any], ...] = (
-    ("message_id", _IDENTITY),
-    ("user_id", bytes),
-    ("to", str),
-    ("subject", str),
-    ("reply_to", str),
-    ("correlation_id", _IDENTITY),
-    ("content_type", str),
-    ("content_encoding", str),
-    ("absolute_expiry_time", int),
-    ("creation_time", int),
-    ("group_id", str),
-    ("group_sequence", int),
-    ("reply_to_group_id", str),
-)
 _TO, _SUBJECT = 2, 3
+"""Places among the properties."""
 
-
-def _text(value: Any) -> bytes:
-    content: bytes = value.encode()
-    size = len(content)
-    return _TEXT_STARTS[size] + content if size < 256 else b"\xb1" + _U32.pack(size) + content
-
-
-def _typed(kind: Callable[[Any], Any]) -> Callable[[Any], bytes]:
-    return lambda value: encode(kind(value))
-
-
-def _binary(value: Any) -> bytes:
-    # bytes(5) would be five zeros.
-    return encode(bytes(memoryview(value)))
-
-
-def _identity(value: Any) -> bytes:
-    """A message-id, an integer being of the only kind that it may be [AMQP 3.2.11]."""
-    if isinstance(value, str):
-        return _text(value)
-    return encode(ULong(value) if isinstance(value, int) else value)
-
-
-_TEXT_STARTS = [bytes((0xA1, size)) for size in range(256)]
-_symbol, _timestamp, _uint = _typed(Symbol), _typed(Timestamp), _typed(UInt)
-_PROPERTY_WRITERS: tuple[Callable[[Any], bytes], ...] = (
-    _identity, _binary, _text, _text, _text, _identity, _symbol, _symbol, _timestamp, _timestamp, _text, _uint, _text,
-)  # fmt: skip
-
-
-# Reading
+_U32 = struct.Struct(">I")
 
 
 def _start(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -161,7 +73,7 @@ def _start(data: bytes, at: int, end: int) -> tuple[int, int]:
         elif data[at] == 0:
             descriptor, at = decode(data, at + 1, end)
             known = isinstance(descriptor, int | str)
-            code = _CODES.get(descriptor, descriptor if isinstance(descriptor, int) else 0) if known else 0
+            code = SECTION_CODES.get(descriptor, descriptor if isinstance(descriptor, int) else 0) if known else 0
         else:
             code = 0
     except IndexError:
@@ -263,7 +175,7 @@ def header_of(payload: bytes) -> Header | None:
         DecodeError: the message does not start with a section, or its header is malformed.
     """
     _, at, stop = _find(payload, HEADER)
-    return Header(**_fields(payload, at, stop, _HEADER_FIELDS, "header")) if at < stop else None
+    return Header(**_fields(payload, at, stop, HEADER_FIELDS, "header")) if at < stop else None
 
 
 def ttl_of(payload: bytes) -> int | None:
@@ -381,7 +293,7 @@ class Sections:
             bounds = self._scan().get(PROPERTIES)
             fields = {}
             if bounds is not None:
-                fields = _fields(self.payload, bounds[1], bounds[2], _PROPERTY_FIELDS, "properties")
+                fields = _fields(self.payload, bounds[1], bounds[2], PROPERTY_FIELDS, "properties")
             found = self._decoded[PROPERTIES] = Properties(**fields)
         return found
 
@@ -447,25 +359,6 @@ def decode_message(payload: bytes) -> Sections:
     return sections
 
 
-# Writing
-
-
-def encode_header(header: Header) -> bytes:
-    """The header section; nothing if all of it is default."""
-    values = [
-        header.durable,
-        UByte(header.priority) if header.priority != DEFAULT_PRIORITY else None,
-        UInt(header.ttl) if header.ttl is not None else None,
-        header.first_acquirer or None,
-        UInt(header.delivery_count) if header.delivery_count else None,
-    ]
-    if not header.durable:
-        values[0] = None
-    while values and values[-1] is None:
-        values.pop()
-    return encode(Described(ULong(HEADER), values)) if values else b""
-
-
 def with_header(payload: bytes, header: Header) -> bytes:
     """The message with another header; everything else stays as it is."""
     start, _, stop = _find(payload, HEADER)
@@ -480,75 +373,3 @@ def with_message_annotations(payload: bytes, extra: dict[str, Any]) -> bytes:
         annotations[Symbol(key)] = value
     section = encode(Described(ULong(MESSAGE_ANNOTATIONS), annotations))
     return payload[:start] + section + payload[stop:]
-
-
-def _annotations(out: bytearray, code: int, annotations: dict[Any, Any] | None) -> None:
-    if annotations:
-        keyed = {Symbol(k) if isinstance(k, str) else ULong(k): v for k, v in annotations.items()}
-        out += bytes((0, 0x53, code))
-        encode_into(out, keyed)
-
-
-def _write_properties(out: bytearray, properties: Properties) -> None:
-    fields = []
-    keep = 0
-    for get, write in _PROPERTY_GETTERS:
-        value = get(properties)
-        if value is None:
-            fields.append(b"\x40")
-            continue
-        try:
-            fields.append(write(value))
-        except (AttributeError, TypeError, ValueError) as error:
-            raise LocalError(f"{value!r:.60} is no value of a message's property: {error}") from None
-        keep = len(fields)
-    if not keep:
-        return
-    content = b"".join(fields[:keep])
-    size = len(content)
-    if size < 255:
-        out += b"\x00\x53\x73\xc0" + bytes((size + 1, keep))
-    else:
-        out += b"\x00\x53\x73\xd0" + _U32.pack(size + 4) + _U32.pack(keep)
-    out += content
-
-
-_PROPERTY_GETTERS = [
-    (attrgetter(name), write) for (name, _), write in zip(_PROPERTY_FIELDS, _PROPERTY_WRITERS, strict=True)
-]
-
-
-def encode_message(
-    body: Any,
-    *,
-    header: Header | None = None,
-    delivery_annotations: dict[Any, Any] | None = None,
-    message_annotations: dict[Any, Any] | None = None,
-    properties: Properties | None = None,
-    application_properties: dict[str, Any] | None = None,
-    footer: dict[Any, Any] | None = None,
-) -> bytes:
-    """The bytes of a message; ``bytes`` become a data section, any other body an amqp-value.
-
-    Raises:
-        LocalError: something has no AMQP type, or is out of its type's range.
-    """
-    out = bytearray()
-    if header is not None:
-        out += encode_header(header)
-    _annotations(out, DELIVERY_ANNOTATIONS, delivery_annotations)
-    _annotations(out, MESSAGE_ANNOTATIONS, message_annotations)
-    if properties is not None:
-        _write_properties(out, properties)
-    if application_properties:
-        out += b"\x00\x53\x74"
-        encode_into(out, application_properties)
-    if isinstance(body, bytes | bytearray | memoryview):
-        size = len(body)
-        out += _DATA_SHORT + bytes((size,)) if size < 256 else _DATA_LONG + _U32.pack(size)
-        out += body
-    else:
-        out += b"\x00\x53\x77"
-        encode_into(out, body)
-    _annotations(out, FOOTER, footer)
-    return bytes(out)

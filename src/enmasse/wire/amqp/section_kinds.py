@@ -1,0 +1,98 @@
+"""What sections a message has, and the fields of those that are lists [AMQP 3.2]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+__all__ = [
+    "APPLICATION_PROPERTIES",
+    "DATA",
+    "DEFAULT_PRIORITY",
+    "DELIVERY_ANNOTATIONS",
+    "FOOTER",
+    "HEADER",
+    "HEADER_FIELDS",
+    "MESSAGE_ANNOTATIONS",
+    "PROPERTIES",
+    "PROPERTY_FIELDS",
+    "SECTION_CODES",
+    "SEQUENCE",
+    "VALUE",
+    "Header",
+    "Properties",
+]
+
+HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES = 0x70, 0x71, 0x72, 0x73
+APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOTER = 0x74, 0x75, 0x76, 0x77, 0x78
+
+SECTION_CODES: dict[int | str, int] = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
+}
+"""By the symbol that may stand for the code."""
+
+DEFAULT_PRIORITY = 4
+
+
+@dataclass(slots=True)
+class Header:
+    """What matters on the way [AMQP 3.2.1]; ttl in milliseconds."""
+
+    durable: bool = False
+    priority: int = DEFAULT_PRIORITY
+    ttl: int | None = None
+    first_acquirer: bool = False
+    delivery_count: int = 0
+
+
+@dataclass(slots=True)
+class Properties:
+    """What the sender says of its message [AMQP 3.2.4]; times in milliseconds since 1970 UTC."""
+
+    message_id: int | str | bytes | UUID | None = None
+    user_id: bytes | None = None
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    correlation_id: int | str | bytes | UUID | None = None
+    content_type: str | None = None
+    content_encoding: str | None = None
+    absolute_expiry_time: int | None = None
+    creation_time: int | None = None
+    group_id: str | None = None
+    group_sequence: int | None = None
+    reply_to_group_id: str | None = None
+
+
+_IDENTITY = (int, str, bytes, UUID)
+HEADER_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("durable", bool),
+    ("priority", int),
+    ("ttl", int),
+    ("first_acquirer", bool),
+    ("delivery_count", int),
+)
+PROPERTY_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("message_id", _IDENTITY),
+    ("user_id", bytes),
+    ("to", str),
+    ("subject", str),
+    ("reply_to", str),
+    ("correlation_id", _IDENTITY),
+    ("content_type", str),
+    ("content_encoding", str),
+    ("absolute_expiry_time", int),
+    ("creation_time", int),
+    ("group_id", str),
+    ("group_sequence", int),
+    ("reply_to_group_id", str),
+)
