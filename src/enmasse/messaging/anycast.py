@@ -187,7 +187,7 @@ class Anycast(Address):
         """Call in what idle senders hold while others wait."""
         deadline = self.share.deadline
         if deadline is not None and now >= deadline:
-            self.share.reclaim(now)
+            self.share.reclaim(self.asked())
             self.due()
 
     def _release_backlog(self) -> None:

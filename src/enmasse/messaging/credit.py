@@ -4,9 +4,11 @@ Rules (architecture, idea 2):
 1. Whenever credit is granted, the senders' unused credit plus the backlog is at most what receivers
    have asked for; with no receiver there is none.
 2. Shares are equal among the senders that use them.
-3. While a sender without credit waits, what others leave unused is called in after 10 ms, doubling to
-   1 s while nobody sends, by a lower link-credit and without awaiting an answer; senders that were
-   found idle are probed with single credits in turn, so that idle ones starve nobody.
+3. When a sender without credit waits, what others leave unused is called in 10 ms later, by a lower
+   link-credit and without awaiting an answer. That doubles to 1 s while nobody sends, once everybody
+   had a turn, and stays short where there are many, so that all have theirs within seconds.
+4. Senders that were found idle are probed with single credits in turn, so that they are heard when
+   they wake up and starve nobody meanwhile.
 """
 
 from __future__ import annotations
@@ -21,14 +23,21 @@ __all__ = ["CreditShare"]
 FIRST_LOOK_S = 0.010
 LAST_LOOK_S = 1.0
 
+ROUND_S = 10.0
+"""Within this time everybody has a turn, as far as looks of 10 ms can do that."""
+
 PROBE_SHARE = 8
 """One part in so many of the credit goes to senders that were found idle."""
+
+PROBES_PER_ROUND = 100
+"""Where idle senders are too many to hold a credit each, so many looks give each of them one: while
+somebody sends, that is about a second."""
 
 
 class CreditShare:
     """The senders of one direct address and the credit they hold."""
 
-    __slots__ = ("_interval", "_turn", "deadline", "most_excess", "producers")
+    __slots__ = ("_interval", "_owed", "_probe_turn", "_tried", "_turn", "deadline", "most_excess", "producers")
 
     def __init__(self) -> None:
         self.producers: list[Producer] = []
@@ -38,11 +47,20 @@ class CreditShare:
         """By how much a grant ever went beyond what receivers asked for: 0, or rule 1 is broken."""
         self._interval = FIRST_LOOK_S
         self._turn = 0
+        """Where the next share starts, so that who came short is first."""
+        self._probe_turn = 0
+        """The same for those that were found idle."""
+        self._owed = 0
+        """What looks found usable and idle ones had no part of yet: with little credit they have theirs
+        at some looks only, or users would have none."""
+        self._tried = 0
+        """How many left their credit unused since somebody sent, or since all of them did."""
 
     def add(self, producer: Producer) -> None:
         """A sender has come; it may be the one that everybody waits for, so look soon."""
         self.producers.append(producer)
         self._interval = FIRST_LOOK_S
+        self._tried = 0
 
     def remove(self, producer: Producer) -> None:
         """A sender has gone and its credit is free."""
@@ -69,6 +87,8 @@ class CreditShare:
         if len(producers) == 1:
             self._share_with_one(asked, usable, backlog)
             return
+        # Who uses up its share, however soon it gets more, is to have what others leave unused.
+        is_used_up = any(p.port.limit == p.port.received != p.seen for p in producers)
         promised = self.promised
         excess = promised + backlog - asked
         if excess > 0:
@@ -77,10 +97,13 @@ class CreditShare:
         if slack > 0:
             promised += self._grant(slack, usable)
             self.most_excess = max(self.most_excess, promised + backlog - asked)
-        waits = any(p.port.limit == p.port.received for p in producers)
-        if not waits or not promised:
+        if not promised:
             self.deadline = None
-        elif self.deadline is None:
+        elif is_used_up:
+            self._interval = FIRST_LOOK_S
+            soon = now + FIRST_LOOK_S
+            self.deadline = soon if self.deadline is None else min(self.deadline, soon)
+        elif self.deadline is None and any(p.port.limit == p.port.received for p in producers):
             self.deadline = now + self._interval
 
     def _share_with_one(self, asked: int, usable: int, backlog: int) -> None:
@@ -107,27 +130,12 @@ class CreditShare:
 
     def _grant(self, slack: int, usable: int) -> int:
         """Give out up to ``slack`` credit; returns what was given."""
-        producers = self.producers
-        turn = self._turn % len(producers)
-        order = producers[turn:] + producers[:turn]
-        users = [p for p in order if p.is_user]
-        idle = [p for p in order if not p.is_user]
-        given = 0
-        probes = 0
+        users = [p for p in self._from(self._turn) if p.is_user]
+        given = probes = 0
+        if users and len(users) < len(self.producers):
+            given, probes = self._probe(slack, usable)
+        sharers = users or self._from(self._turn)
         last = None
-        if users and idle:
-            held = sum(1 for p in idle if p.port.limit > p.port.received)
-            probes = max(1, usable // PROBE_SHARE)
-            for producer in idle:
-                if held >= probes or given >= slack:
-                    break
-                if producer.port.limit == producer.port.received:
-                    producer.port.grant(1)
-                    given += 1
-                    held += 1
-                    last = producer
-            probes = held
-        sharers = users or idle
         target = max(1, (usable - probes) // len(sharers))
         for producer in sharers:
             credit = producer.port.limit - producer.port.received
@@ -141,14 +149,51 @@ class CreditShare:
             given += more
             last = producer
         if last is not None:
-            self._turn = producers.index(last) + 1
+            self._turn = self.producers.index(last) + 1
         return given
 
-    def reclaim(self, now: float) -> None:
-        """Call in what was left unused since the last look; ``share`` is to follow."""
+    def _from(self, turn: int) -> list[Producer]:
+        """The senders in turn."""
+        turn %= len(self.producers)
+        return self.producers[turn:] + self.producers[:turn]
+
+    def _probe(self, slack: int, usable: int) -> tuple[int, int]:
+        """Give single credits to idle senders in turn; returns what was given, and what they hold now."""
+        held = 0
+        waiting = []
+        for producer in self._from(self._probe_turn):
+            if not producer.is_user:
+                if producer.port.limit > producer.port.received:
+                    held += 1
+                else:
+                    waiting.append(producer)
+        idle = held + len(waiting)
+        most = max(1, usable // PROBE_SHARE)
+        if most < idle:
+            most = min(most, 1 + idle // PROBES_PER_ROUND)
+        self._owed = min(self._owed, most * PROBE_SHARE)
+        chosen = waiting[: max(0, min(most - held, slack, self._owed // PROBE_SHARE))]
+        for producer in chosen:
+            producer.port.grant(1)
+        if chosen:
+            self._owed -= PROBE_SHARE * len(chosen)
+            self._probe_turn = self.producers.index(chosen[-1]) + 1
+        return len(chosen), held + len(chosen)
+
+    def reclaim(self, asked: int) -> None:
+        """Call in what was left unused since the last look; ``share`` is to follow.
+
+        Args:
+            asked: the receivers' unused credit.
+        """
         self.deadline = None
+        self._owed += asked
+        producers = self.producers
         used_by_any = False
-        for producer in self.producers:
+        tried = 0
+        # Probes stay where every idle sender holds one.
+        rotates = any(not p.is_user and p.port.limit == p.port.received for p in producers)
+        for producer in producers:
             port = producer.port
             used = port.received - producer.seen
             producer.seen = port.received
@@ -157,7 +202,18 @@ class CreditShare:
                 used_by_any = True
                 producer.is_user = True
             elif credit:
+                tried += 1
+                if credit == 1 and not rotates and not producer.is_user:
+                    continue
                 producer.is_user = False
             if credit > 2 * used:
                 port.grant(2 * used)
-        self._interval = FIRST_LOOK_S if used_by_any else min(2 * self._interval, LAST_LOOK_S)
+        if used_by_any:
+            self._interval = FIRST_LOOK_S
+            self._tried = 0
+            return
+        self._tried += tried
+        if self._tried >= len(producers):
+            self._tried = 0
+            longest = min(LAST_LOOK_S, ROUND_S * tried / len(producers))
+            self._interval = max(FIRST_LOOK_S, min(2 * self._interval, longest))

@@ -248,7 +248,7 @@ class Multicast(Address):
     def on_deadline(self, now: float) -> None:
         """Look again at idle senders and slow receivers."""
         if self.share.deadline is not None and now >= self.share.deadline:
-            self.share.reclaim(now)
+            self.share.reclaim(self.asked())
         self.due()
 
     def remove_consumer(self, consumer: Consumer) -> None:
