@@ -15,19 +15,20 @@ import logging
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enmasse.control.lock import DirectoryLock
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
 from enmasse.engines.supervisor.child import Child
-from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, write_endpoints
+from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
 from enmasse.engines.supervisor.ports import choose_ports
 from enmasse.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from enmasse.engines.supervisor.child import Event
     from enmasse.engines.supervisor.ports import Ports
@@ -75,7 +76,8 @@ def run_supervisor(
     """
     layout = Layout(settings.data.absolute())
     with DirectoryLock(layout.data):
-        # Files of a former run would lead others to processes that are gone.
+        _wait_for_former(layout, tell)
+        # The file of a former run would lead others to processes that are gone.
         layout.endpoints.unlink(missing_ok=True)
         layout.logs.mkdir(exist_ok=True)
         handler = logging.FileHandler(layout.logs / "supervisor.log", encoding="utf-8")
@@ -98,6 +100,30 @@ def run_supervisor(
         finally:
             layout.endpoints.unlink(missing_ok=True)
             handler.close()
+
+
+def _wait_for_former(layout: Layout, tell: Callable[[str], None]) -> None:
+    """Wait until the children of a supervisor that was killed have ended, as they do by themselves."""
+    former = read_endpoints(layout.endpoints) or Endpoints()
+    deadline = time.monotonic() + _NODE_PATIENCE_S
+    is_told = False
+    while left := [item for item in former.processes if _is_ours(item.pid)]:
+        if not is_told:
+            tell("waiting for the processes of a former run to end ...")
+            is_told = True
+        if time.monotonic() > deadline:
+            named = ", ".join(f"{item.kind} {item.pid}" for item in left)
+            raise ConfigError(f"processes of a former run do not end: {named}; end them by hand")
+        time.sleep(0.1)
+
+
+def _is_ours(pid: int) -> bool:
+    """Tell whether a process is one of EnMasse: its number may be another program's by now."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return pid != os.getpid() and b"enmasse" in command
 
 
 def _make_private(directory: Path) -> None:

@@ -1,0 +1,132 @@
+"""The node behind control's port, against a real node process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
+from enmasse.control.ports import AddressEntity, NodeState, SpaceEntity
+from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+SHOP = SpaceEntity("default/shop", "standard", "none", "uid-1", 1)
+NEWS = AddressEntity("default/shop.news", "default/shop", "news", "topic", "", 0, 0, "uid-2", 1)
+READER = AddressEntity("default/shop.reader", "default/shop", "reader", "subscription", "news", 0, 3, "uid-3", 1)
+LOG = AddressEntity("default/shop.log", "default/shop", "log", "stream", "", 4, 0, "uid-4", 7)
+
+
+class NodeProcess:
+    """A node that can be killed and started again."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.url = f"amqp+unix://{data}/nodes/node-0/admin.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = ["node", "--data", str(self.data), "--listen", "127.0.0.1:0"]
+        self._process = subprocess.Popen([sys.executable, "-m", "enmasse", *command], stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        assert b"listening" in self._process.stdout.readline()
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    process = NodeProcess(tmp_path)
+    process.start()
+    yield process
+    process.kill()
+
+
+@asynccontextmanager
+async def administrated(node: NodeProcess) -> AsyncIterator[tuple[AmqpNodeAdmin, asyncio.Queue[bool]]]:
+    admin = AmqpNodeAdmin("node-0", node.url, jitter=lambda: 1.0)
+    told: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def follow() -> None:
+        async for is_up in admin.connections():
+            await told.put(is_up)
+
+    following = asyncio.create_task(follow())
+    try:
+        async with asyncio.timeout(60):
+            yield admin, told
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+
+
+def test_entities_are_created_changed_seen_and_deleted(node: NodeProcess) -> None:
+    async def body() -> None:
+        async with administrated(node) as (admin, told):
+            assert await told.get() is True
+            assert await admin.observe() == NodeState()
+            for entity in (SHOP, NEWS, READER, LOG):
+                await admin.create(entity)
+            addresses = {item.name: item for item in (NEWS, READER, LOG)}
+            assert await admin.observe() == NodeState({SHOP.name: SHOP}, addresses)
+            await admin.update(replace(LOG, generation=8))
+            await admin.delete(READER)
+            await admin.delete(READER)
+            found = await admin.observe()
+            assert found.addresses == {NEWS.name: NEWS, LOG.name: replace(LOG, generation=8)}
+
+    asyncio.run(body())
+
+
+def test_a_node_that_says_no_is_understood(node: NodeProcess) -> None:
+    async def body() -> None:
+        async with administrated(node) as (admin, told):
+            assert await told.get() is True
+            with pytest.raises(NodeRefusedError) as caught:
+                await admin.create(NEWS)
+            assert caught.value.status == 404
+            await admin.create(SHOP)
+            with pytest.raises(NodeRefusedError, match="409"):
+                await admin.create(SHOP)
+
+    asyncio.run(body())
+
+
+def test_a_killed_node_is_noticed_and_found_again_with_what_it_had(node: NodeProcess) -> None:
+    async def body() -> None:
+        async with administrated(node) as (admin, told):
+            assert await told.get() is True
+            await admin.create(SHOP)
+            await asyncio.to_thread(node.kill)
+            assert await told.get() is False
+            with pytest.raises(NodeUnavailableError):
+                await admin.observe()
+            await asyncio.to_thread(node.start)
+            assert await told.get() is True
+            assert await admin.observe() == NodeState({SHOP.name: SHOP})
+
+    asyncio.run(body())
+
+
+def test_a_node_that_was_never_there_is_told_of_once(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with administrated(NodeProcess(tmp_path)) as (_, told):
+            assert await told.get() is False
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(told.get(), 0.3)
+
+    asyncio.run(body())
