@@ -1,0 +1,81 @@
+"""Every example of the how-to runs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enmasse.client import Message, connect
+from enmasse.net.loop import run
+
+HOWTO = Path(__file__).parents[3] / "docs" / "howto" / "use-the-python-client.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", HOWTO.read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def url(serving: Any) -> Any:
+    started = threading.Event()
+    found: dict[str, Any] = {}
+
+    async def main() -> None:
+        async with serving() as server:
+            found.update(url=server.url, loop=asyncio.get_running_loop(), stop=asyncio.Event())
+            started.set()
+            await found["stop"].wait()
+
+    thread = threading.Thread(target=lambda: run(main()))
+    thread.start()
+    started.wait()
+    yield found["url"]
+    found["loop"].call_soon_threadsafe(found["stop"].set)
+    thread.join()
+
+
+def load(url: str, *words: str) -> dict[str, Any]:
+    """Run the blocks that hold these words, as they are but for the place."""
+    names: dict[str, Any] = {}
+    blocks = [block for block in BLOCKS if any(word in block for word in words)]
+    assert len(blocks) == len(words)
+    for block in blocks:
+        exec(compile(block.replace("amqp://127.0.0.1:5672", url), str(HOWTO), "exec"), names)
+    return names
+
+
+def test_the_first_example_prints_what_it_sent(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    load(url, "asyncio.run(main())")
+    assert capsys.readouterr().out == "one coffee\n"
+
+
+def test_the_blocking_example_prints_what_it_sent(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    load(url, "enmasse.client.blocking")
+    assert capsys.readouterr().out.split() == [str(n) for n in range(10)]
+
+
+async def test_the_other_examples_do_what_they_say(
+    serving: Any, until: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with serving() as server, connect(server.url) as connection:
+        names: dict[str, Any] = {}
+        for block in BLOCKS:
+            if "asyncio.run" not in block and "blocking" not in block:
+                exec(block.replace("amqp://127.0.0.1:5672", server.url), names)
+        names.update(Message=Message, connect=connect)
+        exec("from enmasse.client import Outcome", names)
+        assert await names["choose"]() == "server"
+        await names["send_many"](connection)
+        await names["pipe"](connection, range(500))
+        answering = asyncio.ensure_future(names["answer"](connection))
+        await names["ask"](connection)
+        assert capsys.readouterr().out == "high time\n"
+        await (await connection.sender("orders")).send(Message(""))
+        consuming = asyncio.ensure_future(names["consume"](connection))
+        await until(lambda: len(server.seen["orders"]) == 1501)
+        assert [type(state).__name__ for state in server.seen["orders"]].count("Rejected") == 3
+        for task in (answering, consuming):
+            task.cancel()
+            await asyncio.wait([task])
