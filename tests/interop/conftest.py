@@ -1,0 +1,129 @@
+"""A real node, declared addresses, and foreign clients or a reason why they are missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enmasse.client import blocking
+from enmasse.testing.node_process import NodeProcess
+
+HERE = Path(__file__).parent
+TOOLS = HERE.parent / "tools"
+SPACE = "default/interop"
+
+
+def missing(what: str, how: str) -> None:
+    """Skip, or fail where every tool is to be there."""
+    message = f"{what} is missing: {how}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+class Addresses:
+    """Declares addresses on a node, each under a name of its own, and reads the node's account."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self._connection = blocking.connect(node.admin_url, timeout=30, patience=30)
+        self._management = self._connection.management()
+        self._numbers = count(1)
+
+    def make_space(self) -> None:
+        self._management.create("io.enmasse.space", SPACE, {"spaceType": "standard", "authentication": "none"})
+
+    def declare(self, address_type: str, address: str | None = None, **attributes: Any) -> str:
+        """Create an address and return it."""
+        if address is None:
+            address = f"{address_type}-{next(self._numbers)}"
+        self._management.create(
+            "io.enmasse.address",
+            f"default/interop.{address.replace('/', '.')}",
+            {"space": SPACE, "address": address, "addressType": address_type, **attributes},
+        )
+        return address
+
+    def read(self, address: str) -> dict[str, Any]:
+        """What the node knows of an address."""
+        return self._management.read("io.enmasse.address", f"default/interop.{address.replace('/', '.')}")
+
+    def query(self, entity_type: str) -> list[dict[str, Any]]:
+        return self._management.query(entity_type)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node for all tests that leave it alive."""
+    with NodeProcess(tmp_path_factory.mktemp("node")) as process:
+        addresses = Addresses(process)
+        addresses.make_space()
+        addresses.close()
+        yield process
+        assert "Traceback" not in process.log, process.log
+
+
+@pytest.fixture(scope="session")
+def addresses(node: NodeProcess) -> Iterator[Addresses]:
+    """Where tests declare what they need."""
+    found = Addresses(node)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def own_node(tmp_path: Path) -> Iterator[tuple[NodeProcess, Callable[[], Addresses]]]:
+    """A node that a test may kill, and how to manage it."""
+    opened: list[Addresses] = []
+
+    def manage() -> Addresses:
+        opened.append(Addresses(process))
+        return opened[-1]
+
+    with NodeProcess(tmp_path) as process:
+        manage().make_space()
+        yield process, manage
+        for found in opened:
+            found.close()
+        assert "Traceback" not in process.log, process.log
+
+
+@pytest.fixture(scope="session")
+def proton() -> None:
+    """python-qpid-proton is there."""
+    if find_spec("proton") is None:
+        missing("python-qpid-proton", "install a C compiler, then run `make clean setup` (see .venv/proton.log)")
+
+
+@pytest.fixture(scope="session")
+def rhea(node: NodeProcess) -> Callable[..., dict[str, Any]]:
+    """Runs one scenario of rhea_client.js against the node and returns what it reports."""
+    if shutil.which("node") is None or not (TOOLS / "node_modules" / "rhea").is_dir():
+        missing("rhea", "run `make test-tools`")
+
+    def run(scenario: str, **options: Any) -> dict[str, Any]:
+        asked = {"port": node.port, "scenario": scenario, **options}
+        done = subprocess.run(
+            ["node", str(HERE / "rhea_client.js"), json.dumps(asked)],
+            env={**os.environ, "NODE_PATH": str(TOOLS / "node_modules")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"rhea: {done.stderr}{done.stdout}"
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+    return run
