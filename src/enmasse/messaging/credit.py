@@ -189,6 +189,8 @@ class CreditShare:
         self.deadline = None
         self._owed += asked
         producers = self.producers
+        if not producers:
+            return
         used_by_any = False
         tried = 0
         # Probes stay where every idle sender holds one.
