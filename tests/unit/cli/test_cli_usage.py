@@ -1,0 +1,181 @@
+"""Usage, exit codes, and what is said when nothing runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.cli.errors import ApiError, CliError, NotFoundError, UnreachableError, UsageError, exit_code
+from enmasse.cli.messages import parse_properties, to_json, to_text
+from enmasse.client import LinkRefusedError, Message
+from enmasse.engines.embedded.paths import Layout
+from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
+from enmasse.errors import ConfigError, EnmasseError, RemoteError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Cli = Callable[..., Any]
+
+EVERY_COMMAND = (
+    ["up"],
+    ["demo"],
+    ["control"],
+    ["node"],
+    ["status"],
+    ["endpoints"],
+    ["apply"],
+    ["get"],
+    ["describe"],
+    ["delete"],
+    ["create", "space"],
+    ["create", "address"],
+    ["send"],
+    ["receive"],
+    ["request"],
+)
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND)
+def test_every_command_takes_the_data_directory_and_has_help(cli: Cli, command: list[str]) -> None:
+    result = cli(*command, "--help")
+    assert result.code == 0
+    assert "--data" in result.out
+
+
+def test_the_help_lists_every_command_and_the_exit_codes(cli: Cli) -> None:
+    told = cli("--help").out
+    for command in EVERY_COMMAND:
+        assert f" {command[0]} " in told
+    assert "3 not found" in " ".join(told.split())
+
+
+def test_the_version_is_told(cli: Cli) -> None:
+    assert cli("--version").out.startswith("enmasse 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nonsense"], ["get"], ["get", "pods"], ["delete"], ["delete", "space"], ["send"], ["get", "space", "-o", "x"]],
+)
+def test_wrong_usage_is_exit_code_2(cli: Cli, arguments: list[str]) -> None:
+    assert cli(*arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [["status"], ["endpoints"], ["get", "spaces"], ["send", "a", "b"], ["receive", "a"]]
+)
+def test_where_nothing_runs_the_way_to_start_it_is_told(cli: Cli, arguments: list[str]) -> None:
+    result = cli(*arguments)
+    assert result.code == 4
+    assert "Start it with `enmasse up --data" in result.err
+
+
+def test_an_installation_that_does_not_answer_is_told_so(cli: Cli, tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "data")
+    layout.data.mkdir()
+    endpoints = Endpoints((Endpoint("api", "http://127.0.0.1:1"), Endpoint("amqp", "amqp://127.0.0.1:1")))
+    write_endpoints(layout.endpoints, endpoints)
+    result = cli("get", "spaces")
+    assert (result.code, "is `enmasse up` still running?" in result.err) == (4, True)
+    assert cli("send", "a", "b").code == 4
+    assert "amqp://127.0.0.1:1" in cli("endpoints", "-o", "yaml").out
+
+
+def test_status_waits_no_longer_than_asked(cli: Cli) -> None:
+    assert cli("status", "--wait", "0.2").code == 4
+
+
+@pytest.mark.usefixtures("api")
+def test_status_is_not_ready_while_no_node_serves(cli: Cli) -> None:
+    assert "no endpoint for amqp" in cli("status").err
+    cli("create", "space", "shop", "--wait", "0")
+    result = cli("status", "--wait", "0.2", "-o", "json")
+    assert result.code == 4
+    assert '"ready": false' in result.out
+
+
+def test_an_interface_that_others_can_reach_is_refused(cli: Cli) -> None:
+    result = cli("up", "--host", "0.0.0.0")
+    assert (result.code, "there are no users yet" in result.err) == (1, True)
+
+
+def test_a_bug_is_one_line_and_a_traceback_only_on_request(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_path: Path) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("enmasse.cli.installation.read_endpoints", fail)
+    result = cli("endpoints")
+    assert result.code == 1
+    assert "this is a bug in enmasse: ZeroDivisionError: oh" in result.err
+    assert "Traceback" not in result.err
+    monkeypatch.setenv("ENMASSE_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        cli("endpoints")
+
+
+def test_ctrl_c_is_exit_code_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("enmasse.cli.installation.read_endpoints", interrupt)
+    result = cli("endpoints")
+    assert (result.code, "Traceback" in result.err) == (130, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (CliError("x"), 1),
+        (UsageError("x"), 2),
+        (NotFoundError("x"), 3),
+        (UnreachableError("x"), 4),
+        (ApiError(404, "x"), 3),
+        (ApiError(422, "x"), 1),
+        (LinkRefusedError("amqp:not-found", "x"), 3),
+        (RemoteError("amqp:not-allowed", "x"), 1),
+        (UnavailableError("x"), 4),
+        (ConfigError("x"), 1),
+    ],
+)
+def test_an_error_has_its_exit_code(error: EnmasseError, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def test_properties_are_key_value_words() -> None:
+    assert parse_properties(["a=b", "c=d=e", "f="]) == {"a": "b", "c": "d=e", "f": ""}
+    for wrong in ("a", "=b"):
+        with pytest.raises(UsageError):
+            parse_properties([wrong])
+
+
+def test_bodies_are_shown_as_text() -> None:
+    bodies = ["text", b"bytes", b"\xff\x00", None, {"a": [1, b"b"]}]
+    assert [to_text(Message(body)) for body in bodies] == [
+        "text",
+        "bytes",
+        "base64:/wA=",
+        "",
+        '{"a": [1, "b"]}',
+    ]
+
+
+def test_messages_are_shown_in_full_without_what_they_leave_out() -> None:
+    message = Message("x", subject="s", properties={"k": 1}, durable=True)
+    assert to_json(message) == {"subject": "s", "durable": True, "properties": {"k": 1}, "body": "x"}
+
+
+@pytest.mark.slow
+def test_a_node_starts_without_the_rest_of_the_command_line() -> None:
+    script = (
+        "import sys; sys.argv = ['enmasse', 'node', '--help']\n"
+        "from enmasse.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'typer', 'rich', 'httpx', 'pydantic', 'fastapi', 'yaml'} & set(sys.modules)))"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[-1] == "[]"
