@@ -1,0 +1,305 @@
+"""The whole installation through its command line: start, use, kill, come back, stop."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+from enmasse.cli.app import run_app
+from enmasse.client.blocking import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+STORED = ("orders", "invoices", "commands", "failed")
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+class Installation:
+    """One ``enmasse up`` and the commands on it."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.log = data.with_name(data.name + ".log")
+        self.supervisor: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.supervisor = subprocess.Popen(
+                [sys.executable, "-m", "enmasse", "up", "--data", str(self.data), "--ports", "auto"],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.ok("status", "--wait", "30")
+
+    def stop(self) -> int:
+        assert self.supervisor is not None
+        self.supervisor.send_signal(signal.SIGINT)
+        return self.supervisor.wait(40)
+
+    def run(self, *arguments: str, stdin: str = "") -> Done:
+        """Run a command in this process, which is the same but for the start of Python."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            mock.patch.object(sys, "argv", ["enmasse", *arguments, "--data", str(self.data)]),
+            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()))),
+        ):
+            try:
+                code = run_app()
+            except SystemExit as end:
+                code = int(end.code or 0)
+        return Done(code, out.getvalue(), err.getvalue())
+
+    def ok(self, *arguments: str, stdin: str = "") -> str:
+        done = self.run(*arguments, stdin=stdin)
+        assert done.code == 0, (arguments, done.out, done.err, self.log.read_text())
+        return done.out
+
+    def endpoints(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.data / "endpoints.json").read_text())
+        return found
+
+    def pid(self, kind: str) -> int:
+        return next(int(item["pid"]) for item in self.endpoints()["processes"] if item["kind"] == kind)
+
+    def url(self, protocol: str) -> str:
+        return next(str(item["url"]) for item in self.endpoints()["endpoints"] if item["protocol"] == protocol)
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An installation with the examples applied, for tests that leave it as it is."""
+    installation = Installation(tmp_path_factory.mktemp("up") / "data")
+    installation.start()
+    installation.ok("apply", "-f", str(EXAMPLES))
+    installation.ok("status", "--wait", "30")
+    yield installation
+    assert installation.stop() == 0
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Installation]:
+    """An installation to break."""
+    installation = Installation(tmp_path / "data")
+    installation.start()
+    yield installation
+    assert installation.supervisor is not None
+    if installation.supervisor.poll() is None:
+        installation.stop()
+
+
+def test_a_command_is_a_program_with_an_exit_code(shared: Installation) -> None:
+    command = [sys.executable, "-m", "enmasse", "get", "space", "nope", "--data", str(shared.data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "error: there is no AddressSpace 'nope' in namespace default; there are demo\n"
+
+
+def test_endpoints_and_processes_are_written_down(shared: Installation) -> None:
+    assert [item["protocol"] for item in shared.endpoints()["endpoints"]] == ["amqp", "api"]
+    processes = shared.endpoints()["processes"]
+    assert [item["kind"] for item in processes] == ["supervisor", "control", "node", "journal"]
+    assert all(is_alive(item["pid"]) for item in processes)
+    assert shared.url("amqp") in shared.ok("endpoints")
+
+
+def test_every_example_is_ready(shared: Installation) -> None:
+    items = json.loads(shared.ok("get", "addresses", "-o", "json"))["items"]
+    assert {item["spec"]["type"] for item in items} == {
+        "anycast",
+        "multicast",
+        "queue",
+        "topic",
+        "subscription",
+        "stream",
+        "deadletter",
+    }
+    assert all(item["status"]["isReady"] for item in items)
+    document = json.loads(shared.ok("status", "-o", "json"))
+    assert (document["ready"], len(document["spaces"]), len(document["addresses"])) == (True, 1, len(items))
+
+
+def test_a_message_is_sent_to_a_queue_and_received(shared: Installation) -> None:
+    arguments = ("--subject", "hot", "--durable", "--property", "size=large")
+    assert shared.ok("send", "orders", "one coffee", *arguments) == "accepted\n"
+    received = json.loads(shared.ok("receive", "orders", "--count", "1", "-o", "json"))
+    assert received == {
+        "subject": "hot",
+        "durable": True,
+        "properties": {"size": "large"},
+        "body": "one coffee",
+    }
+
+
+def test_only_as_many_messages_as_asked_for_are_taken(shared: Installation) -> None:
+    assert shared.ok("send", "invoices", "--count", "5", stdin="line\n") == "5 accepted\n"
+    assert shared.ok("receive", "invoices", "--count", "2") == "line\nline\n"
+    assert shared.ok("receive", "invoices", "--timeout", "1") == "line\nline\nline\n"
+    nothing = shared.run("receive", "invoices", "--timeout", "0.3")
+    assert (nothing.code, "no message came" in nothing.err) == (4, True)
+
+
+def test_a_stream_is_read_from_any_position_again_and_again(shared: Installation) -> None:
+    for body in ("a", "b"):
+        shared.ok("send", "clicks", body, "--subject", "same-key")
+    for _ in range(2):
+        assert shared.ok("receive", "clicks", "--from", "first", "--count", "2") == "a\nb\n"
+
+
+def test_a_direct_address_without_receiver_gives_no_credit(shared: Installation) -> None:
+    result = shared.run("send", "quotes", "hello", "--timeout", "0.5")
+    assert (result.code, "no credit" in result.err) == (4, True)
+
+
+def test_a_request_gets_its_reply(shared: Installation) -> None:
+    attached = threading.Event()
+
+    def serve() -> None:
+        with connect(shared.url("amqp")) as connection, connection.receiver("quotes") as receiver:
+            attached.set()
+            delivery = receiver.receive(timeout=30)
+            assert delivery is not None
+            asked = delivery.message
+            reply = type(asked)(asked.body.upper(), correlation_id=asked.message_id)
+            with connection.sender(asked.reply_to) as sender:
+                sender.send(reply)
+            delivery.accept()
+
+    server = threading.Thread(target=serve)
+    server.start()
+    assert attached.wait(30)
+    assert shared.ok("request", "quotes", "how much?") == "HOW MUCH?\n"
+    server.join()
+
+
+def test_an_unknown_address_is_not_found(shared: Installation) -> None:
+    for command in ("send", "receive"):
+        result = shared.run(command, "nowhere", *(["x"] if command == "send" else []))
+        assert (result.code, "amqp:not-found" in result.err) == (3, True)
+
+
+def test_a_second_start_on_the_same_directory_is_refused(shared: Installation) -> None:
+    result = shared.run("up")
+    assert result.code == 1
+    assert f"is in use by process {shared.pid('supervisor')}" in result.err
+    assert shared.ok("endpoints")
+
+
+def test_a_space_is_named_when_there_are_several(own: Installation) -> None:
+    for space in ("red", "blue"):
+        own.ok("create", "space", space)
+        own.ok("create", "address", "orders", "--type", "queue", "--space", space)
+    unclear = own.run("send", "orders", "x")
+    assert unclear.code == 3
+    assert "--space" in unclear.err
+    own.ok("send", "orders", "for red", "--space", "red")
+    assert own.run("receive", "orders", "--count", "1", "--timeout", "0.5", "--space", "blue").code == 4
+    assert own.ok("receive", "orders", "--count", "1", "--space", "red") == "for red\n"
+
+
+def test_what_waits_for_something_is_shown_and_served_once_it_is_there(own: Installation) -> None:
+    own.ok("create", "space", "shop")
+    waiting = own.run("create", "address", "reader", "--type", "subscription", "--topic", "news")
+    assert (waiting.code, "topic 'news' does not exist yet" in waiting.err) == (0, True)
+    status = own.run("status", "--wait", "0.5")
+    assert (status.code, "shop.reader (topic 'news' does not exist yet)" in status.err) == (4, True)
+    assert own.run("status").code == 1
+    own.ok("create", "address", "news", "--type", "topic")
+    own.ok("status", "--wait", "30")
+    own.ok("send", "news", "hello")
+    assert own.ok("receive", "reader", "--count", "1") == "hello\n"
+    own.ok("delete", "space", "shop")
+    until(lambda: own.run("send", "news", "x", "--timeout", "1").code == 3)
+
+
+def test_killed_processes_come_back_on_the_same_ports_with_everything(own: Installation) -> None:
+    own.ok("apply", "-f", str(EXAMPLES))
+    own.ok("status", "--wait", "30")
+    before = own.endpoints()
+    for address in STORED[:2]:
+        own.ok("send", address, f"to {address}", "--durable")
+    for kind in ("node", "journal", "control"):
+        pid = own.pid(kind)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda pid=pid, kind=kind: own.pid(kind) != pid)  # type: ignore[misc]
+        own.ok("status", "--wait", "30")
+    assert own.endpoints()["endpoints"] == before["endpoints"]
+    for address in STORED[:2]:
+        assert own.ok("receive", address, "--count", "1") == f"to {address}\n"
+    own.ok("create", "address", "more", "--type", "queue")
+    own.ok("send", "more", "x")
+
+
+def test_a_node_that_lost_everything_is_told_everything_again(own: Installation) -> None:
+    own.ok("apply", "-f", str(EXAMPLES))
+    own.ok("status", "--wait", "30")
+    assert own.stop() == 0
+    for path in sorted((own.data / "nodes").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    own.start()
+    own.ok("status", "--wait", "30")
+    own.ok("send", "orders", "x")
+
+
+def test_stopping_ends_every_process_and_keeps_ports_and_data(own: Installation) -> None:
+    own.ok("create", "space", "shop")
+    own.ok("create", "address", "orders", "--type", "queue")
+    own.ok("send", "orders", "kept", "--durable")
+    before = own.endpoints()
+    assert own.stop() == 0
+    assert not [item for item in before["processes"] if is_alive(item["pid"])]
+    assert own.run("status").code == 4
+    own.start()
+    assert own.endpoints()["endpoints"] == before["endpoints"]
+    own.ok("status", "--wait", "30")
+    assert own.ok("receive", "orders", "--count", "1") == "kept\n"
+
+
+def test_children_die_with_a_supervisor_that_is_killed_and_a_new_one_takes_over(own: Installation) -> None:
+    own.ok("create", "space", "shop")
+    processes = own.endpoints()["processes"]
+    assert own.supervisor is not None
+    own.supervisor.kill()
+    own.supervisor.wait()
+    own.start()
+    assert not [item for item in processes if is_alive(item["pid"])]
+    assert own.ok("get", "spaces", "-o", "name") == "addressspace/shop\n"
