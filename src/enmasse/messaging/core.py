@@ -4,7 +4,9 @@ Rules:
 1. Addresses that have something to do say ``due`` and get one ``on_turn``.
 2. Everything that is to be stored in a turn, by whatever addresses, becomes one batch of the journal;
    at most two batches are on their way, so that under load a batch grows instead of a queue of them.
+   Of one log only one is: nothing that builds on a batch is written before its fate is known.
 3. The shell brings clocks and calls ``run_turn``; the core asks for a turn by ``request_turn``.
+4. What fails in one address or log (our bug) is reported, and the others go on.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from enmasse.errors import EnmasseError
 from enmasse.messaging.storage import Operation, Storage
 
 if TYPE_CHECKING:
@@ -28,8 +31,17 @@ MAX_UNCONFIRMED_BYTES = 64 << 20
 """Above this stored addresses grant no credit: the journal is behind, or gone for a moment."""
 
 
+PAUSE_S = 0.1
+"""How long nothing is written after a batch failed: what made it fail, a full disk say, does not pass
+within the microseconds that another try would take."""
+
+
 class Log(Protocol):
     """Something of an address that writes to the journal."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a report."""
 
     def cut(self, wall_us: int) -> tuple[list[Operation], Any]:
         """What is to be written now, and what hangs on it; nothing hangs on nothing."""
@@ -56,18 +68,20 @@ class Core:
     Args:
         storage: the journal.
         request_turn: asks the shell to call ``run_turn`` soon; called at most once per turn.
-        on_fault: hears of an address that failed in its turn (our bug); the others have theirs.
+        on_fault: hears what failed, by name, and how.
     """
 
     def __init__(
         self,
         storage: Storage,
         request_turn: Callable[[], None],
-        on_fault: Callable[[Address, Exception], None],
+        on_fault: Callable[[str, Exception], None],
     ) -> None:
         self.storage = storage
         self.wall_us = 0
         """The wall clock of this turn, in microseconds since 1970 UTC."""
+        self.gathered_bytes = 0
+        """What logs hold for the next batch; they keep this account."""
         self.batches_committed = 0
         self.batches_failed = 0
         self._request_turn = request_turn
@@ -77,8 +91,15 @@ class Core:
         self._logs: dict[Log, None] = {}
         self._operations: list[tuple[Sequence[Operation], Callable[[str | None], None]]] = []
         self._batches: deque[_Batch] = deque()
+        self._busy: set[Log] = set()
+        """Logs of which a batch is on its way."""
+        self._held: dict[Address, None] = {}
+        """Addresses that grant nothing until the journal has caught up."""
         self._deadlines: list[tuple[float, int, Address]] = []
+        self._waits: set[tuple[float, Address]] = set()
         self._scheduled = 0
+        self._now = 0.0
+        self._paused_until: float | None = None
 
     # What addresses call
 
@@ -89,6 +110,9 @@ class Core:
 
     def schedule(self, address: Address, when: float) -> None:
         """Have the address's ``on_deadline`` called at ``when``; spurious calls are possible."""
+        if (when, address) in self._waits:
+            return
+        self._waits.add((when, address))
         self._scheduled += 1
         heapq.heappush(self._deadlines, (when, self._scheduled, address))
 
@@ -110,7 +134,11 @@ class Core:
     @property
     def is_pressed(self) -> bool:
         """Whether the journal is so far behind that nothing more should be taken for it."""
-        return self.storage.unconfirmed_bytes > MAX_UNCONFIRMED_BYTES
+        return self.storage.unconfirmed_bytes + self.gathered_bytes > MAX_UNCONFIRMED_BYTES
+
+    def hold(self, address: Address) -> None:
+        """Have the address's ``on_turn`` called once the journal is pressed no more."""
+        self._held[address] = None
 
     @property
     def is_idle(self) -> bool:
@@ -132,6 +160,7 @@ class Core:
             wall_us: the wall clock in microseconds since 1970 UTC.
         """
         self.wall_us = wall_us
+        self._now = now
         self._is_requested = True
         # What becomes due while others have their turn gets it too; what becomes due again waits.
         for _ in range(2):
@@ -144,8 +173,10 @@ class Core:
                 try:
                     address.on_turn(now)
                 except Exception as error:  # noqa: BLE001  the other addresses must have their turn
-                    self._on_fault(address, error)
-        if (self._logs or self._operations) and len(self._batches) < MAX_BATCHES:
+                    self._on_fault(address.name, error)
+        if self._paused_until is not None and now >= self._paused_until:
+            self._paused_until = None
+        if (self._logs or self._operations) and len(self._batches) < MAX_BATCHES and self._paused_until is None:
             self._write_batch()
         self._is_requested = False
         if self._due:
@@ -153,61 +184,94 @@ class Core:
 
     def next_deadline(self) -> float | None:
         """When ``handle_deadline`` should be called."""
-        return self._deadlines[0][0] if self._deadlines else None
+        first = self._deadlines[0][0] if self._deadlines else None
+        paused = self._paused_until
+        return paused if first is None or (paused is not None and paused < first) else first
 
     def handle_deadline(self, now: float) -> None:
         """Call the addresses whose time has come."""
+        if self._paused_until is not None and now >= self._paused_until:
+            self._request()
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] <= now:
-            address = heapq.heappop(deadlines)[2]
+            when, _, address = heapq.heappop(deadlines)
+            self._waits.discard((when, address))
             try:
                 address.on_deadline(now)
             except Exception as error:  # noqa: BLE001  as above
-                self._on_fault(address, error)
+                self._on_fault(address.name, error)
 
     # The journal
 
     def _write_batch(self) -> None:
-        logs = self._logs
-        self._logs = {}
+        logs, self._logs = self._logs, {}
         operations: list[Operation] = []
         batch = _Batch(0)
         for log in logs:
-            cut, token = log.cut(self.wall_us)
+            if log in self._busy:
+                self._logs[log] = None
+                continue
+            try:
+                cut, token = log.cut(self.wall_us)
+            except Exception as error:  # noqa: BLE001  the others must be written
+                self._on_fault(log.name, error)
+                continue
             if token is not None:
                 operations += cut
                 batch.cuts.append((log, token))
+                self._busy.add(log)
         for extra, done in self._operations:
             operations += extra
             batch.callbacks.append(done)
         self._operations = []
         if not operations and not batch.cuts:
             return
-        batch.number = self.storage.submit(operations)
+        try:
+            batch.number = self.storage.submit(operations)
+        except EnmasseError as error:
+            self._answer(batch, str(error))
+            return
         self._batches.append(batch)
 
     def on_committed(self, number: int) -> None:
         """Every batch up to ``number`` is on disk."""
         batches = self._batches
         while batches and batches[0].number <= number:
-            batch = batches.popleft()
             self.batches_committed += 1
-            for log, token in batch.cuts:
-                log.committed(token)
-            for done in batch.callbacks:
-                done(None)
-        if self._logs or self._operations:
-            self._request()
+            self._answer(batches.popleft(), None)
+        self._go_on()
 
     def on_failed(self, number: int, reason: str) -> None:
         """One batch was not written."""
         for batch in list(self._batches):
             if batch.number == number:
                 self._batches.remove(batch)
-                self.batches_failed += 1
-                for log, token in batch.cuts:
+                self._answer(batch, reason)
+        self._go_on()
+
+    def _answer(self, batch: _Batch, reason: str | None) -> None:
+        if reason is not None:
+            self.batches_failed += 1
+            self._paused_until = self._now + PAUSE_S
+        for log, token in batch.cuts:
+            self._busy.discard(log)
+            try:
+                if reason is None:
+                    log.committed(token)
+                else:
                     log.failed(token, reason)
-                for done in batch.callbacks:
-                    done(reason)
+            except Exception as error:  # noqa: BLE001  the others must hear of it too
+                self._on_fault(log.name, error)
+        for done in batch.callbacks:
+            try:
+                done(reason)
+            except Exception as error:  # noqa: BLE001  as above
+                self._on_fault("a change of the configuration", error)
+
+    def _go_on(self) -> None:
+        if self._held and not self.is_pressed:
+            held, self._held = self._held, {}
+            for address in held:
+                address.due()
         if self._logs or self._operations:
             self._request()

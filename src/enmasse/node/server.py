@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from enmasse.errors import ConfigError
 from enmasse.messaging.anycast import Anycast
@@ -32,9 +32,6 @@ from enmasse.storage.link import JournalLink
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.performatives import AmqpError
-
-if TYPE_CHECKING:
-    from enmasse.messaging.address import Address
 
 __all__ = ["Server"]
 
@@ -115,8 +112,8 @@ class Server:
         # A timer may be a little early by the turn's clock, and would then run again and again.
         self.core.handle_deadline(max(self._turn.begin(), self._deadline_at))
 
-    def _on_fault(self, address: Address, error: Exception) -> None:
-        _log.error("Address %r failed in its turn", address.name, exc_info=error)
+    def _on_fault(self, name: str, error: Exception) -> None:
+        _log.error("%r failed in its turn", name, exc_info=error)
 
     # Start
 
@@ -125,8 +122,10 @@ class Server:
         await self.journal.start(self.core)
         self.entities.load()
 
-    async def listen(self, host: str, port: int) -> int:
+    async def listen(self, host: str, port: int, default_space: str | None = None) -> int:
         """Open a port for clients and return its number, which may have been 0.
+
+        Connections that name no space belong to ``default_space``, or to the only one there is.
 
         Raises:
             ConfigError: the port cannot be opened.
@@ -134,7 +133,7 @@ class Server:
         url = ""
 
         def connected(shell: EngineProtocol) -> Connection:
-            return self._make_engine(shell, None, url)
+            return self._make_engine(shell, None, default_space, url)
 
         try:
             server = await self._turn.loop.create_server(
@@ -157,7 +156,7 @@ class Server:
         path.unlink(missing_ok=True)
 
         def connected(shell: EngineProtocol) -> Connection:
-            return self._make_engine(shell, self.admin, "")
+            return self._make_engine(shell, self.admin, None, "")
 
         before = os.umask(0o177)
         try:
@@ -170,9 +169,16 @@ class Server:
             os.umask(before)
         self.listeners.append(Listener("admin", str(path), 0, server))
 
-    def _make_engine(self, shell: EngineProtocol, fixed: Space | None, url: str) -> Connection:
+    def _make_engine(
+        self, shell: EngineProtocol, fixed: Space | None, default: str | None, url: str
+    ) -> Connection:
         binding = Binding(
-            self.connections, spaces=lambda: self.entities.spaces, fixed=fixed, url=url, peer=shell.peer
+            self.connections,
+            spaces=lambda: self.entities.spaces,
+            fixed=fixed,
+            default=default,
+            url=url,
+            peer=shell.peer,
         )
         binding.connection = Connection(
             binding,

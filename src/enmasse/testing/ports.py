@@ -263,10 +263,10 @@ class CoreHarness:
     def __init__(self, storage: MemoryStorage | None = None) -> None:
         self.storage = storage or MemoryStorage()
         self.clock = ManualClock()
-        self.faults: list[tuple[Any, Exception]] = []
-        """What failed in its turn, and how."""
+        self.faults: list[tuple[str, Exception]] = []
+        """What failed, by name, and how."""
         self.turns_requested = 0
-        self.core = Core(self.storage, self._request_turn, lambda source, error: self.faults.append((source, error)))
+        self.core = Core(self.storage, self._request_turn, lambda name, error: self.faults.append((name, error)))
         self.storage.listener = self.core
 
     def _request_turn(self) -> None:
