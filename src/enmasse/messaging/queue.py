@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import struct
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable
@@ -23,88 +22,27 @@ from enmasse.messaging.delivery import ACCEPTED, FAILED, RELEASED, Consumer, Con
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.frame import Frame, encode_frame, split_payload
 from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, log_key
+from enmasse.messaging.queue_entry import ENTRY_OVERHEAD_BYTES, Entry, FrameRef, settled_rows, with_attempts
 from enmasse.messaging.storage import Operation, Table
-from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import AmqpError, Modified, Rejected
-from enmasse.wire.amqp.sections import Header, header_of, is_durable, with_header
+from enmasse.wire.amqp.sections import is_durable
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
 
 __all__ = ["Queue", "QueueConsumer", "QueueProducer"]
 
-ENTRY_OVERHEAD_BYTES = 400
-"""What a message in memory costs beside its payload, so that many small ones count for what they take."""
-
 DEFAULT_MAX_BYTES = 128 << 20
 
 MAX_CREDIT = 1_000
 """Enough to cover a commit at full rate; a producer that is held up sends no more than this."""
 
-_RANGE = struct.Struct("<II")
 _SEQ = attrgetter("seq")
 
 UNSUPPORTED_FORMAT = Rejected(AmqpError("amqp:not-implemented", "only messages of format 0 can be stored"))
 
 
-def with_attempts(payload: bytes, attempts: int) -> bytes:
-    """The message with the number of failed deliveries in its header [AMQP 3.2.1].
-
-    One whose header cannot be read goes out as it came.
-    """
-    try:
-        header = header_of(payload) or Header()
-        header.delivery_count += attempts
-        return with_header(payload, header)
-    except DecodeError:
-        return payload
-
-
-class _FrameRef:
-    """A frame on disk and which of its rows are settled."""
-
-    __slots__ = ("first", "is_touched", "live", "settled")
-
-    def __init__(self, first: int, rows: int) -> None:
-        self.first = first
-        self.live = rows
-        self.settled: list[int] = []
-        self.is_touched = False
-
-    def ranges(self) -> bytes:
-        """The settled rows as (first, count) pairs."""
-        self.settled.sort()
-        out = []
-        first = previous = self.settled[0]
-        for row in self.settled[1:]:
-            if row != previous + 1:
-                out.append(_RANGE.pack(first, previous - first + 1))
-                first = row
-            previous = row
-        out.append(_RANGE.pack(first, previous - first + 1))
-        return b"".join(out)
-
-
-class Entry:
-    """One message in a queue."""
-
-    __slots__ = ("attempts", "frame", "is_done", "payload", "producer", "producer_id", "row", "seq", "sink")
-
-    def __init__(self, payload: bytes, producer: Any, producer_id: int, seq: int) -> None:
-        self.payload = payload
-        self.producer = producer
-        """Who waits to hear that the message is stored; ``None`` where nobody does (any more)."""
-        self.producer_id = producer_id
-        self.seq = seq
-        self.frame: _FrameRef | None = None
-        self.row = 0
-        self.attempts = 0
-        """Deliveries that failed."""
-        self.is_done = False
-        self.sink: Consumer | None = None
-
-
-_Cut = tuple[list[Entry], list[_FrameRef]]
+_Cut = tuple[list[Entry], list[FrameRef]]
 """What was written for the first time, and the frames whose settled rows were written."""
 
 
@@ -181,9 +119,12 @@ class Queue(Address):
     """
 
     kind = "queue"
+    deleted_state: Any = RELEASED
+    """What senders hear of messages that a deletion kept from being stored."""
+
     __slots__ = (
-        "_fresh", "_touched", "average_bytes", "bytes_stored", "depth", "is_durable", "log_id", "max_bytes",
-        "max_consumers", "next_offset", "ready", "returned", "seq",
+        "_fresh", "_is_closed", "_touched", "average_bytes", "bytes_stored", "depth", "is_durable", "log_id",
+        "max_bytes", "max_consumers", "next_offset", "ready", "returned", "seq",
     )  # fmt: skip
 
     def __init__(
@@ -211,8 +152,9 @@ class Queue(Address):
         """What came back, by its old place."""
         self._fresh: list[Entry] = []
         """Durable messages that no frame holds yet."""
-        self._touched: list[_FrameRef] = []
+        self._touched: list[FrameRef] = []
         """Frames whose settled rows are not written yet."""
+        self._is_closed = False
 
     # Links
 
@@ -268,6 +210,7 @@ class Queue(Address):
             if not self._fresh:
                 self.core.write(self)
             self._fresh.append(entry)
+            self.core.gathered_bytes += len(payload)
         if not self.is_due:
             self.is_due = True
             self.core.due(self)
@@ -294,6 +237,9 @@ class Queue(Address):
 
     def put_back(self, entry: Entry) -> None:
         """A message was not processed: it takes its old place."""
+        if entry.is_refused:
+            self._refuse(entry)
+            return
         insort(self.returned, entry, key=_SEQ)
         self.due()
 
@@ -339,6 +285,8 @@ class Queue(Address):
             return
         self.average_bytes = self.mean_bytes()
         window = min(MAX_CREDIT, self.window(len(producers)))
+        if not window and self.core.is_pressed:
+            self.core.hold(self)
         for producer in producers:
             port = producer.port
             credit = port.limit - port.received
@@ -364,10 +312,12 @@ class Queue(Address):
         rows: list[Entry] = []
         size = 0
         for entry in fresh:
+            taken = len(entry.payload)
+            self.core.gathered_bytes -= taken
             if entry.is_done:
                 continue
             rows.append(entry)
-            size += len(entry.payload)
+            size += taken
             if size >= FRAME_BYTES or len(rows) >= FRAME_ROWS:
                 operations.append(self._frame(rows, wall_us))
                 written += rows
@@ -390,7 +340,7 @@ class Queue(Address):
     def _frame(self, rows: list[Entry], wall_us: int) -> Operation:
         first = self.next_offset
         self.next_offset = first + len(rows)
-        ref = _FrameRef(first, len(rows))
+        ref = FrameRef(first, len(rows))
         heads, bodies, whole = [], [], []
         for index, entry in enumerate(rows):
             head, body, is_whole = split_payload(entry.payload)
@@ -415,28 +365,43 @@ class Queue(Address):
     def failed(self, token: _Cut, reason: str) -> None:
         """What was cut is not on disk: give back what no receiver has, keep the rest in memory."""
         entries, frames = token
+        # Rows that were settled meanwhile are rows of a frame that does not exist.
+        lost = {entry.frame for entry in entries}
+        touched = [frame for frame in self._touched if frame not in lost]
+        self._touched = touched + [frame for frame in frames if not frame.is_touched]
         for frame in frames:
-            if not frame.is_touched:
-                frame.is_touched = True
-                self._touched.append(frame)
-        if self._touched:
+            frame.is_touched = True
+        if self._touched and not self._is_closed:
             self.core.write(self)
         for entry in entries:
             entry.frame = None
-            if entry.is_done or entry.producer is None:
-                continue
-            if entry.sink is None:
-                self._withdraw(entry)
-                entry.producer.settle(entry.producer_id, RELEASED)
-                entry.producer = None
+            if entry.sink is not None:
+                entry.is_refused = entry.producer is not None
+            elif not entry.is_done and entry.producer is not None:
+                self._refuse(entry)
+        self.ready = deque(entry for entry in self.ready if not entry.is_done)
+        self.returned = [entry for entry in self.returned if not entry.is_done]
         self.due()
 
-    def _withdraw(self, entry: Entry) -> None:
-        queue: deque[Entry] | list[Entry] = self.returned if entry in self.returned else self.ready
-        queue.remove(entry)
+    def _refuse(self, entry: Entry) -> None:
+        """Give a message back to its sender."""
         entry.is_done = True
         self.depth -= 1
         self.bytes_stored -= len(entry.payload) + ENTRY_OVERHEAD_BYTES
+        entry.producer.settle(entry.producer_id, self.deleted_state if self._is_closed else RELEASED)
+        entry.producer = None
+        self.due()
+
+    def close(self, condition: str, description: str) -> None:
+        """The queue is deleted: what is not on its way to the journal is not written any more."""
+        self._is_closed = True
+        super().close(condition, description)
+        self._touched = []
+        fresh, self._fresh = self._fresh, []
+        for entry in fresh:
+            self.core.gathered_bytes -= len(entry.payload)
+            if entry.producer is not None:
+                self._refuse(entry)
 
     def load(self, frames: Iterable[tuple[Frame, bytes | None]]) -> None:
         """Take up what the journal holds.
@@ -445,11 +410,8 @@ class Queue(Address):
             frames: this log's frames in order, each with its settled ranges if it has some.
         """
         for frame, settled in frames:
-            ref = _FrameRef(frame.first_offset, frame.rows)
-            done: set[int] = set()
-            for at in range(0, len(settled or b""), _RANGE.size):
-                first, count = _RANGE.unpack_from(settled or b"", at)
-                done.update(range(first, first + count))
+            ref = FrameRef(frame.first_offset, frame.rows)
+            done = settled_rows(settled or b"")
             ref.settled = sorted(done)
             ref.live -= len(done)
             self.next_offset = max(self.next_offset, frame.next_offset)

@@ -14,13 +14,8 @@ from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import ACCEPTED, RELEASED, Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.patterns import Pattern, matches, parse
-from enmasse.messaging.queue import (
-    ENTRY_OVERHEAD_BYTES,
-    MAX_CREDIT,
-    UNSUPPORTED_FORMAT,
-    Queue,
-    QueueConsumer,
-)
+from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Queue, QueueConsumer
+from enmasse.messaging.queue_entry import ENTRY_OVERHEAD_BYTES
 from enmasse.wire.amqp.sections import is_durable
 
 if TYPE_CHECKING:
@@ -105,6 +100,7 @@ class Subscription(Queue):
     """
 
     kind = "subscription"
+    deleted_state: Any = ACCEPTED
     __slots__ = ("pattern", "topic", "topic_name")
 
     def __init__(
@@ -240,6 +236,8 @@ class Topic(Address):
         if not producers:
             return
         window = min(MAX_CREDIT, self.window(len(producers)))
+        if not window and self.core.is_pressed:
+            self.core.hold(self)
         for producer in producers:
             port = producer.port
             credit = port.limit - port.received
