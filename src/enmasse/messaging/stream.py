@@ -292,6 +292,8 @@ class Stream(Address):
             return
         free = self.free_bytes
         share = free // (1024 * len(producers)) if free > 0 else 0
+        if not share and self.core.is_pressed:
+            self.core.hold(self)
         for producer in producers:
             most = FRAME_CREDIT if isinstance(producer, FrameProducer) else MAX_CREDIT
             window = min(most, share)
@@ -299,6 +301,12 @@ class Stream(Address):
             credit = port.limit - port.received
             if 2 * credit <= window or credit > 2 * window:
                 port.grant(window)
+
+    def close(self, condition: str, description: str) -> None:
+        """The stream is deleted."""
+        super().close(condition, description)
+        for partition in self.partitions:
+            partition.close()
 
     def load(self) -> None:
         """Take up what the journal holds."""

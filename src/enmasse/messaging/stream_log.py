@@ -2,10 +2,11 @@
 
 Rules:
 1. What one turn wrote is one frame (more only where it would be too large); offsets are given when the
-   frame is cut, so they are consecutive. A failed commit leaves a gap that holds no rows.
+   frame is cut, and taken back when its commit fails, so they are consecutive.
 2. Readers see rows only after their commit.
 3. A producer's (id, sequence) that is committed is accepted and written nowhere; one that is on its way is
-   released, so that its sender asks again once the answer is known.
+   released, so that its sender asks again once the answer is known. One whose commit failed is missing
+   until it comes again, whatever came after it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ TAIL_BYTES = 4 << 20
 
 MAX_PRODUCER_BYTES = 255
 
-_SEQUENCE = struct.Struct(">Q")
+MAX_MISSING = 4_096
+"""Sequences of one producer that failed and are waited for; a sender that never sends them again is not
+to fill the memory."""
+
 _MARK = struct.Struct(">QQQ")
 
 Ack = tuple[Producer, int]
@@ -47,7 +51,7 @@ class _Rows:
         self.bodies: list[bytes] = []
         self.whole: list[int] = []
         self.acks: list[Ack] = []
-        self.sequences: dict[bytes, int] = {}
+        self.sequences: list[tuple[bytes, int]] = []
         self.bytes = 0
 
 
@@ -70,16 +74,54 @@ class _Cut:
         self.frames: list[tuple[int, bytes, int]] = []
         """First offset, bytes, rows."""
         self.acks: list[Ack] = []
-        self.sequences: dict[bytes, int] = {}
+        self.sequences: dict[bytes, set[int]] = {}
         self.size = 0
+
+
+class _Numbers:
+    """What a partition knows of an idempotent producer's sequences."""
+
+    __slots__ = ("coming", "last", "missing")
+
+    def __init__(self) -> None:
+        self.last = -1
+        """The highest that is committed."""
+        self.missing: set[int] = set()
+        """Those that failed and did not come again."""
+        self.coming: set[int] = set()
+        """Those on their way to the disk."""
+
+    def record(self, stored: set[int]) -> bytes:
+        """What to keep once these are stored: the highest, and what is missing below it."""
+        last = max(self.last, *stored)
+        missing = sorted(number for number in self.missing - stored if number < last)
+        return struct.pack(f">{1 + len(missing)}Q", last, *missing)
+
+    def load(self, record: bytes) -> None:
+        """Take up a record."""
+        self.last, *missing = struct.unpack(f">{len(record) // 8}Q", record)
+        self.missing = set(missing)
+
+    def stored(self, numbers: set[int]) -> None:
+        """These are on disk."""
+        self.last = max(self.last, *numbers)
+        self.coming -= numbers
+        self.missing -= numbers
+
+    def failed(self, numbers: set[int]) -> None:
+        """These are not."""
+        self.coming -= numbers
+        self.missing |= numbers
+        if len(self.missing) > MAX_MISSING:
+            self.missing = set(sorted(self.missing)[-MAX_MISSING:])
 
 
 class Partition:
     """One log of a stream."""
 
     __slots__ = (
-        "_arrived", "_cut_bytes", "_groups", "_tail", "_tail_bytes", "bytes_stored", "index", "low", "next_offset",
-        "pending", "sequences", "stream", "visible",
+        "_groups", "_numbers", "_tail", "_tail_bytes", "bytes_stored", "index", "low", "next_offset", "pending",
+        "stream", "visible",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, index: int) -> None:
@@ -94,16 +136,17 @@ class Partition:
         self.bytes_stored = 0
         self.pending = 0
         """Bytes that are not committed yet."""
-        self.sequences: dict[bytes, int] = {}
-        """The last committed sequence of every idempotent producer."""
-        self._arrived: dict[bytes, int] = {}
-        """The last sequence on its way to the disk, of producers that have one there."""
-        self._cut_bytes = 0
-        """Frames that are cut and not committed."""
+        self._numbers: dict[bytes, _Numbers] = {}
+        """What is known of every idempotent producer."""
         self._groups: list[_Rows | _Ready] = []
         self._tail: deque[tuple[int, int, bytes]] = deque()
         """First offset, next offset and bytes of the latest frames."""
         self._tail_bytes = 0
+
+    @property
+    def name(self) -> str:
+        """The stream's name and the partition's number."""
+        return f"{self.stream.name}#{self.index}"
 
     # Appending
 
@@ -124,7 +167,7 @@ class Partition:
         rows.bodies.append(body)
         size = len(payload) + len(key) + 20
         rows.bytes += size
-        self.pending += size
+        self._take(size)
         if ack is not None:
             rows.acks.append(ack)
         return rows
@@ -132,7 +175,7 @@ class Partition:
     def append_once(self, key: bytes, payload: bytes, ack: Ack | None, producer: bytes, sequence: int) -> None:
         """Add one message of an idempotent producer, unless it was added before."""
         if not self._is_known(producer, sequence, ack):
-            self.append(key, payload, ack).sequences[producer] = sequence
+            self.append(key, payload, ack).sequences.append((producer, sequence))
 
     def append_frame(self, frame: Frame, ack: Ack | None) -> None:
         """Add a ready frame, unless its producer has added it before; ``ack`` hears when it is stored."""
@@ -141,16 +184,23 @@ class Partition:
         if not self._groups:
             self.stream.core.write(self)
         self._groups.append(_Ready(frame, ack))
-        self.pending += len(frame.data)
+        self._take(len(frame.data))
+
+    def _take(self, size: int) -> None:
+        self.pending += size
+        self.stream.core.gathered_bytes += size
 
     def _is_known(self, producer: bytes, sequence: int, ack: Ack | None) -> bool:
         """Whether a sequence came before; its sender is answered then."""
-        if sequence <= self.sequences.get(producer, -1):
-            state: Any = ACCEPTED
-        elif sequence <= self._arrived.get(producer, -1):
-            state = RELEASED
+        numbers = self._numbers.get(producer)
+        if numbers is None:
+            numbers = self._numbers[producer] = _Numbers()
+        if sequence in numbers.coming:
+            state: Any = RELEASED
+        elif sequence <= numbers.last and sequence not in numbers.missing:
+            state = ACCEPTED
         else:
-            self._arrived[producer] = sequence
+            numbers.coming.add(sequence)
             return False
         if ack is not None:
             ack[0].settle(ack[1], state)
@@ -166,6 +216,7 @@ class Partition:
         log_id, index = self.stream.log_id, self.index
         operations: list[Operation] = []
         cut = _Cut()
+        size = 0
         for group in groups:
             first = self.next_offset
             if isinstance(group, _Ready):
@@ -175,24 +226,27 @@ class Partition:
                 if group.ack is not None:
                     cut.acks.append(group.ack)
                 if frame.producer:
-                    cut.sequences[frame.producer] = frame.sequence
+                    cut.sequences.setdefault(frame.producer, set()).add(frame.sequence)
                 cut.size += len(frame.data)
             else:
                 count = len(group.keys)
                 cut.acks += group.acks
-                cut.sequences.update(group.sequences)
+                for producer, sequence in group.sequences:
+                    cut.sequences.setdefault(producer, set()).add(sequence)
                 cut.size += group.bytes
                 times = [wall_us] * count
                 data = encode_frame(first, times, group.keys, group.heads, group.bodies, whole=group.whole)
+            if not count:
+                continue
             self.next_offset = first + count
-            self._cut_bytes += len(data)
+            size += len(data)
             cut.frames.append((first, data, count))
             operations.append(Operation(Table.FRAME, log_key(log_id, index, first), data))
-        for producer, sequence in cut.sequences.items():
-            operations.append(
-                Operation(Table.PRODUCER, log_key(log_id, index, 0) + producer, _SEQUENCE.pack(sequence))
-            )
-        mark = _MARK.pack(self.low, self.next_offset, self.bytes_stored + self._cut_bytes)
+        self.stream.core.gathered_bytes -= cut.size
+        for producer, sequences in cut.sequences.items():
+            record = self._numbers[producer].record(sequences)
+            operations.append(Operation(Table.PRODUCER, log_key(log_id, index, 0) + producer, record))
+        mark = _MARK.pack(self.low, self.next_offset, self.bytes_stored + size)
         operations.append(Operation(Table.MARK, log_key(log_id, index, 0), mark))
         return operations, cut
 
@@ -200,17 +254,14 @@ class Partition:
         """What was cut is on disk: tell senders and readers."""
         for first, data, count in token.frames:
             self.visible = first + count
-            self._cut_bytes -= len(data)
             self.bytes_stored += len(data)
             self._tail.append((first, first + count, data))
             self._tail_bytes += len(data)
         while self._tail_bytes > TAIL_BYTES and len(self._tail) > 1:
             self._tail_bytes -= len(self._tail.popleft()[2])
         self.pending -= token.size
-        for producer, sequence in token.sequences.items():
-            self.sequences[producer] = sequence
-            if self._arrived.get(producer) == sequence:
-                del self._arrived[producer]
+        for producer, sequences in token.sequences.items():
+            self._numbers[producer].stored(sequences)
         for sender, delivery_id in token.acks:
             sender.settle(delivery_id, ACCEPTED)
         self.stream.advanced()
@@ -218,12 +269,23 @@ class Partition:
     def failed(self, token: _Cut, reason: str) -> None:
         """What was cut is not on disk: its senders are to send again."""
         self.pending -= token.size
-        self._cut_bytes -= sum(len(data) for _, data, _ in token.frames)
-        for producer in token.sequences:
-            self._arrived.pop(producer, None)
+        # Of a log only one batch is on its way, so nothing was given offsets above these.
+        self.next_offset = self.visible
+        for producer, sequences in token.sequences.items():
+            self._numbers[producer].failed(sequences)
         for sender, delivery_id in token.acks:
             sender.settle(delivery_id, RELEASED)
         self.stream.advanced()
+
+    def close(self) -> None:
+        """The stream is deleted: what is not on its way to the journal is not written any more."""
+        groups, self._groups = self._groups, []
+        for group in groups:
+            acks = [group.ack] if isinstance(group, _Ready) else group.acks
+            self.stream.core.gathered_bytes -= len(group.frame.data) if isinstance(group, _Ready) else group.bytes
+            for ack in acks:
+                if ack is not None:
+                    ack[0].settle(ack[1], RELEASED)
 
     def load(self) -> None:
         """Take up what the journal holds."""
@@ -236,7 +298,8 @@ class Partition:
         at = first
         while found := storage.scan(Table.PRODUCER, at, last, FRAME_BYTES):
             for key, value in found:
-                self.sequences[key[len(first) :]] = _SEQUENCE.unpack(value)[0]
+                numbers = self._numbers[key[len(first) :]] = _Numbers()
+                numbers.load(value)
             at = found[-1][0] + b"\0"
 
     # Reading
