@@ -30,6 +30,7 @@ def run_node(arguments: Sequence[str]) -> int:
         name=options.name,
         listen=options.listen or ["127.0.0.1:5672"],
         admin=options.admin,
+        default_space=options.default_space,
         supervised=options.supervised,
     )
 
@@ -53,6 +54,11 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="HOST:PORT",
         help="where clients connect; may be given more than once (default: 127.0.0.1:5672)",
+    )
+    parser.add_argument(
+        "--default-space",
+        metavar="NAMESPACE/SPACE",
+        help="whose clients are that name no space (default: the only one)",
     )
     parser.add_argument("--admin", type=Path, metavar="PATH", help="unix socket for management (default: admin.sock)")
     parser.add_argument(

@@ -40,6 +40,7 @@ class Binding:
         connections: the node's account of all connections, which this one joins when it opens.
         spaces: what a client may belong to, by name; ``None`` for the administrator's socket.
         fixed: the space of every connection of the listener, whatever it names.
+        default: the name of the space that is meant by a connection which names none.
         url: how clients reach this node.
     """
 
@@ -49,6 +50,7 @@ class Binding:
         *,
         spaces: Callable[[], Mapping[str, Space]],
         fixed: Space | None,
+        default: str | None,
         url: str,
         peer: str,
     ) -> None:
@@ -62,6 +64,7 @@ class Binding:
         self._connections = connections
         self._spaces = spaces
         self._fixed = fixed
+        self._default = default
         self._url = url
         self._sasl_host: str | None = None
         self._given_user: str | None = None
@@ -89,7 +92,11 @@ class Binding:
         try:
             if self._fixed is None:
                 self.space = choose_space(
-                    self._spaces(), sasl_host=self._sasl_host, user=self._given_user, open_host=remote.hostname
+                    self._spaces(),
+                    sasl_host=self._sasl_host,
+                    user=self._given_user,
+                    open_host=remote.hostname,
+                    default=self._default,
                 )
         except RemoteError as error:
             connection.close(AmqpError(error.condition, error.description))

@@ -25,7 +25,14 @@ MAX_SOCKET_PATH = 100
 """Unix sockets have room for 107 bytes of path."""
 
 
-def run(data: Path, name: str, listen: list[str], admin: Path | None, supervised: bool) -> int:
+def run(
+    data: Path,
+    name: str,
+    listen: list[str],
+    admin: Path | None,
+    supervised: bool,
+    default_space: str | None = None,
+) -> int:
     """Run a node until it is told to stop.
 
     Args:
@@ -34,6 +41,7 @@ def run(data: Path, name: str, listen: list[str], admin: Path | None, supervised
         listen: ``HOST:PORT`` of each port for clients; port 0 takes a free one.
         admin: the administrator's socket; by default ``admin.sock`` among the node's files.
         supervised: whether to talk with a supervisor on standard input and output.
+        default_space: ``NAMESPACE/SPACE`` of connections that name no space; by default the only one.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
@@ -42,7 +50,7 @@ def run(data: Path, name: str, listen: list[str], admin: Path | None, supervised
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
-        run_loop(_main(data, name, [_endpoint(text) for text in listen], admin, supervised))
+        run_loop(_main(data, name, [_endpoint(text) for text in listen], admin, supervised, default_space))
     except EnmasseError as error:
         print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -60,7 +68,14 @@ def _tell(**event: object) -> None:
     print(json.dumps(event), flush=True)  # noqa: T201
 
 
-async def _main(data: Path, name: str, listen: list[tuple[str, int]], admin: Path | None, supervised: bool) -> None:
+async def _main(
+    data: Path,
+    name: str,
+    listen: list[tuple[str, int]],
+    admin: Path | None,
+    supervised: bool,
+    default_space: str | None,
+) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -84,7 +99,7 @@ async def _main(data: Path, name: str, listen: list[tuple[str, int]], admin: Pat
             raise ConfigError(f"the path {socket} is too long for a socket; name a shorter one with --admin")
         await server.listen_admin(socket)
         for host, port in listen:
-            port = await server.listen(host, port)  # noqa: PLW2901
+            port = await server.listen(host, port, default_space)  # noqa: PLW2901
             shown = f"[{host}]" if ":" in host else host
             _tell(event="listening", url=f"amqp://{shown}:{port}")
         await stopped.wait()

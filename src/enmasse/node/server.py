@@ -169,9 +169,7 @@ class Server:
             os.umask(before)
         self.listeners.append(Listener("admin", str(path), 0, server))
 
-    def _make_engine(
-        self, shell: EngineProtocol, fixed: Space | None, default: str | None, url: str
-    ) -> Connection:
+    def _make_engine(self, shell: EngineProtocol, fixed: Space | None, default: str | None, url: str) -> Connection:
         binding = Binding(
             self.connections,
             spaces=lambda: self.entities.spaces,

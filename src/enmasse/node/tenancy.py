@@ -2,8 +2,9 @@
 
 In this order a connection may name one: the host of sasl-init, the realm of its user, the host of
 open. A host names a space if it is ``<space>.<namespace>`` or ``<space>.<namespace>.<domain>``; an IP
-address, ``localhost`` and any other host name nothing. When nothing names one, the only space that
-exists is meant. Two different names are refused, and so is an unknown name below the domain.
+address, ``localhost`` and any other host name nothing. When nothing names one, the listener's default
+is meant, or else the only space that exists. Two different names are refused, and so is an unknown
+name below the domain.
 """
 
 from __future__ import annotations
@@ -44,7 +45,12 @@ def _how(spaces: Mapping[str, Space]) -> str:
 
 
 def choose_space(
-    spaces: Mapping[str, Space], *, sasl_host: str | None, user: str | None, open_host: str | None
+    spaces: Mapping[str, Space],
+    *,
+    sasl_host: str | None,
+    user: str | None,
+    open_host: str | None,
+    default: str | None = None,
 ) -> Space:
     """The space that a connection means.
 
@@ -53,9 +59,10 @@ def choose_space(
         sasl_host: the host of sasl-init.
         user: the user's name; a realm follows its last ``@``.
         open_host: the host of open.
+        default: the listener's default space.
 
     Raises:
-        TenancyError: nothing names a space and there is not exactly one, or two names differ.
+        TenancyError: nothing names a space that exists and there is not exactly one, or two names differ.
     """
     realm = user.rpartition("@")[2] if user and "@" in user else None
     chosen: Space | None = None
@@ -70,6 +77,10 @@ def choose_space(
         chosen = named
     if chosen is not None:
         return chosen
+    if default is not None:
+        if default not in spaces:
+            raise TenancyError("amqp:not-found", f"the listener's default space {default!r} does not exist (yet)")
+        return spaces[default]
     if len(spaces) == 1:
         return next(iter(spaces.values()))
     raise TenancyError("amqp:not-found", f"the connection names no space; {_how(spaces)}")

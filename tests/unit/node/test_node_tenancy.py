@@ -1,0 +1,70 @@
+"""Which space a connection means."""
+
+from __future__ import annotations
+
+import pytest
+
+from enmasse.messaging.core import Core
+from enmasse.messaging.space import Space
+from enmasse.node.errors import TenancyError
+from enmasse.node.tenancy import choose_space
+from enmasse.testing.memory_storage import MemoryStorage
+
+
+def raise_fault(_address: object, error: Exception) -> None:
+    raise error
+
+
+def spaces_named(*names: str) -> dict[str, Space]:
+    core = Core(MemoryStorage(), lambda: None, raise_fault)
+    return {name: Space(core, name, lambda: "id") for name in names}
+
+
+TWO = ("default/shop", "default/factory")
+
+
+@pytest.mark.parametrize("host", [None, "", "localhost", "127.0.0.1", "[::1]:5672", "broker.example.com"])
+def test_a_host_that_names_nothing_means_the_only_space(host: str | None) -> None:
+    spaces = spaces_named("default/shop")
+    assert choose_space(spaces, sasl_host=host, user=None, open_host=host) is spaces["default/shop"]
+
+
+@pytest.mark.parametrize("host", ["shop.default", "shop.default:5672", "shop.default.enmasse.local"])
+def test_each_place_for_a_name_chooses_among_several(host: str) -> None:
+    spaces = spaces_named(*TWO)
+    shop = spaces["default/shop"]
+    assert choose_space(spaces, sasl_host=host, user=None, open_host=None) is shop
+    assert choose_space(spaces, sasl_host=None, user=None, open_host=host) is shop
+    assert choose_space(spaces, sasl_host=None, user="jo@shop.default", open_host=None) is shop
+
+
+def test_without_a_name_several_spaces_are_listed_in_the_refusal() -> None:
+    with pytest.raises(TenancyError, match=r"factory\.default, shop\.default") as refused:
+        choose_space(spaces_named(*TWO), sasl_host=None, user="jo", open_host="localhost")
+    assert refused.value.condition == "amqp:not-found"
+
+
+def test_two_different_names_are_refused() -> None:
+    with pytest.raises(TenancyError, match="two spaces") as refused:
+        choose_space(spaces_named(*TWO), sasl_host="shop.default", user=None, open_host="factory.default")
+    assert refused.value.condition == "amqp:not-allowed"
+
+
+def test_an_unknown_name_below_the_domain_is_refused_even_with_one_space() -> None:
+    with pytest.raises(TenancyError, match=r"other\.default"):
+        choose_space(
+            spaces_named("default/shop"), sasl_host=None, user=None, open_host="other.default.enmasse.local"
+        )
+
+
+def test_the_listener_s_default_is_meant_when_nothing_names_a_space() -> None:
+    spaces = spaces_named(*TWO)
+    chosen = choose_space(spaces, sasl_host=None, user=None, open_host="localhost", default="default/factory")
+    assert chosen is spaces["default/factory"]
+    with pytest.raises(TenancyError, match="does not exist"):
+        choose_space(spaces, sasl_host=None, user=None, open_host=None, default="default/gone")
+
+
+def test_no_space_at_all_says_how_to_create_one() -> None:
+    with pytest.raises(TenancyError, match="enmasse create space"):
+        choose_space({}, sasl_host=None, user=None, open_host=None)
