@@ -60,6 +60,7 @@ class Figures:
     alerts_seen: int = 0
     node_restarts: int = 0
     driver_restarts: int = 0
+    driver_started: bool = False
 
     def accepted(self) -> int:
         """Messages of all devices that were accepted."""
@@ -70,9 +71,10 @@ class Figures:
         kind = event["event"]
         if kind == "started":
             self.job = f"Java and Spark start (driver {event['pid']})"
+            self.driver_restarts += self.driver_started
+            self.driver_started = True
         elif kind == "ended":
-            self.job = "driver ended, starting again"
-            self.driver_restarts += 1
+            self.job = "driver ended"
         elif kind == "ready":
             self.job = "running"
         elif kind == "failed":

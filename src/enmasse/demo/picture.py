@@ -44,7 +44,7 @@ class Picture:
 
     def say(self, text: str) -> None:
         """One sentence above the table."""
-        self._console.print(Text(text))
+        self._console.print(Text(text), soft_wrap=True)
 
     def update(self) -> None:
         """Show the figures of this moment."""
