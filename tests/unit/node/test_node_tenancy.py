@@ -52,9 +52,7 @@ def test_two_different_names_are_refused() -> None:
 
 def test_an_unknown_name_below_the_domain_is_refused_even_with_one_space() -> None:
     with pytest.raises(TenancyError, match=r"other\.default"):
-        choose_space(
-            spaces_named("default/shop"), sasl_host=None, user=None, open_host="other.default.enmasse.local"
-        )
+        choose_space(spaces_named("default/shop"), sasl_host=None, user=None, open_host="other.default.enmasse.local")
 
 
 def test_the_listener_s_default_is_meant_when_nothing_names_a_space() -> None:
