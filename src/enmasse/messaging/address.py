@@ -160,14 +160,14 @@ class Address:
         return best
 
     def close(self, condition: str, description: str) -> None:
-        """The address is gone: detach every link."""
+        """The address is gone: detach every link, receivers first, so that senders hear what becomes of theirs."""
         error = AmqpError(condition, description)
-        for producer in list(self.producers):
-            producer.port.detach(error)
-            producer.gone()
         for consumer in list(self.consumers):
             consumer.port.detach(error)
             consumer.gone()
+        for producer in list(self.producers):
+            producer.port.detach(error)
+            producer.gone()
 
     def counts(self) -> dict[str, int]:
         """The counters of the address, by their management names."""

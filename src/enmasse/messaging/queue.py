@@ -395,13 +395,13 @@ class Queue(Address):
     def close(self, condition: str, description: str) -> None:
         """The queue is deleted: what is not on its way to the journal is not written any more."""
         self._is_closed = True
-        super().close(condition, description)
-        self._touched = []
         fresh, self._fresh = self._fresh, []
         for entry in fresh:
             self.core.gathered_bytes -= len(entry.payload)
             if entry.producer is not None:
                 self._refuse(entry)
+        super().close(condition, description)
+        self._touched = []
 
     def load(self, frames: Iterable[tuple[Frame, bytes | None]]) -> None:
         """Take up what the journal holds.

@@ -304,9 +304,9 @@ class Stream(Address):
 
     def close(self, condition: str, description: str) -> None:
         """The stream is deleted."""
-        super().close(condition, description)
         for partition in self.partitions:
             partition.close()
+        super().close(condition, description)
 
     def load(self) -> None:
         """Take up what the journal holds."""
