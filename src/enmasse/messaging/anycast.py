@@ -25,7 +25,7 @@ from enmasse.messaging.delivery import (
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
 
-__all__ = ["Anycast"]
+__all__ = ["BACKLOG_BYTES", "DELIVERY_OVERHEAD_BYTES", "Anycast", "AnycastProducer"]
 
 BACKLOG_BYTES = 8 << 20
 """Above this, credit is called in: the receivers' connections are slower than their credit says."""

@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.anycast import BACKLOG_BYTES, DELIVERY_OVERHEAD_BYTES
 from enmasse.messaging.credit import CreditShare
 from enmasse.messaging.delivery import (
     ACCEPTED,
@@ -80,13 +81,14 @@ class _Copy:
 class MulticastConsumer(Consumer):
     """A receiver's end at a multicast address."""
 
-    __slots__ = ("is_aside", "starved_since", "waiting")
+    __slots__ = ("is_aside", "starved_since", "waiting", "waiting_bytes")
     address: Multicast
 
     def __init__(self, address: Multicast, port: ConsumerPort, presettle: bool) -> None:
         super().__init__(address, port, presettle)
         self.waiting: deque[_Spread] = deque()
         """Copies that came for credit which this receiver has not."""
+        self.waiting_bytes = 0
         self.is_aside = False
         self.starved_since: float | None = None
 
@@ -106,11 +108,18 @@ class MulticastConsumer(Consumer):
         self.unsettled += 1
         self.send(_Copy(spread, self), spread.payload, False, spread.message_format)
 
+    def keep(self, spread: _Spread) -> None:
+        """Let a copy wait until this receiver can take it."""
+        self.waiting.append(spread)
+        self.waiting_bytes += len(spread.payload) + DELIVERY_OVERHEAD_BYTES
+
     def flush(self) -> None:
         """Send what waited, as far as credit goes."""
         waiting = self.waiting
         while waiting and self.can_take:
-            self.deliver(waiting.popleft())
+            spread = waiting.popleft()
+            self.waiting_bytes -= len(spread.payload) + DELIVERY_OVERHEAD_BYTES
+            self.deliver(spread)
 
     def give_up(self) -> None:
         """Drop what waits for this receiver."""
@@ -119,6 +128,7 @@ class MulticastConsumer(Consumer):
             if not spread.settled:
                 spread.tell(RELEASED)
         self.waiting.clear()
+        self.waiting_bytes = 0
 
     def on_credit(self, gained: int, drain: bool) -> None:
         """Take more copies, and let the senders have more."""
@@ -160,7 +170,7 @@ class MulticastProducer(Producer):
             if consumer.port.credit > 0 and not consumer.is_blocked and not consumer.waiting:
                 consumer.deliver(spread)
             else:
-                consumer.waiting.append(spread)
+                consumer.keep(spread)
                 self.address.due()
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
@@ -239,6 +249,8 @@ class Multicast(Address):
         self.active = [c for c in consumers if not c.is_aside]
         asked = self.asked()
         usable = 0 if any(c.is_blocked for c in self.active) else asked
+        if any(c.waiting_bytes > BACKLOG_BYTES for c in self.active):
+            asked = usable = self.backlog()
         share = self.share
         share.share(now, asked, usable, self.backlog())
         for deadline in (share.deadline, look_again):
