@@ -12,7 +12,7 @@ from enmasse.cli.installation import find_url
 from enmasse.model.kinds import KINDS, kind_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from enmasse.model.kinds import Kind
@@ -55,7 +55,7 @@ class ApiClient:
     def __exit__(self, *exception: object) -> None:
         self._http.close()
 
-    def list(self, kind: Kind, namespace: str | None, labels: str = "") -> list[Document]:
+    def select(self, kind: Kind, namespace: str | None, labels: str = "") -> list[Document]:
         """Return the objects of a kind; None as namespace: of all namespaces."""
         parameters = {"labelSelector": labels} if labels else {}
         items: list[Document] = self._call("GET", _path(kind, namespace), params=parameters)["items"]
@@ -80,15 +80,25 @@ class ApiClient:
         path = _path(kind, document["metadata"]["namespace"])
         return self._call("POST", path, json=document, params=_dry(dry_run))
 
-    def apply(self, document: Document, *, dry_run: bool = False) -> tuple[Document, str]:
-        """Make an object be what is given; labels and annotations are added to those it has.
+    def apply_all(self, documents: Sequence[Document], *, dry_run: bool = False) -> list[tuple[Document, str]]:
+        """Make objects be what is given; labels and annotations are added to those they have.
 
         Returns:
-            The object, and what was done: ``created``, ``configured`` or ``unchanged``.
+            Each object, and what was done: ``created``, ``configured`` or ``unchanged``.
         """
+        places = {(document["kind"], document["metadata"]["namespace"]) for document in documents}
+        present = {
+            _key(item): item
+            for kind in KINDS
+            for name, namespace in places
+            if name == kind.name
+            for item in self.select(kind, namespace)
+        }
+        return [self._apply(item, present.get(_key(item)), dry_run) for item in documents]
+
+    def _apply(self, document: Document, present: Document | None, dry_run: bool) -> tuple[Document, str]:
         kind, metadata = _kind_of(document), document["metadata"]
         for attempt in range(_CONFLICTS):
-            present = self.find_object(kind, metadata["namespace"], metadata["name"])
             try:
                 if present is None:
                     return self.create(document, dry_run=dry_run), "created"
@@ -101,6 +111,7 @@ class ApiClient:
             except ApiError as error:
                 if error.status != 409 or attempt == _CONFLICTS - 1:
                     raise
+                present = self.find_object(kind, metadata["namespace"], metadata["name"])
             else:
                 return changed, "unchanged" if _is_same(changed, present) else "configured"
         raise AssertionError("the last attempt returns or raises")
@@ -118,7 +129,7 @@ class ApiClient:
         """
         if (exact := self.find_object(kind, namespace, name)) is not None:
             return exact
-        items = self.list(kind, namespace)
+        items = self.select(kind, namespace)
         found = [item for item in items if item["spec"].get("address") == name and _is_in(item, space)]
         if len(found) == 1:
             return found[0]
@@ -168,6 +179,10 @@ def _kind_of(document: Document) -> Kind:
 def _path(kind: Kind, namespace: str | None, name: str = "") -> str:
     place = f"/namespaces/{namespace}" if namespace is not None else ""
     return f"/apis/{kind.api_version}{place}/{kind.plural}" + (f"/{name}" if name else "")
+
+
+def _key(document: Document) -> tuple[str, str, str]:
+    return document["kind"], document["metadata"]["namespace"], document["metadata"]["name"]
 
 
 def _dry(dry_run: bool) -> dict[str, str]:

@@ -32,12 +32,12 @@ def apply(
     writer = Writer()
     documents = [resource.to_dict() for resource in read_manifests(files, namespace)]
     with ApiClient.find(data, warn=writer.warn) as api:
-        checked = []
-        with ApiClient.find(data, warn=lambda _warning: None) as checking:
-            for document in documents:
-                try:
-                    checked.append(checking.apply(document, dry_run=True))
-                except ApiError as error:
-                    raise ApiError(error.status, f"{error}; nothing was changed") from None
-        results = checked if dry_run else [api.apply(document) for document in documents]
+        try:
+            results = api.apply_all(documents, dry_run=True)
+        except ApiError as error:
+            raise ApiError(error.status, f"{error}; nothing was changed") from None
+    if not dry_run:
+        # The warnings have been written by now.
+        with ApiClient.find(data, warn=lambda _warning: None) as api:
+            results = api.apply_all(documents)
     write_results(writer, output, [(item, f"{what} (dry run)" if dry_run else what) for item, what in results])

@@ -128,7 +128,7 @@ def _create(
 def _only_space(api: ApiClient, namespace: str) -> str:
     kind = kind_named("space")
     assert kind is not None
-    names: list[str] = [item["metadata"]["name"] for item in api.list(kind, namespace)]
+    names: list[str] = [item["metadata"]["name"] for item in api.select(kind, namespace)]
     if not names:
         raise NotFoundError(
             f"there is no address space in namespace {namespace} yet: create one with `enmasse create space NAME`"

@@ -43,7 +43,7 @@ def get(
             item = api.resolve(kind, place, name, space)
             write_object(writer, output, item, with_namespace=False)
             return
-        items = api.list(kind, None if all_namespaces else place, labels)
+        items = api.select(kind, None if all_namespaces else place, labels)
     if space is not None and kind.name == "Address":
         items = [item for item in items if item["metadata"]["name"].startswith(f"{space}.")]
     if not items and output in (Output.TABLE, Output.WIDE):

@@ -90,7 +90,7 @@ def _look(data: Path) -> _Found:
             for name in _KINDS:
                 kind = kind_named(name)
                 assert kind is not None
-                found.items[name] = api.list(kind, None)
+                found.items[name] = api.select(kind, None)
         # The resources tell what the node said last; whether it still listens is seen here.
         _require_listener(endpoints.url("amqp"))
     except EnmasseError as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from enmasse.control.errors import ExpiredVersionError, NodeRefusedError, NodeUnavailableError
@@ -23,7 +24,7 @@ from enmasse.control.workqueue import WorkQueue
 from enmasse.model.conditions import READY, Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from enmasse.control.ports import NodeAdmin
     from enmasse.control.registry import Registry
@@ -35,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 _NODE = "node"  # the key for asking the node what it has; spaces have a slash in theirs
 _PLANS = "plans"
+_PAUSE = 3.0  # times as long as the look took
+_LONGEST_PAUSE_S = 0.5
 _AT_ONCE = 64  # steps of one stage under way; enough to fill the node's batches
 
 
@@ -120,6 +123,7 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key = await self._queue.get()
+            began = time.thread_time()
             try:
                 settled = await self._reconcile(key)
             except NodeUnavailableError as error:
@@ -134,6 +138,9 @@ class Controller:
             else:
                 delay = self._queue.failed(key)
                 _log.debug("%s again in %.2f s", key, delay)
+            # Looking at a large space takes its time. Pauses leave most of it to the API, and what is
+            # declared meanwhile waits for one look instead of causing one each.
+            await asyncio.sleep(min((time.thread_time() - began) * _PAUSE, _LONGEST_PAUSE_S))
 
     async def _reconcile(self, key: str) -> bool:
         """Look at one thing and put it right; return whether nothing is left to do."""
@@ -159,16 +166,19 @@ class Controller:
             if self._is_doubtful and self._is_connected:
                 self._observed = Observed(await self._node.observe())
                 self._is_doubtful = False
-            for stage in plan_space(self._view(key, refusals)).stages:
+            plan = plan_space(self._view(key, refusals))
+            for stage in plan.stages:
                 await self._take(stage, refusals)
                 if key in refusals:
                     break  # without the space its addresses have no place
         except NodeUnavailableError:
             self._observed = None
             self._queue.add(_NODE)
-            self._say_of_space(key, refusals)
+            self._publish(plan_space(self._view(key, refusals)).resources)
             raise
-        self._say_of_space(key, refusals)
+        if plan.stages:
+            plan = plan_space(self._view(key, refusals))  # to say what has come of it
+        self._publish(plan.resources)
         return not refusals
 
     def _view(self, key: str, refusals: dict[str, str]) -> SpaceView:
@@ -205,9 +215,6 @@ class Controller:
         if failure := next((item for item in failures if item), None):
             raise failure
 
-    def _say_of_space(self, key: str, refusals: dict[str, str]) -> None:
-        self._publish(list(plan_space(self._view(key, refusals)).resources))
-
     def _say_of_plans(self) -> None:
         plans = self._inventory.plans
         found: list[tuple[Resource, tuple[Condition, ...]]] = [
@@ -219,7 +226,7 @@ class Controller:
             found.append((plan, (condition,)))
         self._publish(found)
 
-    def _publish(self, found: list[tuple[Resource, tuple[Condition, ...]]]) -> None:
+    def _publish(self, found: Sequence[tuple[Resource, tuple[Condition, ...]]]) -> None:
         now = self._now()
         changed = []
         for resource, conditions in found:

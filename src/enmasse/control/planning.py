@@ -200,14 +200,15 @@ def _with_effective(address: Address, view: SpaceView, entity: AddressEntity | N
     """Return an address with what of its plan and defaults is in effect, where that is known."""
     if entity is None or view.space is None:
         return address
-    spec = address.spec
-    update = {
-        "plan_status": PlanStatus(name=spec.plan_name(view.space.spec.type), partitions=entity.partitions or None),
-        "subscription": (
-            SubscriptionSpec(max_consumers=entity.max_consumers) if spec.type == "subscription" else None
-        ),
-    }
-    return address.model_copy(update={"status": address.status.model_copy(update=update)})
+    spec, status = address.spec, address.status
+    wanted = PlanStatus(name=spec.plan_name(view.space.spec.type), partitions=entity.partitions or None)
+    # Mostly nothing has changed, and copies of thousands of addresses take their time.
+    if status.plan_status != wanted:
+        status = status.model_copy(update={"plan_status": wanted})
+    if spec.type == "subscription" and status.subscription is None:
+        effective = SubscriptionSpec(max_consumers=entity.max_consumers)
+        status = status.model_copy(update={"subscription": effective})
+    return address if status is address.status else address.model_copy(update={"status": status})
 
 
 def _space_entity(space: AddressSpace) -> SpaceEntity:

@@ -38,6 +38,16 @@ class Condition(Model):
     last_transition_time: str = ""
     """When ``status`` last changed, RFC 3339 in UTC."""
 
+    def is_same(self, other: Condition) -> bool:
+        """Tell whether two conditions say the same, whenever that began."""
+        return (self.type, self.status, self.reason, self.message, self.observed_generation) == (
+            other.type,
+            other.status,
+            other.reason,
+            other.message,
+            other.observed_generation,
+        )
+
 
 def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
     """Return the condition of one type, or None."""
@@ -55,6 +65,9 @@ def stamp(found: Iterable[Condition], former: Sequence[Condition], now: str) -> 
     stamped = []
     for condition in found:
         before = find(former, condition.type)
+        if before is not None and before.is_same(condition):
+            stamped.append(before)
+            continue
         since = before.last_transition_time if before and before.status == condition.status else now
         stamped.append(condition.model_copy(update={"last_transition_time": since}))
     return tuple(stamped)

@@ -46,10 +46,13 @@ class ResourceStatus(Model):
 
     def with_conditions(self, found: Sequence[Condition], now: str) -> Self:
         """Return the status with these conditions and all that follows from them."""
+        conditions = stamp(found, self.conditions, now)
+        if conditions == self.conditions:
+            return self
         phase = phase_of(found)
         return self.model_copy(
             update={
-                "conditions": stamp(found, self.conditions, now),
+                "conditions": conditions,
                 "is_ready": phase == "Active",
                 "phase": phase,
                 "messages": unmet(found),
