@@ -39,7 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument("--window", type=int, default=10, help="seconds of one window")
     job.add_argument("--lateness", type=int, default=10, help="seconds that a message may be late")
     job.add_argument("--live-trigger", type=float, default=1.0, help="seconds between looks for alerts")
-    job.add_argument("--table-trigger", type=float, default=2.0, help="seconds between additions to tables")
+    job.add_argument("--table-trigger", type=float, default=2.0, help="seconds between additions to raw")
+    job.add_argument("--windows-trigger", type=float, default=5.0, help="seconds between additions to windows")
     job.add_argument("--work", type=Path, help="folder of Spark's log and temporary files; default OUT/_spark")
     job.add_argument("--cores", type=int, help="tasks at once; default: all cores")
     job.add_argument("--quick", action="store_true", help="start sooner, run slower")
@@ -102,6 +103,7 @@ def _run(options: argparse.Namespace) -> int:
         lateness_s=options.lateness,
         live_trigger_s=options.live_trigger,
         table_trigger_s=options.table_trigger,
+        windows_trigger_s=options.windows_trigger,
     )
     report = Reporter(sys.stdout)
     stopping = Stopping()

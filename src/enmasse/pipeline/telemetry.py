@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,9 @@ class TelemetrySettings:
     live_trigger_s: float = 1.0
     """How soon a reading outside its band is an alert."""
     table_trigger_s: float = 2.0
-    """How often the tables grow; each time by a file per partition."""
+    """How often the table of raw messages grows; each time by a file per partition."""
+    windows_trigger_s: float = 5.0
+    """How often the table of windows does; a window is complete once in ``window_s``."""
 
 
 def readings_of(stream: DataFrame) -> DataFrame:
@@ -158,8 +161,8 @@ class TelemetryJob:
         """
         settings = self._settings
         starters: dict[str, Callable[[], StreamingQuery]] = {
-            "raw": lambda: self._start_table("raw", self._stream()),
-            "windows": lambda: self._start_table("windows", self._windows()),
+            "raw": lambda: self._start_table("raw", self._stream, settings.table_trigger_s),
+            "windows": lambda: self._start_table("windows", self._windows(), settings.windows_trigger_s),
             "live": lambda: self._start(
                 "live", self._windows(), "update", settings.live_trigger_s, self._on_live_batch
             ),
@@ -168,7 +171,9 @@ class TelemetryJob:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         return starters[name]()
 
+    @cached_property
     def _stream(self) -> DataFrame:
+        """The rows; made once, for Spark asks a new Python process about each."""
         settings = self._settings
         reader = (
             self._spark.readStream.format("enmasse")
@@ -183,9 +188,9 @@ class TelemetryJob:
         return reader.load()
 
     def _windows(self) -> DataFrame:
-        return windows_of(readings_of(self._stream()), self._settings.window_s, self._settings.lateness_s)
+        return windows_of(readings_of(self._stream), self._settings.window_s, self._settings.lateness_s)
 
-    def _start_table(self, name: str, frame: DataFrame) -> StreamingQuery:
+    def _start_table(self, name: str, frame: DataFrame, trigger_s: float) -> StreamingQuery:
         out = self._settings.out.resolve()
         table = BatchTable(out / name, out / "_staging")
         table.check_owner(self._settings.checkpoint.resolve() / name)
@@ -195,7 +200,7 @@ class TelemetryJob:
             assert query is not None
             self._report("table", table=name, batch=batch, rows=table.add(rows, batch, query))
 
-        return self._start(name, frame, "append", self._settings.table_trigger_s, on_batch)
+        return self._start(name, frame, "append", trigger_s, on_batch)
 
     def _start(
         self,
