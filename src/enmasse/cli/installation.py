@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enmasse.cli.errors import UnreachableError
+from enmasse.cli.waiting import wait_until
+from enmasse.control.lock import DirectoryLock
 from enmasse.engines.embedded.paths import Layout
 from enmasse.engines.supervisor.endpoints import Endpoints, read_endpoints
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find_endpoints", "find_url"]
 
+_START_S = 10.0  # an installation that is just being started is waited for; it takes about one second
+
 
 def find_endpoints(data: Path) -> Endpoints:
     """Return what the installation serves.
@@ -20,7 +24,8 @@ def find_endpoints(data: Path) -> Endpoints:
     Raises:
         UnreachableError: when nothing has been started there.
     """
-    path = Layout(data).endpoints
+    path, lock = Layout(data).endpoints, DirectoryLock(data)
+    wait_until(lambda: path.exists() or not lock.is_held(), _START_S)
     endpoints = read_endpoints(path)
     if endpoints is None:
         raise UnreachableError(

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["explain", "open_connection", "parse_properties", "read_body", "to_json", "to_text"]
 
 
+_PATIENCE_S = 2.0  # a node that was killed is back by then
+
+
 def open_connection(data: Path, command: str, space: str | None, namespace: str | None) -> Opening[Connection]:
     """Connect to the installation, for one space of it.
 
@@ -35,7 +38,7 @@ def open_connection(data: Path, command: str, space: str | None, namespace: str 
     url = find_url(data, "amqp")
     host = f"{space}.{namespace or 'default'}" if space else None
     name = f"enmasse-{command}-{uuid.uuid4().hex[:8]}"
-    return connect(url, container_id=name, hostname=host)
+    return connect(url, container_id=name, hostname=host, patience=_PATIENCE_S)
 
 
 def explain(error: EnmasseError) -> EnmasseError:

@@ -34,6 +34,20 @@ class DirectoryLock:
         self._path = directory / name
         self._file: int | None = None
 
+    def is_held(self) -> bool:
+        """Tell whether any process, this one included, holds the lock now."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
     def __enter__(self) -> Self:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Python opens files without inheritance, so no child can keep the lock alive.

@@ -63,6 +63,7 @@ def test_a_directory_is_locked_for_one_process_and_the_other_is_named(tmp_path: 
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
+        assert DirectoryLock(tmp_path / "data").is_held()
         with (
             pytest.raises(DirectoryInUseError, match=f"is in use by process {holder.pid}"),
             DirectoryLock(tmp_path / "data"),
@@ -70,5 +71,6 @@ def test_a_directory_is_locked_for_one_process_and_the_other_is_named(tmp_path: 
             pass
         holder.kill()
         holder.wait()
+        assert not DirectoryLock(tmp_path / "data").is_held()
         with DirectoryLock(tmp_path / "data"):
             pass

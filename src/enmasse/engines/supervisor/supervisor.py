@@ -153,6 +153,7 @@ class _Supervisor:
         )
         self._processes = {"supervisor": Process("supervisor", "supervisor", os.getpid())}
         self._silent = {"control", DEFAULT_NODE}  # who has not opened its port yet
+        self._loaded_node: int | None = None  # the process id of a node that waits to be opened
         admin = layout.admin_socket(DEFAULT_NODE)
         _make_private(admin.parent)
         program = [sys.executable, "-m", "enmasse"]
@@ -206,14 +207,17 @@ class _Supervisor:
     def _hear_control(self, event: Event) -> None:
         if event.get("event") == "listening":
             self._listens("control")
+            if self._loaded_node is not None:
+                self._open_node(self._loaded_node)
 
     def _hear_node(self, event: Event) -> None:
         match event:
             case {"event": "loaded", "pid": int(pid), "journal_pid": int(journal)}:
-                self._processes[DEFAULT_NODE] = Process("node", DEFAULT_NODE, pid)
                 self._processes["journal"] = Process("journal", DEFAULT_NODE, journal)
-                self._publish()
-                self._node.send("open")
+                if "control" in self._silent:
+                    self._loaded_node = pid  # who finds the file must find the API behind it
+                else:
+                    self._open_node(pid)
             case {"event": "journal", "journal_pid": int(journal)}:
                 self._processes["journal"] = Process("journal", DEFAULT_NODE, journal)
                 if DEFAULT_NODE in self._processes:
@@ -221,8 +225,16 @@ class _Supervisor:
             case {"event": "listening"}:
                 self._listens(DEFAULT_NODE)
 
+    def _open_node(self, pid: int) -> None:
+        self._loaded_node = None
+        self._processes[DEFAULT_NODE] = Process("node", DEFAULT_NODE, pid)
+        self._publish()
+        self._node.send("open")
+
     def _publish(self) -> None:
-        self._endpoints = replace(self._endpoints, processes=tuple(self._processes.values()))
+        order = ("supervisor", "control", DEFAULT_NODE, "journal")
+        processes = tuple(self._processes[name] for name in order if name in self._processes)
+        self._endpoints = replace(self._endpoints, processes=processes)
         write_endpoints(self._layout.endpoints, self._endpoints)
 
     def _listens(self, name: str) -> None:
