@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import selectors
 import signal
 import subprocess
@@ -63,9 +62,10 @@ class NodeProcess:
 
     @property
     def memory_bytes(self) -> int:
-        """The node's resident memory."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        """The node's own memory, without the pages of files that it maps."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("RssAnon:")]
+        return int(line.split()[1]) * 1024
 
     def start(self) -> Self:
         """Start it and wait until it listens.
