@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enmasse.control.loopback import require_loopback
 from enmasse.engines.supervisor.parent import die_with_parent
+from enmasse.errors import ConfigError
 from enmasse.node.main import run
 
 if TYPE_CHECKING:
@@ -23,15 +26,23 @@ __all__ = ["run_node"]
 def run_node(arguments: Sequence[str]) -> int:
     """Run a node with the arguments of the command line; return its exit code."""
     options = _parser().parse_args(arguments)
+    listen = options.listen or ["127.0.0.1:5672"]
+    try:
+        for host in filter(None, (place.rpartition(":")[0] for place in listen)):
+            require_loopback(host)  # an empty host is no place at all, as the node will say
+    except ConfigError as error:
+        print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201  # rich is not imported here
+        return 1
     if options.supervised:
         die_with_parent()
     return run(
         data=options.data,
         name=options.name,
-        listen=options.listen or ["127.0.0.1:5672"],
+        listen=listen,
         admin=options.admin,
         default_space=options.default_space,
         supervised=options.supervised,
+        default_space=options.default_space,
     )
 
 
