@@ -42,7 +42,6 @@ def run_node(arguments: Sequence[str]) -> int:
         admin=options.admin,
         default_space=options.default_space,
         supervised=options.supervised,
-        default_space=options.default_space,
     )
 
 
