@@ -156,10 +156,17 @@ class StreamConsumer(Consumer):
     def on_credit(self, gained: int, drain: bool) -> None:
         """Send what there is for the credit."""
         if drain:
-            self.pump()
+            if self.port.credit > 0 and not self.is_blocked:
+                self.pump()
             self.port.drained()
         else:
-            self.address.due()
+            self.address.advanced()
+
+    def on_blocked(self, blocked: bool) -> None:
+        """The connection takes no more for now, or again."""
+        self.is_blocked = blocked
+        if not blocked:
+            self.address.advanced()
 
     def on_outcome(self, delivery: Any, state: Any) -> None:
         """Reading does not consume: the outcome is only counted."""
@@ -194,7 +201,7 @@ class Stream(Address):
     """
 
     kind = "stream"
-    __slots__ = ("_keys", "_round", "log_id", "max_bytes", "partitions", "uid")
+    __slots__ = ("_keys", "_round", "bytes_stored", "has_news", "log_id", "max_bytes", "partitions", "uid")
 
     def __init__(
         self, core: Core, name: str, log_id: int, *, uid: str, partitions: int = 1, max_bytes: int = 0
@@ -203,6 +210,10 @@ class Stream(Address):
         self.log_id = log_id
         self.uid = uid
         self.max_bytes = max_bytes or DEFAULT_MAX_BYTES
+        self.bytes_stored = 0
+        """What is stored or about to be."""
+        self.has_news = False
+        """Whether some reader may have something to send since readers were last served."""
         self.partitions = [Partition(self, index) for index in range(max(1, partitions))]
         self._keys: dict[bytes, Partition] = {}
         self._round = 0
@@ -272,18 +283,16 @@ class Stream(Address):
             return 0
         return self.max_bytes - self.bytes_stored
 
-    @property
-    def bytes_stored(self) -> int:
-        """What is stored or about to be."""
-        return sum(p.bytes_stored + p.pending for p in self.partitions)
-
     def advanced(self) -> None:
-        """Something was committed: readers have news, senders may have room."""
+        """Serve readers in this turn: something was committed, or one of them takes more."""
+        self.has_news = True
         self.due()
 
     def on_turn(self, now: float) -> None:
         """Serve readers, then let senders have what there is room for."""
-        for consumer in list(self.consumers):
+        readers = list(self.consumers) if self.has_news else []
+        self.has_news = False
+        for consumer in readers:
             if consumer.port.credit > 0 and not consumer.is_blocked:
                 assert isinstance(consumer, StreamConsumer)
                 consumer.pump()
@@ -301,6 +310,11 @@ class Stream(Address):
             credit = port.limit - port.received
             if 2 * credit <= window or credit > 2 * window:
                 port.grant(window)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A reader has gone; nothing depends on what it did not settle."""
+        consumer.port.take_unsettled()
+        super().remove_consumer(consumer)
 
     def close(self, condition: str, description: str) -> None:
         """The stream is deleted."""

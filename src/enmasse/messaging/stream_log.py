@@ -120,8 +120,8 @@ class Partition:
     """One log of a stream."""
 
     __slots__ = (
-        "_groups", "_numbers", "_tail", "_tail_bytes", "bytes_stored", "index", "low", "next_offset", "pending",
-        "stream", "visible",
+        "_groups", "_numbers", "_tail", "_tail_bytes", "bytes_stored", "index", "low", "next_offset", "stream",
+        "visible",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, index: int) -> None:
@@ -134,8 +134,6 @@ class Partition:
         self.visible = 0
         """The offset up to which readers see rows."""
         self.bytes_stored = 0
-        self.pending = 0
-        """Bytes that are not committed yet."""
         self._numbers: dict[bytes, _Numbers] = {}
         """What is known of every idempotent producer."""
         self._groups: list[_Rows | _Ready] = []
@@ -187,8 +185,12 @@ class Partition:
         self._take(len(frame.data))
 
     def _take(self, size: int) -> None:
-        self.pending += size
-        self.stream.core.gathered_bytes += size
+        stream = self.stream
+        stream.bytes_stored += size
+        stream.core.gathered_bytes += size
+        if not stream.is_due:
+            stream.is_due = True
+            stream.core.due(stream)
 
     def _is_known(self, producer: bytes, sequence: int, ack: Ack | None) -> bool:
         """Whether a sequence came before; its sender is answered then."""
@@ -257,9 +259,10 @@ class Partition:
             self.bytes_stored += len(data)
             self._tail.append((first, first + count, data))
             self._tail_bytes += len(data)
+            self.stream.bytes_stored += len(data)
         while self._tail_bytes > TAIL_BYTES and len(self._tail) > 1:
             self._tail_bytes -= len(self._tail.popleft()[2])
-        self.pending -= token.size
+        self.stream.bytes_stored -= token.size
         for producer, sequences in token.sequences.items():
             self._numbers[producer].stored(sequences)
         for sender, delivery_id in token.acks:
@@ -268,7 +271,7 @@ class Partition:
 
     def failed(self, token: _Cut, reason: str) -> None:
         """What was cut is not on disk: its senders are to send again."""
-        self.pending -= token.size
+        self.stream.bytes_stored -= token.size
         # Of a log only one batch is on its way, so nothing was given offsets above these.
         self.next_offset = self.visible
         for producer, sequences in token.sequences.items():
@@ -295,6 +298,7 @@ class Partition:
         if mark is not None:
             self.low, self.next_offset, self.bytes_stored = _MARK.unpack(mark)
             self.visible = self.next_offset
+            self.stream.bytes_stored += self.bytes_stored
         at = first
         while found := storage.scan(Table.PRODUCER, at, last, FRAME_BYTES):
             for key, value in found:
