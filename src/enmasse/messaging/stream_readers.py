@@ -118,7 +118,7 @@ class _FrameReader(StreamConsumer):
             position.fetched.popleft()
             position.offset = frame[1]
             self.put(frame[2], FRAME_FORMAT)
-        if end is not None and min(end, position.partition.visible) <= position.offset and end <= position.offset:
+        if end is not None and position.offset >= end:
             self.port.detach()
             self.gone()
 
