@@ -361,6 +361,75 @@ def test_a_changed_list_never_passes_where_the_decoder_refuses_it(kind: str, dat
         check(bytes(body))
 
 
+UINTS = ["43", "5200", "5205", "7000000005", "40"]
+BOOLEANS = ["41", "42", "5600", "5601", "40"]
+# Each field's forms; the first of each is what stands there while another field is tried.
+FORMS: dict[str, tuple[int, list[list[str]]]] = {
+    "transfer": (
+        0x14,
+        [
+            ["43", "5201", "7000000100"], UINTS, ["a00101", "b0000000020102", "40"], UINTS, BOOLEANS, BOOLEANS,
+            ["40", "5000", "5001"], ["40", "00532445", "005325c00100"], ["40", *BOOLEANS], ["40", *BOOLEANS],
+            ["40", *BOOLEANS],
+        ],
+    ),
+    "disposition": (
+        0x15,
+        [BOOLEANS[:-1], UINTS[:-1], UINTS, BOOLEANS, ["00532445", "005324c00100", "00532645", "40"], BOOLEANS],
+    ),
+    "flow": (
+        0x13,
+        [UINTS, *[UINTS[:-1]] * 3, ["40", "43", "5201"], UINTS, UINTS, UINTS, BOOLEANS, BOOLEANS, ["40", "c10100"]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("kind", FORMS)
+def test_each_form_of_each_field_is_read_as_the_decoder_reads_it(kind: str, wide: bool) -> None:
+    code, forms = FORMS[kind]
+    check = CHECKS[kind][1]
+    mandatory = {"transfer": 1, "disposition": 2, "flow": 4}[kind]
+    for index in range(len(forms)):
+        for form in forms[index]:
+            fields = [bytes.fromhex(others[0]) for others in forms[: max(index + 1, mandatory)]]
+            fields[index] = bytes.fromhex(form)
+            content = b"".join(fields)
+            head = bytes((0, 0x53, code))
+            if wide:
+                check(head + b"\xd0" + struct.pack(">II", len(content) + 4, len(fields)) + content)
+            else:
+                check(head + bytes((0xC0, len(content) + 1, len(fields))) + content)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "005315 45",  # no fields
+        "005315 c0020141",  # no first
+        "005315 c0030241a0",  # a binary as first
+        "005315 c0050341 43 a000",  # a binary as last
+        "005315 c0050441 43 43 44",  # a number as settled
+        "005315 c0060541 43 43 41 45",  # a list as state
+        "005315 c0050541 43 43 41",  # fewer fields than announced
+        "005315 c0080541 43 43 41 532445",  # a state without descriptor
+        "005315 c0090541 43 43 41 00532441",  # a state that is no list
+        "005315 d000000007 00000102 41 43 40",  # a count that only fits when cut to a byte
+    ],
+)
+def test_broken_dispositions_are_refused(body: str) -> None:
+    data = bytes.fromhex(body)
+    assert general(data) is None
+    check_disposition(data)
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3])
+def test_a_flow_without_a_mandatory_field_is_refused(missing: int) -> None:
+    fields = [b"\x43"] * 4
+    fields[missing] = b"\x40"
+    check_flow(b"\x00\x53\x13\xc0\x05\x04" + b"".join(fields))
+
+
 @pytest.mark.parametrize(
     "body",
     [

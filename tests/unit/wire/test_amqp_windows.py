@@ -276,6 +276,33 @@ def test_an_aborted_delivery_above_a_lowered_credit_is_counted_too() -> None:
     assert peer.hear_one(Flow).delivery_count == 1
 
 
+def test_a_delivery_in_parts_may_cross_with_a_lower_credit_and_use_up_the_last() -> None:
+    peer, sink = receiving()
+    link = sink.link
+    assert isinstance(link, ReceivingLink)
+    link.grant(1)
+    peer.hear()
+    peer.say(Transfer(0, 0, b"a", 0, False, True), Transfer(0), payload=b"x")
+    assert (sink.exhausted, sink.received[0].crossed) == (1, False)
+    peer.say(Transfer(0, 1, b"b", 0, False, True), payload=b"y")
+    link.grant(0)
+    peer.say(Transfer(0), payload=b"z")
+    assert sink.received[1][:2] == (b"yz", 1)
+    assert sink.received[1].crossed
+
+
+def test_a_sender_that_gives_up_its_credit_in_the_middle_of_a_delivery_has_none_for_the_rest() -> None:
+    peer, sink = receiving()
+    peer.say(Transfer(0, 0, b"a", 0, False, True), payload=b"x")
+    peer.say(Flow(0, 10, 1, 10, 0, 100_000, 0))
+    assert sink.given_up == [100_000]
+    peer.say(Transfer(0), payload=b"y")
+    error = peer.hear_one(Detach).error
+    assert error is not None
+    assert error.condition == "amqp:link:transfer-limit-exceeded"
+    assert not sink.received
+
+
 def test_settled_in_any_part_settles_the_whole() -> None:
     peer, sink = receiving()
     peer.say(Transfer(0, 0, b"a", 0, True, True), Transfer(0, settled=False), payload=b"x")

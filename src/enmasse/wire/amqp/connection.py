@@ -208,9 +208,6 @@ class Connection(ConnectionOutput):
                 # Between 8 and 10 bytes: an empty frame at the very end.
                 self._on_frame(data, at, size, data[at + 4] << 8 | data[at + 5], 0)
                 at += size
-                if end - at >= 8:
-                    self._frames(data, at)
-                    return
                 rest = end - at
                 size = rest + 1
             self._keep(data, at, size - rest)
