@@ -1,7 +1,7 @@
 """Manage a node: CREATE, READ, UPDATE, DELETE and QUERY over ``$management``.
 
 The operations are those of the OASIS draft "AMQP Management 1.0"; the types and attributes of a node
-are in ``docs/reference/management.md``.
+are in ``docs/reference/conventions.md``.
 """
 
 from __future__ import annotations
