@@ -61,6 +61,7 @@ class Figures:
     node_restarts: int = 0
     driver_restarts: int = 0
     driver_started: bool = False
+    """Whether there was a driver before the next."""
 
     def accepted(self) -> int:
         """Messages of all devices that were accepted."""

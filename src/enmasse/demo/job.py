@@ -13,6 +13,9 @@ from enmasse.pipeline.supervise import Supervisor
 
 __all__ = ["Job"]
 
+FAILURES = 3
+"""One start may fail by bad luck."""
+
 
 class Job:
     """One supervised Spark job whose events flow into the figures.
@@ -30,6 +33,7 @@ class Job:
         self.ready = asyncio.Event()
         """Set once every query of the job has looked at its source."""
         self._figures = figures
+        self._failures = 0
         loop = asyncio.get_running_loop()
 
         def on_event(event: dict[str, Any]) -> None:
@@ -53,6 +57,14 @@ class Job:
         self._figures.on_job_event(event)
         if event["event"] == "ready":
             self.ready.set()
+        elif event["event"] == "ended" and not self.ready.is_set():
+            self._failures += 1
+            self._figures.job = f"driver ended: {_last_line(self.log)}"
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the driver ended again and again before it was ready."""
+        return self._failures >= FAILURES
 
     def start(self) -> None:
         """Start the driver."""
@@ -61,3 +73,11 @@ class Job:
     async def stop(self) -> None:
         """Stop it in order; everything it started is gone afterwards."""
         await asyncio.to_thread(self._supervisor.stop)
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(errors="replace").split("\n")
+    except OSError:
+        return "no reason given"
+    return next((line for line in reversed(lines) if line.strip()), "no reason given")

@@ -49,7 +49,7 @@ INTERRUPTED = 130
 
 _PANDAS = (
     "import pandas as pd; print(pd.read_parquet('{}/windows')"
-    ".groupby(['device', 'metric'])[['count', 'mean', 'min', 'max']].mean())"
+    ".groupby(['device', 'metric'])[['mean', 'min', 'max']].mean().round(2).to_string())"
 )
 
 
@@ -148,6 +148,7 @@ class _Demo:
             self._job = Job(url, self._folder, BAND, figures)
             undo.push_async_callback(self._job.stop)
             self._job.start()
+            self._picture.say("Spark starts; time counts from when it is ready.")
         if has_proton():
             self._foreign = ForeignFleet(url, PROTON_FLEET, INTERVAL_S, figures, self._folder / "proton.log")
             await self._foreign.start()
@@ -179,7 +180,7 @@ class _Demo:
         figures.phase = "starting Spark" if self._job is not None else "running"
         while not self._interrupted.is_set():
             now = time.monotonic()
-            if began is None and (self._job is None or self._job.ready.is_set() or now - entered > READY_S):
+            if began is None and (_is_settled(self._job) or now - entered > READY_S):
                 began = now
                 figures.phase = "running"
             if began is not None:
@@ -202,9 +203,9 @@ class _Demo:
         while True:
             rows = await self._count(job)
             complete = not Verdict(self._figures, rows).faults()
-            if complete or self._interrupted.is_set() or time.monotonic() > deadline:
-                return rows
             self._picture.update()
+            if complete or job.is_hopeless or self._interrupted.is_set() or time.monotonic() > deadline:
+                return rows
             await asyncio.sleep(1.0)
 
     def _end(self, rows: Counter[str] | None) -> int:
@@ -241,6 +242,11 @@ class _Demo:
             f"Spark's log is {_short(job.log.parent)}/spark.log, the driver's {_short(job.log)}.",
         ]
         self._console.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _is_settled(job: Job | None) -> bool:
+    """Whether there is nothing to wait for before time counts."""
+    return job is None or job.ready.is_set() or job.is_hopeless
 
 
 async def _cancel(task: asyncio.Task[None] | asyncio.Task[bool]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
@@ -14,7 +14,9 @@ from enmasse.demo.figures import DeviceFigures, Figures
 
 __all__ = ["Picture"]
 
-_ALERTS_SHOWN = 5
+_ALERTS_SHOWN = 3
+_FRAME_LINES = 8
+"""Lines of heads and of the tables' own headings."""
 _PLAIN_EVERY_S = 5.0
 
 
@@ -49,7 +51,7 @@ class Picture:
     def update(self) -> None:
         """Show the figures of this moment."""
         if self._live is not None:
-            self._live.update(_render(self._figures), refresh=True)
+            self._live.update(_render(self._figures, self._console.height), refresh=True)
         else:
             self._print_plain()
 
@@ -69,7 +71,7 @@ class Picture:
             )
 
 
-def _render(figures: Figures) -> RenderableType:
+def _render(figures: Figures, height: int) -> RenderableType:
     limit = f" of {figures.seconds:.0f} s" if figures.seconds else " (Ctrl-C ends)"
     head = Text.assemble(
         (f" {figures.phase} ", "reverse"),
@@ -81,19 +83,28 @@ def _render(figures: Figures) -> RenderableType:
         f"{figures.job}   batches {figures.batches}   raw {figures.raw_rows:,} rows"
         f"   windows {figures.window_rows:,} rows   {figures.rows_per_s:,.0f} rows/s in the last batch",
     )
-    return Group(head, _addresses(figures), _devices(figures), job, _alerts(figures))
+    alerts = _alerts(figures)
+    # A low terminal cuts the end off, so what matters comes first and idle addresses share a line.
+    others = len(figures.devices) + len(alerts.plain.splitlines()) + _FRAME_LINES
+    room = height - others >= len(figures.addresses)
+    return Group(head, job, alerts, *_addresses(figures, all_rows=room), _devices(figures))
 
 
-def _table(title: str, *columns: tuple[str, str]) -> Table:
-    table = Table(title=title, title_justify="left", expand=True, pad_edge=False)
+def _alerts(figures: Figures) -> Text:
+    lines = [str(alert.get("text", alert)) for alert in list(figures.alerts)[-_ALERTS_SHOWN:]]
+    shown = "\n".join(f"  {line}" for line in lines) if lines else "  none yet"
+    return Text.assemble((f"Alerts {figures.alerts_seen}\n", "bold"), (shown, "red" if lines else "dim"))
+
+
+def _table(*columns: tuple[str, str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, expand=True, pad_edge=False, show_edge=False)
     for name, justify in columns:
         table.add_column(name, justify="right" if justify == ">" else "left", no_wrap=True)
     return table
 
 
-def _addresses(figures: Figures) -> Table:
+def _addresses(figures: Figures, *, all_rows: bool) -> list[RenderableType]:
     table = _table(
-        "Addresses",
         ("address", "<"),
         ("type", "<"),
         ("in/s", ">"),
@@ -102,7 +113,11 @@ def _addresses(figures: Figures) -> Table:
         ("senders", ">"),
         ("consumers", ">"),
     )
+    idle = []
     for address in sorted(figures.addresses.values(), key=lambda a: (-a.messages_in, a.address)):
+        if not (all_rows or address.messages_in or address.senders or address.receivers):
+            idle.append(f"{address.address} ({address.type})")
+            continue
         table.add_row(
             address.address,
             address.type,
@@ -112,16 +127,17 @@ def _addresses(figures: Figures) -> Table:
             str(address.senders),
             str(address.receivers),
         )
-    return table
+    if not idle:
+        return [table]
+    return [table, Text(f"idle: {', '.join(idle)}", style="dim", no_wrap=True, overflow="ellipsis")]
 
 
 def _devices(figures: Figures) -> Table:
     table = _table(
-        "Devices, and the job's latest window of each",
         ("device", "<"),
         ("client", "<"),
         ("accepted", ">"),
-        ("window", "<"),
+        ("latest window", "<"),
         ("metric", "<"),
         ("n", ">"),
         ("mean", ">"),
@@ -148,9 +164,3 @@ def _window_cells(device: DeviceFigures) -> list[str]:
 
 def _number(value: Any) -> str:
     return "" if value is None else f"{value:.2f}"
-
-
-def _alerts(figures: Figures) -> Panel:
-    lines = [str(alert.get("text", alert)) for alert in list(figures.alerts)[-_ALERTS_SHOWN:]]
-    text = Text("\n".join(lines) if lines else "none yet", style="bold red" if lines else "dim")
-    return Panel(text, title=f"Alerts ({figures.alerts_seen})", title_align="left")

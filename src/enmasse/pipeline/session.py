@@ -5,12 +5,14 @@ This module imports PySpark only when a session is started, so that it can say w
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,9 @@ LEAST_JAVA = 17
 
 INSTALL_JAVA = "apt-get install openjdk-17-jre-headless"
 INSTALL_PYSPARK = "pip install 'enmasse[spark]'"
+
+LONGEST_SOCKET_FOLDER = 60
+"""Spark's sockets are named by a uuid."""
 
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Starts a second sooner with 80 MB less; slower code for those who run for hours."""
@@ -133,7 +138,7 @@ def start_session(
         "spark.log.level": "WARN",
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(temporary),
+        "spark.python.unix.domain.socket.dir": str(_socket_folder(temporary)),
         "spark.scheduler.mode": "FAIR",
         # Moments that pandas and DuckDB read as such; the default is a form of old Hive.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -150,6 +155,15 @@ def start_session(
         builder = builder.config(key, value)
     with _errors_to(work / "spark.err"):
         return builder.getOrCreate()
+
+
+def _socket_folder(preferred: Path) -> Path:
+    """A folder whose path leaves room for a socket's name; unix sockets have 107 bytes for both."""
+    if len(os.fsencode(preferred)) <= LONGEST_SOCKET_FOLDER:
+        return preferred
+    short = Path(tempfile.mkdtemp(prefix="enmasse-"))
+    atexit.register(shutil.rmtree, short, ignore_errors=True)
+    return short
 
 
 @contextmanager

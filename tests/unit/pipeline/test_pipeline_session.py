@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from enmasse.pipeline.errors import SparkMissingError
-from enmasse.pipeline.session import find_java
+from enmasse.pipeline.session import LONGEST_SOCKET_FOLDER, _socket_folder, find_java
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -41,3 +41,11 @@ def test_an_old_java_is_refused(version: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkMissingError, match="newer"):
         find_java()
+
+
+def test_sockets_lie_where_their_names_have_room(tmp_path: Path) -> None:
+    short = Path("/tmp/work")
+    assert _socket_folder(short) == short
+    long = _socket_folder(tmp_path / ("deep" * 20))
+    assert len(str(long)) <= LONGEST_SOCKET_FOLDER
+    assert long.is_dir()
