@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -69,8 +68,9 @@ def _demo(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Show everything at work: the platform, simulated devices, a Spark job and alerts."""
-    # By name, because the demonstration stands above the command line and uses it.
-    raise typer.Exit(import_module("enmasse.demo.main").run(seconds, Path(data)))
+    from enmasse.demo.main import run  # noqa: PLC0415  # the other commands need not wait for all that it uses
+
+    raise typer.Exit(run(seconds, Path(data)))
 
 
 _RUN, _DECLARE, _USE = "Run", "Declare", "Use"
