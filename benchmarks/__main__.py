@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks import anycast, stored
 from benchmarks.accounting import Patience
+from benchmarks.artemis import Artemis
 from benchmarks.cases import Case
 from benchmarks.comparison import Plan, compare
 from benchmarks.connections import measure_idle
@@ -38,7 +39,7 @@ SCRIPTS = {
 }
 """Title, file in this folder, arguments."""
 SUITES = (*TRAFFIC, "connections", *SCRIPTS)
-PEERS = (RabbitMQ, Mosquitto)
+PEERS = (RabbitMQ, Artemis, Mosquitto)
 
 
 def main() -> int:

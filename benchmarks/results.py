@@ -103,7 +103,7 @@ def _cells(outcome: Outcome) -> list[str]:
 def _remarks(outcome: Outcome) -> list[str]:
     remarks = []
     if outcome.failure:
-        remarks.append(f"failed: {outcome.failure.splitlines()[0]}")
+        remarks.append(f"failed: {outcome.failure.partition(': /')[0].splitlines()[0]}")
     if outcome.is_disturbed:
         remarks.append("every run was DISTURBED by other processes")
     if outcome.counted:
