@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -72,6 +73,8 @@ def main() -> int:
     if given.list:
         show_list(suites)
         return 0
+    # Whoever ends us this way, too, wants the servers stopped.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     results = Results(given.directory, sys.argv[1:])
     plan = Plan(given.seconds, given.runs, Patience(given.patience))
     failed = False

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=150)
+
+
+def test_the_list_names_every_case_and_how_to_get_what_is_missing() -> None:
+    done = benchmarks("--list")
+    assert done.returncode == 0, done.stderr
+    assert "1:1, 100 B, unsettled" in done.stdout
+    assert "apt-get install rabbitmq-server" in done.stdout
+
+
+def test_an_unknown_suite_is_answered_with_those_that_exist() -> None:
+    done = benchmarks("anicast")
+    assert done.returncode == 2
+    assert "anicast" in done.stderr
+    assert "stored" in done.stderr
+
+
+def test_without_a_compiler_it_says_what_to_install(tmp_path: Path) -> None:
+    code = "from pathlib import Path; from benchmarks import generators; "
+    code += "generators.BINARIES = Path('bin'); generators.build('amqp_load')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "apt-get install gcc" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_case_is_measured_to_its_end_and_kept(tmp_path: Path) -> None:
+    if shutil.which("cc") is None and os.environ.get("CI") != "true":
+        pytest.skip("the load generators need a C compiler: apt-get install gcc libc6-dev")
+    short = ("--runs", "1", "--seconds", "0.2", "--patience", "0", "--no-peers", "--directory", str(tmp_path))
+    done = benchmarks("anycast", "--case", "multicast", *short)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (kept,) = tmp_path.glob("*.jsonl")
+    about, case = map(json.loads, kept.read_text().splitlines())
+    assert about["command"][0] == "anycast"
+    assert case["failure"] == ""
+    assert case["losses"] == 0
+    assert case["rate"]["median"] > 0
+    assert list(tmp_path.iterdir()) == [kept]
