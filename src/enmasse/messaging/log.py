@@ -32,9 +32,9 @@ def log_range(log_id: int, partition: int | None = None) -> tuple[bytes, bytes]:
 
 
 def delete_log(storage: Storage, log_id: int) -> Iterator[Operation]:
-    """Everything to delete of a log that is committed."""
+    """Everything to delete of a log that is committed; frames last, as what is left is found by them."""
     first, last = log_range(log_id)
-    for table in (Table.FRAME, Table.SETTLED, Table.MARK, Table.PRODUCER):
+    for table in (Table.SETTLED, Table.MARK, Table.PRODUCER, Table.FRAME):
         at = first
         while found := storage.scan(table, at, last, FRAME_BYTES):
             for key, _ in found:

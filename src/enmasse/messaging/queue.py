@@ -139,7 +139,7 @@ class Queue(Address):
     ) -> None:
         super().__init__(core, name)
         self.log_id = log_id
-        self.max_bytes = max_bytes or DEFAULT_MAX_BYTES
+        self.limit_bytes(max_bytes)
         self.max_consumers = max_consumers
         self.is_durable = is_durable
         self.depth = 0
@@ -155,6 +155,11 @@ class Queue(Address):
         self._touched: list[FrameRef] = []
         """Frames whose settled rows are not written yet."""
         self._is_closed = False
+
+    def limit_bytes(self, max_bytes: int) -> None:
+        """Change what may be stored; 0 is the default."""
+        self.max_bytes = max_bytes or DEFAULT_MAX_BYTES
+        self.due()
 
     # Links
 

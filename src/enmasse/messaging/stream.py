@@ -209,7 +209,7 @@ class Stream(Address):
         super().__init__(core, name)
         self.log_id = log_id
         self.uid = uid
-        self.max_bytes = max_bytes or DEFAULT_MAX_BYTES
+        self.limit_bytes(max_bytes)
         self.bytes_stored = 0
         """What is stored or about to be."""
         self.has_news = False
@@ -217,6 +217,11 @@ class Stream(Address):
         self.partitions = [Partition(self, index) for index in range(max(1, partitions))]
         self._keys: dict[bytes, Partition] = {}
         self._round = 0
+
+    def limit_bytes(self, max_bytes: int) -> None:
+        """Change what may be stored; 0 is the default."""
+        self.max_bytes = max_bytes or DEFAULT_MAX_BYTES
+        self.due()
 
     def partition_for(self, key: bytes) -> Partition:
         """The partition of a key; those without one take turns."""

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.delivery import Producer
 from enmasse.wire.amqp.link import SendingLink
+from enmasse.wire.amqp.performatives import AmqpError
 
 if TYPE_CHECKING:
+    from enmasse.messaging.space import Space
     from enmasse.net.transport import EngineProtocol
     from enmasse.node.binding import Binding
     from enmasse.wire.amqp.link import Link
@@ -54,9 +56,10 @@ class Connections:
         """How many links are attached."""
         return sum(len(binding.links) for binding in self._open)
 
-    def of_space(self, name: str) -> list[Binding]:
-        """The connections of one space."""
-        return [b for b in self._open if b.space is not None and b.space.name == name]
+    def close_space(self, space: Space) -> None:
+        """A space is deleted: its clients are to come again, should it be made anew."""
+        for binding in [b for b in self._open if b.space is space]:
+            binding.connection.close(AmqpError("amqp:connection:forced", f"space {space.name!r} was deleted"))
 
     def read_connections(self) -> list[dict[str, Any]]:
         """Every connection, with its counters."""

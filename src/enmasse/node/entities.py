@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address
@@ -36,6 +37,9 @@ MAX_NAME_BYTES = 320
 
 MAX_PARTITIONS = 1_024
 
+DELETE_STEP = 64
+"""Records deleted with one batch: their frames are read on the way, tens of megabytes at most."""
+
 _NEXT_LOG = b"\0log"
 _PREFIX = {SPACE_TYPE: b"s", ADDRESS_TYPE: b"a"}
 _SPACE_FIELDS: dict[str, type] = {"spaceType": str, "authentication": str, "uid": str, "generation": int}
@@ -57,6 +61,7 @@ _CHANGEABLE = {
 _KINDS = ("anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter")
 
 Done = Callable[[EntityError | None], None]
+Record = dict[str, Any]
 
 
 class Entities:
@@ -65,18 +70,24 @@ class Entities:
     Args:
         core: the messaging core that they live in.
         new_id: gives unguessable names.
+        space_closed: hears of a space that is deleted.
     """
 
-    def __init__(self, core: Core, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, core: Core, new_id: Callable[[], str], space_closed: Callable[[Space], None] = lambda _space: None
+    ) -> None:
         self.core = core
         self.spaces: dict[str, Space] = {}
-        self.records: dict[str, dict[str, dict[str, Any]]] = {SPACE_TYPE: {}, ADDRESS_TYPE: {}}
+        self.records: dict[str, dict[str, Record]] = {SPACE_TYPE: {}, ADDRESS_TYPE: {}}
         """Type to name to attributes."""
         self._addresses: dict[str, Address] = {}
         self._new_id = new_id
         self._next_log = 1
-        self._leaving: set[tuple[str, str]] = set()
-        self._coming: set[tuple[str, str]] = set()
+        self._space_closed = space_closed
+        self._coming: dict[tuple[str, str], Record] = {}
+        self._changing: dict[tuple[str, str], Record] = {}
+        """What entities will be once the change on its way is on disk."""
+        self._leaving: dict[tuple[str, str], Record] = {}
 
     # Loading
 
@@ -106,10 +117,16 @@ class Entities:
                 return
             log = int.from_bytes(found[0][0][:4], "big")
             if log not in known:
-                self.core.store(list(delete_log(self.core.storage, log)), lambda _reason: None)
+                self._clear(log)
             log += 1
 
-    def _build(self, entity_type: str, record: dict[str, Any], *, stored: bool) -> None:
+    def _clear(self, log: int) -> None:
+        """Delete what a log stored, step by step."""
+        operations = list(islice(delete_log(self.core.storage, log), DELETE_STEP))
+        if operations:
+            self.core.store(operations, lambda _reason: self._clear(log))
+
+    def _build(self, entity_type: str, record: Record, *, stored: bool) -> None:
         if entity_type == SPACE_TYPE:
             self.spaces[record["name"]] = Space(self.core, record["name"], self._new_id)
             return
@@ -130,7 +147,7 @@ class Entities:
                 yield frame, storage.get(Table.SETTLED, log_key(log_id, 0, frame.first_offset))
                 first = key + b"\0"
 
-    def _make_address(self, record: dict[str, Any]) -> Address:
+    def _make_address(self, record: Record) -> Address:
         core, name, kind, log = self.core, record["address"], record["addressType"], record["log"]
         limits = {"max_bytes": record.get("maxBytes", 0)}
         if kind == "anycast":
@@ -158,7 +175,8 @@ class Entities:
                 the address exists.
         """
         record = self._checked(entity_type, name, attributes)
-        if name in self.records[entity_type] or (entity_type, name) in self._coming | self._leaving:
+        key = (entity_type, name)
+        if name in self.records[entity_type] or key in self._coming or key in self._leaving:
             raise EntityError(409, f"{entity_type} {name!r} exists already")
         operations = []
         if entity_type == ADDRESS_TYPE:
@@ -168,12 +186,10 @@ class Entities:
             operations.append(Operation(Table.ENTITY, _NEXT_LOG, self._next_log.to_bytes(8, "big")))
         record.setdefault("uid", self._new_id())
         operations.append(_put(entity_type, record))
-        self._coming.add((entity_type, name))
+        self._coming[key] = record
 
         def stored(reason: str | None) -> None:
-            self._coming.discard((entity_type, name))
-            if reason is None and entity_type == ADDRESS_TYPE and record["space"] not in self.spaces:
-                reason = "its space was deleted meanwhile"
+            del self._coming[key]
             if reason is None:
                 self.records[entity_type][name] = record
                 self._build(entity_type, record, stored=False)
@@ -181,11 +197,11 @@ class Entities:
 
         self.core.store(operations, stored)
 
-    def _checked(self, entity_type: str, name: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    def _checked(self, entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
         if not name or len(name.encode()) > MAX_NAME_BYTES:
             raise EntityError(400, f"a name has 1 to {MAX_NAME_BYTES} bytes")
         fields = _SPACE_FIELDS if entity_type == SPACE_TYPE else _ADDRESS_FIELDS
-        record: dict[str, Any] = {"name": name}
+        record: Record = {"name": name}
         for key, value in attributes.items():
             if key in ("name", "type", "identity"):
                 continue
@@ -198,13 +214,13 @@ class Entities:
                 raise EntityError(400, f"attribute {key} takes a {kind.__name__}, not {value!r}")
             record[key] = kind(value)
         if entity_type == SPACE_TYPE:
-            if name.count("/") != 1:
+            if name.count("/") != 1 or not all(name.split("/")):
                 raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
             if record.get("authentication", "none") != "none":
                 raise EntityError(501, "only authentication 'none' is served")
         return record
 
-    def _check_address(self, name: str, record: dict[str, Any]) -> None:
+    def _check_address(self, name: str, record: Record) -> None:
         for needed in ("space", "address", "addressType"):
             if not record.get(needed):
                 raise EntityError(400, f"address {name!r} lacks its attribute {needed}")
@@ -220,9 +236,15 @@ class Entities:
         space = record["space"]
         if space not in self.spaces:
             raise EntityError(404, f"there is no space {space!r}")
-        for other in self.records[ADDRESS_TYPE].values():
-            if other["space"] == space and other["address"] == record["address"]:
+        for other in self._addresses_of(space):
+            if other["address"] == record["address"]:
                 raise EntityError(409, f"address {record['address']!r} exists already, as {other['name']!r}")
+
+    def _addresses_of(self, space: str) -> list[Record]:
+        """The addresses of a space, those included that are on their way to the disk or from it."""
+        moving = [*self._coming.items(), *self._leaving.items()]
+        moving_addresses = [record for (kind, _), record in moving if kind == ADDRESS_TYPE]
+        return [r for r in [*self.records[ADDRESS_TYPE].values(), *moving_addresses] if r["space"] == space]
 
     def update(self, entity_type: str, name: str, attributes: dict[str, Any], done: Done) -> None:
         """Change what may change; see ``create``.
@@ -230,25 +252,37 @@ class Entities:
         Raises:
             EntityError: 404 it does not exist, 409 an attribute that is fixed for ever would change.
         """
-        before = self._existing(entity_type, name)
+        key = (entity_type, name)
+        before = self._changing.get(key) or self._existing(entity_type, name)
         changed = self._checked(entity_type, name, {**_public(before), **attributes})
-        for key, value in changed.items():
-            if before.get(key) != value and key not in _CHANGEABLE[entity_type]:
-                raise EntityError(409, f"attribute {key} of {name!r} cannot be changed; delete it and make it anew")
+        for attribute, value in changed.items():
+            if before.get(attribute) != value and attribute not in _CHANGEABLE[entity_type]:
+                raise EntityError(
+                    409, f"attribute {attribute} of {name!r} cannot be changed; delete it and make it anew"
+                )
         record = {**before, **changed}
+        self._changing[key] = record
 
         def stored(reason: str | None) -> None:
-            if reason is None and name in self.records[entity_type]:
-                self.records[entity_type][name] = record
-                address = self._addresses.get(name) if entity_type == ADDRESS_TYPE else None
-                if isinstance(address, Queue | Stream):
-                    address.max_bytes = record.get("maxBytes", 0) or address.max_bytes
-                    address.due()
-                if isinstance(address, Queue):
-                    address.max_consumers = record.get("maxConsumers", 0)
+            if self._changing.get(key) is record:
+                del self._changing[key]
+            if name not in self.records[entity_type]:
+                done(EntityError(404, f"{name!r} was deleted meanwhile"))
+                return
+            if reason is None:
+                self._apply(entity_type, record)
             done(None if reason is None else EntityError(503, f"{name!r} was not stored: {reason}"))
 
         self.core.store([_put(entity_type, record)], stored)
+
+    def _apply(self, entity_type: str, record: Record) -> None:
+        name = record["name"]
+        self.records[entity_type][name] = record
+        address = self._addresses.get(name) if entity_type == ADDRESS_TYPE else None
+        if isinstance(address, Queue | Stream):
+            address.limit_bytes(record.get("maxBytes", 0))
+        if isinstance(address, Queue):
+            address.max_consumers = record.get("maxConsumers", 0)
 
     def delete(self, entity_type: str, name: str, done: Done) -> None:
         """Remove a space or an address with all that it stores; its links are detached at once.
@@ -258,18 +292,21 @@ class Entities:
         """
         record = self._existing(entity_type, name)
         if entity_type == SPACE_TYPE:
-            left = [a["name"] for a in self.records[ADDRESS_TYPE].values() if a["space"] == name]
+            left = [a["name"] for a in self._addresses_of(name)]
             if left:
                 raise EntityError(409, f"space {name!r} still has {len(left)} addresses, such as {left[0]!r}")
-            self.spaces.pop(name).close()
+            space = self.spaces.pop(name)
+            space.close()
+            self._space_closed(space)
         else:
             address = self._addresses.pop(name)
             self.spaces[record["space"]].remove(address)
         del self.records[entity_type][name]
-        self._leaving.add((entity_type, name))
+        self._changing.pop((entity_type, name), None)
+        self._leaving[entity_type, name] = record
 
         def stored(reason: str | None) -> None:
-            self._leaving.discard((entity_type, name))
+            del self._leaving[entity_type, name]
             if reason is not None:
                 # Still on disk: serve it again, as a restart would.
                 self.records[entity_type][name] = record
@@ -279,7 +316,7 @@ class Entities:
             # Every batch that could hold frames of it is committed now.
             log = record.get("log")
             if log is not None:
-                self.core.store(list(delete_log(self.core.storage, log)), lambda _reason: None)
+                self._clear(log)
             done(None)
 
         key = _PREFIX[entity_type] + name.encode()
@@ -311,11 +348,11 @@ class Entities:
         return [self.read(entity_type, name) for name in self.records[entity_type]]
 
 
-def _public(record: dict[str, Any]) -> dict[str, Any]:
+def _public(record: Record) -> dict[str, Any]:
     """A record without what only the node itself knows."""
     return {key: value for key, value in record.items() if key != "log"}
 
 
-def _put(entity_type: str, record: dict[str, Any]) -> Operation:
+def _put(entity_type: str, record: Record) -> Operation:
     key = _PREFIX[entity_type] + record["name"].encode()
     return Operation(Table.ENTITY, key, json.dumps(record).encode())

@@ -48,7 +48,9 @@ class Management:
             return
         if not properties.reply_to:
             return
-        correlation = properties.correlation_id or properties.message_id
+        correlation = properties.correlation_id
+        if correlation is None:
+            correlation = properties.message_id
         reply_to = properties.reply_to
 
         def reply(status: int, description: str, answer: Any) -> None:
@@ -117,5 +119,7 @@ class Management:
         names = body.get("attributeNames") if isinstance(body, dict) else None
         if not names:
             names = list(dict.fromkeys(name for entity in found for name in entity))
+        elif not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise EntityError(400, f"attributeNames is a list of strings, not {names!r:.100}")
         rows = [[entity.get(name) for name in names] for entity in found]
-        reply(200, "OK", {"attributeNames": list(names), "results": rows})
+        reply(200, "OK", {"attributeNames": names, "results": rows})

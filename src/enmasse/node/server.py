@@ -72,8 +72,8 @@ class Server:
         directory.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
         self.journal = JournalLink(directory / "journal", journal_changed=journal_changed)
         self.core = Core(self.journal, self._request_turn, self._on_fault)
-        self.entities = Entities(self.core, secrets.token_hex)
         self.connections = Connections(lambda: int(time.time() * 1000))
+        self.entities = Entities(self.core, secrets.token_hex, self.connections.close_space)
         self.admin = Space(self.core, "$admin", secrets.token_hex)
         self.listeners: list[Listener] = []
         self._deadline: asyncio.TimerHandle | None = None
