@@ -1,0 +1,188 @@
+"""``$management``: which request gets which status, body and correlation."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+
+from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.node.management import Management
+from enmasse.testing.ports import CoreHarness
+from enmasse.wire.amqp.sections import Properties, Sections, encode_message
+
+LINK_TYPE = "io.enmasse.link"
+
+
+class Reply(NamedTuple):
+    to: str
+    status: int
+    description: str
+    body: Any
+    correlation: Any
+
+
+class Desk:
+    """Management over a storage in memory, asked as a client would."""
+
+    def __init__(self) -> None:
+        self.harness = CoreHarness()
+        ids = count(1)
+        entities = Entities(self.harness.core, lambda: f"id{next(ids)}")
+        self.links: list[dict[str, Any]] = [
+            {"type": LINK_TYPE, "identity": "1/0/0", "name": "in", "credit": 7},
+            {"type": LINK_TYPE, "identity": "1/0/1", "name": "out", "address": "orders"},
+        ]
+        self.replies: list[Reply] = []
+        self.management = Management(entities, {LINK_TYPE: lambda: self.links}, self._answered)
+
+    def _answered(self, to: str, payload: bytes) -> None:
+        sections = Sections(payload)
+        found = sections.application_properties
+        properties = sections.properties
+        assert properties.to == to
+        self.replies.append(
+            Reply(to, found["statusCode"], found["statusDescription"], sections.body, properties.correlation_id)
+        )
+
+    def request(self, body: Any = None, *, properties: Properties | None = None, **asked: Any) -> Reply:
+        payload = encode_message(
+            {} if body is None else body,
+            properties=properties or Properties(reply_to="$dynamic/1", message_id="m1"),
+            application_properties={key: value for key, value in asked.items() if value is not None},
+        )
+        self.management.serve(payload)
+        self.harness.commit()
+        return self.replies.pop()
+
+    def create(self, entity_type: str, name: str, **attributes: Any) -> Reply:
+        return self.request(attributes, operation="CREATE", type=entity_type, name=name)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    made = Desk()
+    assert made.create(SPACE_TYPE, "ns/shop").status == 201
+    assert made.create(ADDRESS_TYPE, "ns/q", space="ns/shop", address="q", addressType="queue").status == 201
+    return made
+
+
+def test_creating_answers_201_with_the_entity(desk: Desk) -> None:
+    reply = desk.create(ADDRESS_TYPE, "ns/s", space="ns/shop", address="s", addressType="stream", partitions=2)
+    assert (reply.status, reply.to, reply.correlation) == (201, "$dynamic/1", "m1")
+    assert reply.body["partitions"] == 2
+    assert reply.body["uid"]
+
+
+def test_reading_changing_and_deleting_answer_200_200_and_204(desk: Desk) -> None:
+    read = desk.request(operation="READ", type=ADDRESS_TYPE, name="ns/q")
+    assert (read.status, read.body["address"], read.body["messagesStored"]) == (200, "q", 0)
+    changed = desk.request({"maxBytes": 5_000}, operation="UPDATE", type=ADDRESS_TYPE, name="ns/q")
+    assert (changed.status, changed.body["maxBytes"]) == (200, 5_000)
+    deleted = desk.request(operation="DELETE", type=ADDRESS_TYPE, name="ns/q")
+    assert (deleted.status, deleted.body) == (204, {})
+    assert desk.request(operation="READ", type=ADDRESS_TYPE, name="ns/q").status == 404
+
+
+def test_an_entity_can_be_named_by_its_identity(desk: Desk) -> None:
+    assert desk.request(operation="READ", type=ADDRESS_TYPE, identity="ns/q").status == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "asked", "body"),
+    [
+        (400, {"operation": "CREATE", "type": SPACE_TYPE}, {}),
+        (400, {"operation": "CREATE", "type": ADDRESS_TYPE, "name": "ns/x"}, {"colour": "red"}),
+        (400, {"operation": "CREATE", "type": ADDRESS_TYPE, "name": "ns/x"}, b"no map"),
+        (400, {"operation": "QUERY", "entityType": ADDRESS_TYPE}, {"attributeNames": 7}),
+        (400, {"operation": "QUERY", "entityType": ADDRESS_TYPE}, {"attributeNames": [["name"]]}),
+        (404, {"operation": "READ", "type": ADDRESS_TYPE, "name": "ns/x"}, {}),
+        (404, {"operation": "READ", "type": LINK_TYPE, "name": "x"}, {}),
+        (404, {"operation": "READ", "type": ADDRESS_TYPE}, {}),
+        (404, {"operation": "DELETE", "type": SPACE_TYPE, "name": "ns/x"}, {}),
+        (409, {"operation": "CREATE", "type": SPACE_TYPE, "name": "ns/shop"}, {}),
+        (409, {"operation": "UPDATE", "type": ADDRESS_TYPE, "name": "ns/q"}, {"partitions": 2}),
+        (409, {"operation": "DELETE", "type": SPACE_TYPE, "name": "ns/shop"}, {}),
+        (501, {"operation": "READ", "type": "io.enmasse.teapot", "name": "x"}, {}),
+        (501, {"operation": "READ"}, {}),
+        (501, {"operation": "PURGE", "type": ADDRESS_TYPE, "name": "ns/q"}, {}),
+        (501, {"type": ADDRESS_TYPE, "name": "ns/q"}, {}),
+        (501, {"operation": "DELETE", "type": LINK_TYPE, "name": "in"}, {}),
+        (501, {"operation": "QUERY", "entityType": "io.enmasse.teapot"}, {}),
+    ],
+)
+def test_what_cannot_be_done_is_answered_with_the_status_that_says_why(
+    desk: Desk, status: int, asked: dict[str, Any], body: Any
+) -> None:
+    reply = desk.request(body, **asked)
+    assert reply.status == status
+    assert reply.description
+    assert reply.body == {}
+
+
+def test_a_change_that_could_not_be_stored_is_answered_503(desk: Desk) -> None:
+    payload = encode_message(
+        {},
+        properties=Properties(reply_to="r"),
+        application_properties={"operation": "CREATE", "type": SPACE_TYPE, "name": "ns/b"},
+    )
+    desk.management.serve(payload)
+    desk.harness.fail()
+    (reply,) = desk.replies
+    assert (reply.status, "the disk is full" in reply.description) == (503, True)
+
+
+def test_a_query_gives_the_attributes_asked_for_row_by_row(desk: Desk) -> None:
+    reply = desk.request({"attributeNames": ["name", "credit"]}, operation="QUERY", entityType=LINK_TYPE)
+    assert reply.status == 200
+    assert reply.body == {"attributeNames": ["name", "credit"], "results": [["in", 7], ["out", None]]}
+
+
+@pytest.mark.parametrize("body", [{}, {"attributeNames": []}, b"no map"])
+def test_a_query_that_names_no_attributes_gives_them_all(desk: Desk, body: Any) -> None:
+    reply = desk.request(body, operation="QUERY", entityType=LINK_TYPE)
+    assert reply.body["attributeNames"] == ["type", "identity", "name", "credit", "address"]
+    assert reply.body["results"][1] == [LINK_TYPE, "1/0/1", "out", None, "orders"]
+
+
+def test_a_query_of_addresses_has_their_counters(desk: Desk) -> None:
+    names = ["name", "address", "messagesStored"]
+    reply = desk.request({"attributeNames": names}, operation="QUERY", entityType=ADDRESS_TYPE)
+    assert reply.body["results"] == [["ns/q", "q", 0]]
+
+
+def test_what_can_only_be_read_is_found_by_name_or_identity(desk: Desk) -> None:
+    for key in ("in", "1/0/0"):
+        assert desk.request(operation="READ", type=LINK_TYPE, name=key).body == desk.links[0]
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        (Properties(reply_to="r", message_id="m", correlation_id="c"), "c"),
+        (Properties(reply_to="r", message_id="m"), "m"),
+        (Properties(reply_to="r", message_id=17), 17),
+        (Properties(reply_to="r", message_id="m", correlation_id=0), 0),
+        (Properties(reply_to="r"), None),
+    ],
+)
+def test_an_answer_names_its_request(desk: Desk, properties: Properties, expected: Any) -> None:
+    reply = desk.request(operation="QUERY", properties=properties)
+    assert (reply.to, reply.correlation) == ("r", expected)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x00\x53\x77garbage",
+        encode_message({}, application_properties={"operation": "QUERY"}),
+        encode_message({}, properties=Properties(message_id="m"), application_properties={"operation": "QUERY"}),
+    ],
+    ids=["empty", "garbage", "no properties", "no reply-to"],
+)
+def test_a_request_without_a_way_back_is_dropped(desk: Desk, payload: bytes) -> None:
+    desk.management.serve(payload)
+    desk.harness.commit()
+    assert desk.replies == []
