@@ -63,9 +63,9 @@ class Addresses:
         self._connection.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node for all tests that leave it alive."""
+    """A node for all tests of a module that leave it alive."""
     with NodeProcess(tmp_path_factory.mktemp("node")) as process:
         addresses = Addresses(process)
         addresses.make_space()
@@ -74,7 +74,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         assert "Traceback" not in process.log, process.log
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def addresses(node: NodeProcess) -> Iterator[Addresses]:
     """Where tests declare what they need."""
     found = Addresses(node)
@@ -106,7 +106,7 @@ def proton() -> None:
         missing("python-qpid-proton", "install a C compiler, then run `make clean setup` (see .venv/proton.log)")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rhea(node: NodeProcess) -> Callable[..., dict[str, Any]]:
     """Runs one scenario of rhea_client.js against the node and returns what it reports."""
     if shutil.which("node") is None or not (TOOLS / "node_modules" / "rhea").is_dir():

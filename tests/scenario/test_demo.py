@@ -106,10 +106,11 @@ def test_the_demo_ends_well_though_node_and_driver_are_killed(needs_spark: None,
         processes = json.loads((running.data / "endpoints.json").read_text())["processes"]
         os.kill(next(p["pid"] for p in processes if p["kind"] == "node"), signal.SIGKILL)
         running.until(raw_rows)
+        tables = str(running.data / "demo" / "tables")
         driver = next(
             process
-            for process in psutil.process_iter()
-            if "enmasse.pipeline" in process.cmdline() and str(running.data / "demo" / "tables") in process.cmdline()
+            for process in psutil.process_iter(["cmdline"])
+            if {"enmasse.pipeline", tables} <= set(process.info["cmdline"] or [])
         )
         driver.kill()
         status = running.finish()
