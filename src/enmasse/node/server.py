@@ -79,7 +79,6 @@ class Server:
         self._deadline: asyncio.TimerHandle | None = None
         self._deadline_at = 0.0
         self._started = time.time()
-        self._is_stopping = False
         management = Management(
             self.entities,
             {
@@ -142,7 +141,7 @@ class Server:
         except OSError as error:
             raise ConfigError(f"{host}:{port} cannot be opened ({error.strerror}); choose another port") from None
         port = server.sockets[0].getsockname()[1]
-        url = f"amqp://{host}:{port}"
+        url = f"amqp://[{host}]:{port}" if ":" in host else f"amqp://{host}:{port}"
         self.listeners.append(Listener("amqp", host, port, server))
         return port
 
@@ -194,7 +193,6 @@ class Server:
 
     async def stop(self) -> None:
         """Stop in order; returns when everything is committed and every socket is closed."""
-        self._is_stopping = True
         for listener in self.listeners:
             listener.server.close()
         for binding in list(self.connections.shells):

@@ -23,7 +23,7 @@ from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProduce
 from enmasse.wire.amqp.performatives import Rejected
 from enmasse.wire.amqp.sections import Header, Sections, encode_message, with_header
 
-SEEDS = range(60)
+SEEDS = range(40)
 STEPS = 120
 
 
