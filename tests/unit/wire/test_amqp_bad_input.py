@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
+from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.connection_output import MAX_FRAME_SIZE
+from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, SASL_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import (
     Accepted,
@@ -39,7 +41,8 @@ from enmasse.wire.amqp.performatives import (
     Transfer,
 )
 from enmasse.wire.amqp.sasl import SaslServer
-from enmasse.wire.amqp.types import Symbol
+from enmasse.wire.amqp.sections import header_of
+from enmasse.wire.amqp.types import Described, Symbol, UInt, ULong
 
 CONDITIONS = frozenset(
     {
@@ -490,3 +493,25 @@ def test_chunks_out_of_order_close_in_order() -> None:
     assert pair.server.closed
     assert pair.server_diary.told("closed")[0] in CONDITIONS
     assert pair.client.closed
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [1],
+        ["x"],
+        [None, -1],
+        [None, UInt(4)],
+        [None, True],
+        [None, None, -1],
+        [None, None, ULong(5)],
+        [None, None, None, 1],
+        [None, None, None, None, -1],
+        [None, None, None, None, ULong(1 << 40)],
+        [None, None, None, None, UInt(1), None],
+    ],
+)
+def test_a_header_of_wrong_types_is_a_decode_error(fields: list[Any]) -> None:
+    """What is read from a header must fit when it is written again."""
+    with pytest.raises(DecodeError):
+        header_of(encode(Described(ULong(0x70), fields)) + b"\x00\x53\x75\xa0\x00")

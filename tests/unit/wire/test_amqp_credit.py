@@ -8,7 +8,7 @@ from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
-from enmasse.wire.amqp.link import ReceivingLink, SendingLink
+from enmasse.wire.amqp.link import MAX_CREDIT, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import Attach, Detach, End, Flow, Transfer
 
 
@@ -244,6 +244,17 @@ def test_a_receiver_that_knows_no_count_grants_from_the_start() -> None:
     world.sink.send(b"m")
     world.flow(None, 5)
     assert world.link.credit == 4
+
+
+def test_credit_stays_within_what_can_be_told() -> None:
+    world = Sending()
+    world.flow(5, 0xFFFFFFFF, echo=True)
+    assert world.link.credit == 0xFFFFFFFF
+    assert world.peer.hear_one(Flow).link_credit == 0xFFFFFFFF
+    other = Receiving()
+    other.link.grant(1 << 40)
+    assert other.flow() == (0, MAX_CREDIT)
+    assert other.link.credit == MAX_CREDIT
 
 
 def test_a_flow_without_credit_changes_nothing() -> None:

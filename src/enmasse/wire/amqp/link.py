@@ -28,6 +28,9 @@ __all__ = ["Link", "Outgoing", "ReceivingLink", "ReceivingSink", "SendingLink", 
 
 MASK = 0xFFFFFFFF
 
+MAX_CREDIT = 0x7FFFFFFF
+"""More could not be told from less, as delivery counts wrap [RFC 1982]."""
+
 TURN_BYTES = 1 << 20
 """What one connection may put out between two writes before its links are blocked: several times
 what a socket takes at once, so that the bound never costs throughput."""
@@ -341,6 +344,8 @@ class ReceivingLink(Link):
 
     def grant(self, credit: int) -> None:
         """Set the sender's credit; less than before takes credit back without awaiting an answer."""
+        if credit > MAX_CREDIT:
+            credit = MAX_CREDIT
         limit = self.received + credit
         if limit != self.limit:
             self.limit = limit

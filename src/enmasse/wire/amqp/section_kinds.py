@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from enmasse.wire.amqp.types import UByte, UInt
+
 __all__ = [
     "APPLICATION_PROPERTIES",
     "DATA",
@@ -76,10 +78,10 @@ class Properties:
 _IDENTITY = (int, str, bytes, UUID)
 HEADER_FIELDS: tuple[tuple[str, Any], ...] = (
     ("durable", bool),
-    ("priority", int),
-    ("ttl", int),
+    ("priority", UByte),
+    ("ttl", UInt),
     ("first_acquirer", bool),
-    ("delivery_count", int),
+    ("delivery_count", UInt),
 )
 PROPERTY_FIELDS: tuple[tuple[str, Any], ...] = (
     ("message_id", _IDENTITY),

@@ -417,7 +417,7 @@ class Session(SessionLinks):
             # A receiver that has not seen our attach yet does not know our count [AMQP 2.7.4].
             seen = 0 if count is None else self._unwrap(sender.delivery_count, count)
             before = sender.credit
-            sender.credit = max(0, seen + credit - sender.delivery_count)
+            sender.credit = min(MASK, max(0, seen + credit - sender.delivery_count))
             sender.drain = drain
             if sender.sink is not None:
                 sender.sink.on_credit(sender.credit - before, drain)
