@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
-from enmasse.wire.amqp.performatives import Modified, Rejected, Released
+from enmasse.wire.amqp.performatives import Modified, Rejected
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
@@ -167,13 +167,13 @@ class Consumer:
         return self.deliveries - self.unsettled - self.rejected - self.released - self.modified
 
     def count(self, state: Any) -> None:
-        """Count an outcome other than accepted."""
+        """Count an outcome other than accepted; one that says nothing of the message is a release."""
         if isinstance(state, Rejected):
             self.rejected += 1
-        elif isinstance(state, Released) or state is None:
-            self.released += 1
         elif isinstance(state, Modified):
             self.modified += 1
+        else:
+            self.released += 1
 
     def on_credit(self, gained: int, drain: bool) -> None:
         """The receiver changed its credit."""

@@ -23,6 +23,7 @@ from enmasse.wire.amqp.performatives import (
     Coordinator,
     Disposition,
     Modified,
+    Received,
     Rejected,
     Released,
     Source,
@@ -394,8 +395,10 @@ def batchable(state: Any) -> dict[str, Any]:
         (batchable(Modified(delivery_failed=True)), 1),
         ({"settled": False, "state": Accepted(), "batchable": True}, 0),
         ({"settled": True}, 1),
+        ({"settled": True, "state": Received(section_number=0, section_offset=0)}, 1),
+        ({"settled": True, "state": Described(Symbol("acme:pondering:list"), [])}, 1),
     ],
-    ids=["accepted", "rejected", "released", "modified", "unsettled accepted", "no state"],
+    ids=["accepted", "rejected", "released", "modified", "unsettled accepted", "none", "received", "unknown"],
 )
 def test_outcomes_count_in_whatever_shape_they_come(node: Node, fields: dict[str, Any], depth: int) -> None:
     client = node.client()
@@ -408,7 +411,10 @@ def test_outcomes_count_in_whatever_shape_they_come(node: Node, fields: dict[str
     client.go()
     queue = node.entities.spaces["ns/shop"].find("q")
     assert queue.counts()["messagesStored"] == depth
-    assert queue.counts()["unsettled"] == 0
+    counts = queue.counts()
+    assert counts["unsettled"] == 0
+    assert counts["accepted"] + counts["rejected"] == 1 - depth
+    assert counts["released"] + counts["modified"] == depth
 
 
 def test_a_sender_that_settles_second_hears_the_outcome_first(node: Node) -> None:
