@@ -38,6 +38,7 @@ class Play(MessagingHandler):
         self.container: Any = None
         self.errors: list[tuple[str, str]] = []
         self.ends_on_error = False
+        self.connect_options: dict[str, Any] = {}
 
     def play(self) -> None:
         container = Container(self)
@@ -52,7 +53,7 @@ class Play(MessagingHandler):
 
     def on_start(self, event: Any) -> None:
         self.container = event.container
-        self.connection = event.container.connect(self.url, reconnect=False)
+        self.connection = event.container.connect(self.url, reconnect=False, **self.connect_options)
         self.begin()
 
     def begin(self) -> None:
@@ -234,6 +235,16 @@ def test_a_megabyte_passes_through_every_address_type(node: NodeProcess, address
     play.play()
     assert [bytes(body) for body in play.bodies] == bodies
     assert play.outcomes == ["accepted"] * 3
+
+
+def test_messages_pass_through_frames_of_512_bytes_and_a_small_window(node: NodeProcess, addresses: Any) -> None:
+    for kind in ("anycast", "queue"):
+        bodies = [os.urandom(size) for size in (0, 1, 450, 500, 50_000, 200_000)]
+        play = Exchange(node, addresses.declare(kind), bodies)
+        play.connect_options = {"max_frame_size": 512}
+        play.play()
+        assert [bytes(body) for body in play.bodies] == bodies
+        assert play.outcomes == ["accepted"] * len(bodies)
 
 
 def test_every_section_of_a_message_arrives_as_it_was_sent(node: NodeProcess, addresses: Any) -> None:
@@ -502,6 +513,84 @@ def test_a_thousand_senders_get_through_to_a_receiver_with_a_credit_of_10(node: 
     account = addresses.read(address)
     assert account["accepted"] == 1000
     assert account["creditExcess"] == 0, "granted beyond what the receiver had asked for"
+
+
+class Abort(Play):
+    """Breaks a message off in the middle, then sends a whole one; the receiver's credit is 1."""
+
+    def __init__(self, node: NodeProcess, address: str) -> None:
+        super().__init__(node, prefetch=0)
+        self.address = address
+        self.step = "wait for credit"
+        self.partial: Any = None
+        self.bodies: list[Any] = []
+        self.receiver: Any = None
+
+    def begin(self) -> None:
+        self.receiver = self.container.create_receiver(self.connection, self.address)
+        self.receiver.flow(1)
+
+    def on_link_opened(self, event: Any) -> None:
+        if event.receiver:
+            self.container.create_sender(self.connection, self.address)
+
+    def on_sendable(self, event: Any) -> None:
+        if self.step == "wait for credit":
+            self.step = "abort"
+            self.partial = event.sender.delivery("partial")
+            event.sender.stream(Message(body=b"x" * 100_000).encode()[:50_000])
+            # What was given goes out first; then the rest is called off.
+            event.container.schedule(0.05, self)
+        elif self.step == "send again" and event.sender.credit > 0:
+            self.step = "done"
+            event.sender.send(Message(body="whole"))
+
+    def on_timer_task(self, event: Any) -> None:
+        if self.step != "abort":
+            super().on_timer_task(event)
+        self.step = "send again"
+        self.partial.abort()
+
+    def on_message(self, event: Any) -> None:
+        self.bodies.append(event.message.body)
+        self.accept(event.delivery)
+
+    def on_accepted(self, event: Any) -> None:
+        self.end()
+
+
+def test_an_aborted_message_takes_nobodys_credit_away(node: NodeProcess, addresses: Any) -> None:
+    address = addresses.declare("anycast")
+    play = Abort(node, address)
+    play.play()
+    assert play.bodies == ["whole"]
+    assert addresses.read(address)["creditExcess"] == 0
+
+
+class Quiet(Play):
+    """Says nothing for longer than both sides' idle time-outs."""
+
+    def begin(self) -> None:
+        self.container.create_receiver(self.connection, "nowhere")
+
+    def on_link_error(self, event: Any) -> None:
+        super().on_link_error(event)
+        event.container.schedule(1.0, self)
+
+    def on_timer_task(self, event: Any) -> None:
+        assert self.errors, "the time-out of the whole"
+        self.end()
+
+    def on_transport_error(self, event: Any) -> None:
+        self.errors.append((event.transport.condition.name, event.transport.condition.description))
+        event.container.stop()
+
+
+def test_heartbeats_keep_a_quiet_connection(node: NodeProcess) -> None:
+    play = Quiet(node)
+    play.connect_options = {"heartbeat": 0.3}
+    play.play()
+    assert [name for name, _ in play.errors] == ["amqp:not-found"]
 
 
 # Replies
