@@ -164,6 +164,17 @@ def test_wrong_options_are_told_in_words(
         assert delivery.payload.endswith(b"not lost")
 
 
+def test_the_space_is_chosen_by_its_host_name(spark: SparkSession, stream_node: StreamNode) -> None:
+    stream_node.create("t")
+    send(stream_node, "t", b"here")
+    space = {"spaceType": "standard", "authentication": "none", "uid": "space-2", "generation": 1}
+    stream_node.manage(lambda m: m.create("io.enmasse.space", "default/other", space))
+    values = [bytes(row["value"]) for row in table(spark, stream_node, "t", space="demo.default").collect()]
+    assert values == [b"here"]
+    with pytest.raises(PySparkException, match="name one by the host"):
+        table(spark, stream_node, "t").count()
+
+
 def test_a_query_sees_each_row_once_as_it_comes(reading: Reading, stream_node: StreamNode) -> None:
     stream_node.create("t")
     send(stream_node, "t", *[b"%d" % n for n in range(50)])

@@ -7,7 +7,12 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["BAND", "FLEET", "PROTON_FLEET", "SimulatedDevice", "make_fleet"]
+__all__ = ["BAND", "FLEET", "PROTON_FLEET", "SPACE", "SPACE_HOST", "SimulatedDevice", "make_fleet"]
+
+SPACE = "default/demo"
+"""The space of the examples, by its full name."""
+SPACE_HOST = "demo.default"
+"""The host name that chooses it, should there be others beside it."""
 
 BAND = "10:35"
 """Degrees in which every device lives; the job raises an alert outside."""

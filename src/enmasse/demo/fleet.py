@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from enmasse.client import Connection, Message, Outcome, connect
+from enmasse.demo.devices import SPACE_HOST
 from enmasse.demo.figures import DeviceFigures
 from enmasse.errors import EnmasseError
 
@@ -39,7 +40,7 @@ async def run_device(
     message: Message | None = None
     while not stop.is_set():
         try:
-            async with connect(url, container_id=device.name, reconnect=False) as connection:
+            async with connect(url, hostname=SPACE_HOST, container_id=device.name, reconnect=False) as connection:
                 sender = await connection.sender(address)
                 while not stop.is_set():
                     if message is None:
@@ -65,7 +66,7 @@ async def listen_for_alerts(url: str, address: str, on_alert: Callable[[Mapping[
     heard: set[object] = set()
     while True:
         try:
-            async with connect(url, container_id="alerts-on-screen", reconnect=False) as connection:
+            async with connect(url, hostname=SPACE_HOST, container_id="alerts", reconnect=False) as connection:
                 await _receive_alerts(connection, address, heard, on_alert)
         except (EnmasseError, OSError):
             await asyncio.sleep(FIRST_PAUSE_S)

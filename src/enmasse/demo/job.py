@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from enmasse.demo.devices import SPACE_HOST
 from enmasse.demo.figures import Figures
 from enmasse.pipeline.__main__ import telemetry_command
 from enmasse.pipeline.supervise import Supervisor
@@ -41,6 +42,7 @@ class Job:
 
         arguments = {
             "--url": url,
+            "--space": SPACE_HOST,
             "--address": "telemetry",
             "--alerts": "alerts",
             "--out": self.tables,

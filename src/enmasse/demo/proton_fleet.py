@@ -17,7 +17,7 @@ import time
 from proton import Message, ProtonException
 from proton.utils import BlockingConnection
 
-from enmasse.demo.devices import SimulatedDevice, make_fleet
+from enmasse.demo.devices import SPACE_HOST, SimulatedDevice, make_fleet
 
 __all__ = ["main"]
 
@@ -32,7 +32,7 @@ def _run(url: str, address: str, device: SimulatedDevice, interval_s: float, sto
     message: Message | None = None
     while not stop.is_set():
         try:
-            connection = BlockingConnection(url, timeout=ANSWER_S)
+            connection = BlockingConnection(url, timeout=ANSWER_S, virtual_host=SPACE_HOST)
             try:
                 sender = connection.create_sender(address)
                 while not stop.is_set():

@@ -7,6 +7,7 @@ import time
 
 from enmasse.client import connect
 from enmasse.client.management import Management
+from enmasse.demo.devices import SPACE
 from enmasse.demo.figures import AddressFigures, Figures
 from enmasse.demo.service import Service
 from enmasse.errors import EnmasseError
@@ -15,6 +16,7 @@ __all__ = ["watch_platform"]
 
 INTERVAL_S = 1.0
 _ATTRIBUTES = (
+    "space",
     "address",
     "addressType",
     "senders",
@@ -51,7 +53,8 @@ async def _watch_node(service: Service, figures: Figures, pid: int | None) -> No
         looked = 0.0
         while True:
             async with asyncio.timeout(10.0):
-                found = await management.query("io.enmasse.address", list(_ATTRIBUTES))
+                everything = await management.query("io.enmasse.address", list(_ATTRIBUTES))
+            found = [attributes for attributes in everything if attributes["space"] == SPACE]
             now = time.monotonic()
             for attributes in found:
                 _take(figures, attributes, now - looked if looked else 0.0)

@@ -32,7 +32,15 @@ ANSWER_S = 10.0
 STALE_S = 0.5
 """Credit that lay unused for so long may have brought offsets that were passed since."""
 
-_FOREVER = frozenset(("amqp:not-found", "amqp:unauthorized-access", "amqp:not-implemented", "amqp:invalid-field"))
+_FOREVER = frozenset(
+    (
+        "amqp:not-found",
+        "amqp:not-allowed",
+        "amqp:unauthorized-access",
+        "amqp:not-implemented",
+        "amqp:invalid-field",
+    )
+)
 """Refusals that say what is wrong with the options."""
 
 
