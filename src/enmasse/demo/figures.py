@@ -46,6 +46,8 @@ class Figures:
 
     phase: str = "starting"
     elapsed_s: float = 0.0
+    began: str = ""
+    """When the run began, in UTC as ISO 8601."""
     seconds: float = 0.0
     """How long to run; 0: until told to stop."""
     addresses: dict[str, AddressFigures] = field(default_factory=dict)
@@ -102,7 +104,13 @@ class Figures:
             device.window = dict(event)
 
     def on_alert(self, alert: Mapping[str, Any]) -> None:
-        """Take in one alert that came back through its address."""
+        """Take in one alert that came back through its address.
+
+        The job sends alerts at least once, so one of an earlier run may come again; it is left out.
+        """
+        window = alert.get("window", {})
+        if window and window["end"] < self.began:
+            return
         self.alerts.append(alert)
         self.alerts_seen += 1
 

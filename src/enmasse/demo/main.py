@@ -77,7 +77,8 @@ class _Demo:
     def __init__(self, seconds: float, data: Path, console: Console) -> None:
         self._seconds = seconds
         self._console = console
-        self._figures = Figures(seconds=seconds)
+        self._began = datetime.now(UTC)
+        self._figures = Figures(seconds=seconds, began=self._began.isoformat())
         self._picture = Picture(console, self._figures)
         self._folder = data / "demo"
         self._service = Service(data, self._folder / "up.log")
@@ -87,7 +88,6 @@ class _Demo:
         self._senders: list[asyncio.Task[None]] = []
         self._interrupted = asyncio.Event()
         self._quiet = asyncio.Event()
-        self._began = datetime.now(UTC)
 
     async def run(self) -> int:
         """Everything, from start to verdict; the exit status."""

@@ -88,6 +88,14 @@ def test_a_failed_query_is_told_until_it_runs_again() -> None:
     assert figures.job == "running"
 
 
+def test_an_alert_of_an_earlier_run_is_left_out() -> None:
+    figures = Figures(began="2026-01-01T00:00:15+00:00")
+    figures.on_alert({**ALERT, "window": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:00:10Z"}})
+    assert figures.alerts_seen == 0
+    figures.on_alert({**ALERT, "window": {"start": "2026-01-01T00:00:10Z", "end": "2026-01-01T00:00:20Z"}})
+    assert figures.alerts_seen == 1
+
+
 def test_without_a_terminal_there_are_plain_lines() -> None:
     out = StringIO()
     figures = some_figures()
