@@ -52,6 +52,14 @@ class Addresses:
         )
         return address
 
+    def pair(self, address_type: str) -> tuple[str, str]:
+        """Create an address; where to receive from, and where to send to."""
+        if address_type == "subscription":
+            topic = self.declare("topic")
+            return self.declare("subscription", topic=topic), topic
+        address = self.declare(address_type)
+        return address, address
+
     def read(self, address: str) -> dict[str, Any]:
         """What the node knows of an address."""
         return self._management.read("io.enmasse.address", f"default/interop.{address.replace('/', '.')}")

@@ -14,15 +14,6 @@ Rhea = Callable[..., dict[str, Any]]
 ALL = ["anycast", "multicast", "queue", "topic", "subscription", "stream"]
 
 
-def pair_of(addresses: Any, kind: str) -> tuple[str, str]:
-    """Where to receive from and where to send to, for an address of some type."""
-    if kind == "subscription":
-        topic = addresses.declare("topic")
-        return addresses.declare("subscription", topic=topic), topic
-    address = addresses.declare(kind)
-    return address, address
-
-
 def bodies(report: dict[str, Any]) -> list[Any]:
     return [message["body"] for message in report["received"]]
 
@@ -34,7 +25,7 @@ def outcomes(report: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_messages_pass_through_every_address_type_in_order(rhea: Rhea, addresses: Any, kind: str) -> None:
-    source, target = pair_of(addresses, kind)
+    source, target = addresses.pair(kind)
     messages = [
         {"body": f"message {n}", "message_id": n, "application_properties": {"n": n}, "durable": n % 2 == 0}
         for n in range(30)
@@ -129,7 +120,7 @@ def test_an_unknown_address_is_refused_while_the_connection_lives(rhea: Rhea, ad
 
 @pytest.mark.parametrize("kind", ALL)
 def test_the_anonymous_terminus_reaches_every_address_type(rhea: Rhea, addresses: Any, kind: str) -> None:
-    source, target = pair_of(addresses, kind)
+    source, target = addresses.pair(kind)
     messages = [{"body": n, "to": target} for n in range(5)]
     report = rhea("exchange", source=source, messages=messages, anonymous=True)
     assert bodies(report) == list(range(5))
