@@ -6,6 +6,7 @@ This module imports PySpark only when a session is started, so that it can say w
 from __future__ import annotations
 
 import atexit
+import hashlib
 import importlib.util
 import os
 import re
@@ -161,7 +162,12 @@ def _socket_folder(preferred: Path) -> Path:
     """A folder whose path leaves room for a socket's name; unix sockets have 107 bytes for both."""
     if len(os.fsencode(preferred)) <= LONGEST_SOCKET_FOLDER:
         return preferred
-    short = Path(tempfile.mkdtemp(prefix="enmasse-"))
+    # Named after the work, so that what a killed driver leaves is taken over and removed by the next.
+    digest = hashlib.sha256(os.fsencode(preferred)).hexdigest()[:12]
+    short = Path(tempfile.gettempdir(), f"enmasse-{os.getuid()}-{digest}")
+    short.mkdir(mode=0o700, exist_ok=True)
+    if short.is_symlink() or short.stat().st_uid != os.getuid():
+        short = Path(tempfile.mkdtemp(prefix="enmasse-"))
     atexit.register(shutil.rmtree, short, ignore_errors=True)
     return short
 
