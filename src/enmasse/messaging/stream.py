@@ -39,6 +39,9 @@ DEFAULT_MAX_BYTES = 16 << 30
 FRAME_CREDIT = 16
 """Frames that a bulk sender may have on their way: up to 16 MiB, some commits' worth."""
 
+IN_FLIGHT_BYTES = 32 << 20
+"""What all senders of messages together may have on their way: a few commits at full rate."""
+
 KNOWN_KEYS = 65_536
 """Keys whose partition is remembered: devices repeat themselves, and the hash takes microseconds."""
 
@@ -201,7 +204,17 @@ class Stream(Address):
     """
 
     kind = "stream"
-    __slots__ = ("_keys", "_round", "bytes_stored", "has_news", "log_id", "max_bytes", "partitions", "uid")
+    __slots__ = (
+        "_keys",
+        "_round",
+        "average_bytes",
+        "bytes_stored",
+        "has_news",
+        "log_id",
+        "max_bytes",
+        "partitions",
+        "uid",
+    )
 
     def __init__(
         self, core: Core, name: str, log_id: int, *, uid: str, partitions: int = 1, max_bytes: int = 0
@@ -212,6 +225,8 @@ class Stream(Address):
         self.limit_bytes(max_bytes)
         self.bytes_stored = 0
         """What is stored or about to be."""
+        self.average_bytes = 1_024
+        """What a message takes, as far as the latest ones tell."""
         self.has_news = False
         """Whether some reader may have something to send since readers were last served."""
         self.partitions = [Partition(self, index) for index in range(max(1, partitions))]
@@ -304,13 +319,14 @@ class Stream(Address):
         producers = self.producers
         if not producers:
             return
-        free = self.free_bytes
-        share = free // (1024 * len(producers)) if free > 0 else 0
+        share = min(self.free_bytes, IN_FLIGHT_BYTES) // (self.average_bytes * len(producers))
+        if self.free_bytes > 0:
+            share = max(1, share)
         if not share and self.core.is_pressed:
             self.core.hold(self)
         for producer in producers:
             most = FRAME_CREDIT if isinstance(producer, FrameProducer) else MAX_CREDIT
-            window = min(most, share)
+            window = max(0, min(most, share))
             port = producer.port
             credit = port.limit - port.received
             if 2 * credit <= window or credit > 2 * window:

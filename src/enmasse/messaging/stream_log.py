@@ -236,6 +236,9 @@ class Partition:
                 for producer, sequence in group.sequences:
                     cut.sequences.setdefault(producer, set()).add(sequence)
                 cut.size += group.bytes
+                if count:
+                    stream = self.stream
+                    stream.average_bytes = (stream.average_bytes + group.bytes // count + 1) // 2
                 times = [wall_us] * count
                 data = encode_frame(first, times, group.keys, group.heads, group.bodies, whole=group.whole)
             if not count:
