@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
 
-KILLS = int(os.environ.get("ENMASSE_TEST_KILLS", "2"))
+KILLS = int(os.environ.get("ENMASSE_TEST_KILLS", "1"))
 
 
 class Devices(threading.Thread):
@@ -100,6 +100,10 @@ class Job:
             "0.5",
             "--windows-trigger",
             "1",
+            "--window",
+            "2",
+            "--lateness",
+            "2",
         ]
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self.supervisor = Supervisor(telemetry_command(words), folder / "work" / "driver.log", self._events.put)
@@ -160,7 +164,7 @@ def test_the_raw_table_holds_every_message_once_however_often_driver_and_node_ar
                 job.until("table", table="raw")
                 # Anywhere in the next batches, whatever they are about to write.
                 time.sleep(moment.uniform(0.0, 1.5))
-                if kill == 1:
+                if kill == 0:
                     stream_node.kill()
                     stream_node.start()
                     job.until("table", table="raw")
