@@ -6,7 +6,8 @@ import os
 
 from hypothesis import settings
 
-# Examples are never timed, as the machine is shared. With CI=true they are the same in every run.
+# Examples are never timed, as the machine is shared. With CI=true they are fewer, and the same in
+# every run.
 settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "local")
