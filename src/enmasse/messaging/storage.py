@@ -6,17 +6,18 @@ Rules:
 3. Reads see what is committed and nothing else.
 4. The adapter answers each batch exactly once, on the node's own thread and never from within
    ``submit``, through the listener given to it.
+5. What may lie on pages that are not in memory is read by ``fetch``, which waits elsewhere.
 
 Adapters: ``enmasse.storage`` (LMDB behind the journal process) and ``enmasse.testing`` (in memory).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-__all__ = ["Operation", "Storage", "StorageListener", "Table"]
+__all__ = ["Fetched", "Operation", "Storage", "StorageListener", "Table"]
 
 
 class Table(IntEnum):
@@ -35,7 +36,16 @@ class Table(IntEnum):
     PRODUCER = 5
     """Last sequence, by (log, partition, producer id); ``messaging.stream``."""
     SUBSCRIPTION = 6
-    """Durable subscriptions, by (topic, name); ``messaging.topic``."""
+    """Durable subscriptions, by (topic's log, name); ``messaging.subscriptions``."""
+    TIME = 7
+    """Nothing, by (log, partition, first timestamp in microseconds, first offset); ``messaging.stream_log``."""
+    ATTEMPTS = 8
+    """Failed deliveries, by (log, partition, first offset of the frame); ``messaging.backlog``."""
+    OFFSET = 9
+    """Offsets that named consumers committed, by (log, partition, name); ``messaging.stream``."""
+    MERGE = 250
+    """No table but an instruction, by (log, partition, first offset) with the end offset as a u64
+    (big-endian): make one frame of the adjacent frames in between. See ``messaging.merge``."""
 
 
 class Operation(NamedTuple):
@@ -46,6 +56,10 @@ class Operation(NamedTuple):
     """At most 400 bytes."""
     value: bytes | None
     """``None`` deletes the record; deleting what is not there is no error."""
+
+
+Fetched = Callable[[list[tuple[bytes, bytes]], list[bytes]], None]
+"""Hears what ``fetch`` found: the records, and the keys of those that are damaged and so left out."""
 
 
 class StorageListener(Protocol):
@@ -80,6 +94,20 @@ class Storage(Protocol):
         Stops after the record that brings the values to ``limit_bytes`` or more, so at least one
         record is returned where one exists.
         """
+
+    def fetch(self, table: Table, first: bytes, last: bytes, limit_bytes: int, done: Fetched) -> None:
+        """Read like ``scan``, without holding up the node where pages must come from the disk.
+
+        Args:
+            table: frames have their checksum verified on the way; other tables are only read.
+            first: the first key.
+            last: above the last key.
+            limit_bytes: as of ``scan``.
+            done: called once, on the node's own thread and never from within ``fetch``.
+        """
+
+    def heads(self, table: Table, first: bytes, last: bytes) -> Iterator[tuple[bytes, bytes, int]]:
+        """Key, first 64 bytes and length of every committed record with ``first <= key < last``; for loading."""
 
     def floor(self, table: Table, key: bytes, first: bytes) -> tuple[bytes, bytes] | None:
         """The committed record with the greatest key at most ``key`` and at least ``first``."""
