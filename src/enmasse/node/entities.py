@@ -12,16 +12,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address
-from enmasse.messaging.anycast import Anycast
 from enmasse.messaging.frame import Frame
 from enmasse.messaging.log import delete_log, log_key, log_range
-from enmasse.messaging.multicast import Multicast
-from enmasse.messaging.patterns import Wild, parse
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream import Stream
-from enmasse.messaging.topic import Subscription, Topic
+from enmasse.node.address_factory import configure_address, make_address
+from enmasse.node.entity_fields import ADDRESS_TYPE, FIELDS, SPACE_TYPE, Record, check_address, checked
 from enmasse.node.errors import EntityError
 
 if TYPE_CHECKING:
@@ -29,39 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ADDRESS_TYPE", "SPACE_TYPE", "Entities"]
 
-SPACE_TYPE = "io.enmasse.space"
-ADDRESS_TYPE = "io.enmasse.address"
-
-MAX_NAME_BYTES = 320
-"""A key of the journal holds it."""
-
-MAX_PARTITIONS = 1_024
-
 DELETE_STEP = 64
 """Records deleted with one batch: their frames are read on the way, tens of megabytes at most."""
 
 _NEXT_LOG = b"\0log"
 _PREFIX = {SPACE_TYPE: b"s", ADDRESS_TYPE: b"a"}
-_SPACE_FIELDS: dict[str, type] = {"spaceType": str, "authentication": str, "uid": str, "generation": int}
-_ADDRESS_FIELDS: dict[str, type] = {
-    "space": str,
-    "address": str,
-    "addressType": str,
-    "topic": str,
-    "partitions": int,
-    "maxBytes": int,
-    "maxConsumers": int,
-    "uid": str,
-    "generation": int,
-}
-_CHANGEABLE = {
-    SPACE_TYPE: {"generation"},
-    ADDRESS_TYPE: {"generation", "maxBytes", "maxConsumers"},
-}
-_KINDS = ("anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter")
 
 Done = Callable[[EntityError | None], None]
-Record = dict[str, Any]
 
 
 class Entities:
@@ -130,7 +102,7 @@ class Entities:
         if entity_type == SPACE_TYPE:
             self.spaces[record["name"]] = Space(self.core, record["name"], self._new_id)
             return
-        address = self._make_address(record)
+        address = make_address(self.core, record)
         if stored and isinstance(address, Stream):
             address.load()
         elif stored and isinstance(address, Queue):
@@ -147,24 +119,6 @@ class Entities:
                 yield frame, storage.get(Table.SETTLED, log_key(log_id, 0, frame.first_offset))
                 first = key + b"\0"
 
-    def _make_address(self, record: Record) -> Address:
-        core, name, kind, log = self.core, record["address"], record["addressType"], record["log"]
-        limits = {"max_bytes": record.get("maxBytes", 0)}
-        if kind == "anycast":
-            return Anycast(core, name)
-        if kind == "multicast":
-            return Multicast(core, name)
-        if kind == "topic":
-            return Topic(core, name)
-        if kind == "stream":
-            return Stream(core, name, log, uid=record["uid"], partitions=record.get("partitions", 1), **limits)
-        consumers = record.get("maxConsumers", 0)
-        if kind == "subscription":
-            topic = record["topic"]
-            pattern = (*parse(topic), Wild.REST)
-            return Subscription(core, name, log, topic=topic, pattern=pattern, max_consumers=consumers, **limits)
-        return Queue(core, name, log, max_consumers=consumers, **limits)
-
     # Changing
 
     def create(self, entity_type: str, name: str, attributes: dict[str, Any], done: Done) -> None:
@@ -174,13 +128,13 @@ class Entities:
             EntityError: 400 what is wrong with the attributes, 404 no such space, 409 the name or
                 the address exists.
         """
-        record = self._checked(entity_type, name, attributes)
+        record = checked(entity_type, name, attributes)
         key = (entity_type, name)
         if name in self.records[entity_type] or key in self._coming or key in self._leaving:
             raise EntityError(409, f"{entity_type} {name!r} exists already")
         operations = []
         if entity_type == ADDRESS_TYPE:
-            self._check_address(name, record)
+            self._check_place(name, record)
             record["log"] = self._next_log
             self._next_log += 1
             operations.append(Operation(Table.ENTITY, _NEXT_LOG, self._next_log.to_bytes(8, "big")))
@@ -197,42 +151,9 @@ class Entities:
 
         self.core.store(operations, stored)
 
-    def _checked(self, entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
-        if not name or len(name.encode()) > MAX_NAME_BYTES:
-            raise EntityError(400, f"a name has 1 to {MAX_NAME_BYTES} bytes")
-        fields = _SPACE_FIELDS if entity_type == SPACE_TYPE else _ADDRESS_FIELDS
-        record: Record = {"name": name}
-        for key, value in attributes.items():
-            if key in ("name", "type", "identity"):
-                continue
-            kind = fields.get(key)
-            if kind is None:
-                raise EntityError(400, f"{entity_type} has no attribute {key!r}; it has {', '.join(fields)}")
-            if value is None:
-                continue
-            if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
-                raise EntityError(400, f"attribute {key} takes a {kind.__name__}, not {value!r}")
-            record[key] = kind(value)
-        if entity_type == SPACE_TYPE:
-            if name.count("/") != 1 or not all(name.split("/")):
-                raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
-            if record.get("authentication", "none") != "none":
-                raise EntityError(501, "only authentication 'none' is served")
-        return record
-
-    def _check_address(self, name: str, record: Record) -> None:
-        for needed in ("space", "address", "addressType"):
-            if not record.get(needed):
-                raise EntityError(400, f"address {name!r} lacks its attribute {needed}")
-        kind = record["addressType"]
-        if kind not in _KINDS:
-            raise EntityError(400, f"{kind!r} is no address type; there are {', '.join(_KINDS)}")
-        if kind == "subscription" and not record.get("topic"):
-            raise EntityError(400, f"subscription {name!r} lacks its attribute topic")
-        if not 1 <= record.get("partitions", 1) <= MAX_PARTITIONS:
-            raise EntityError(400, f"a stream has 1 to {MAX_PARTITIONS} partitions")
-        if any(letter.isspace() for letter in record["address"]) or record["address"].startswith("$"):
-            raise EntityError(400, f"{record['address']!r} is no address: no white space, and no $ at its start")
+    def _check_place(self, name: str, record: Record) -> None:
+        """See that an address fits in its space."""
+        check_address(name, record)
         space = record["space"]
         if space not in self.spaces:
             raise EntityError(404, f"there is no space {space!r}")
@@ -247,20 +168,25 @@ class Entities:
         return [r for r in [*self.records[ADDRESS_TYPE].values(), *moving_addresses] if r["space"] == space]
 
     def update(self, entity_type: str, name: str, attributes: dict[str, Any], done: Done) -> None:
-        """Change what may change; see ``create``.
+        """Change what may change; see ``create``. A null brings an attribute back to its default.
 
         Raises:
-            EntityError: 404 it does not exist, 409 an attribute that is fixed for ever would change.
+            EntityError: 400 what is wrong with the attributes, 404 it does not exist, 409 an attribute
+                that is fixed for ever would change.
         """
         key = (entity_type, name)
         before = self._changing.get(key) or self._existing(entity_type, name)
-        changed = self._checked(entity_type, name, {**_public(before), **attributes})
-        for attribute, value in changed.items():
-            if before.get(attribute) != value and attribute not in _CHANGEABLE[entity_type]:
+        fields = FIELDS[entity_type]
+        given = {k: v for k, v in attributes.items() if v is not None or k not in fields or fields[k].is_changeable}
+        after = checked(entity_type, name, {**_public(before), **given})
+        for attribute, field in fields.items():
+            if before.get(attribute) != after.get(attribute) and not field.is_changeable:
                 raise EntityError(
                     409, f"attribute {attribute} of {name!r} cannot be changed; delete it and make it anew"
                 )
-        record = {**before, **changed}
+        if entity_type == ADDRESS_TYPE:
+            check_address(name, after)
+        record = {**after, "log": before["log"]} if "log" in before else after
         self._changing[key] = record
 
         def stored(reason: str | None) -> None:
@@ -278,11 +204,8 @@ class Entities:
     def _apply(self, entity_type: str, record: Record) -> None:
         name = record["name"]
         self.records[entity_type][name] = record
-        address = self._addresses.get(name) if entity_type == ADDRESS_TYPE else None
-        if isinstance(address, Queue | Stream):
-            address.limit_bytes(record.get("maxBytes", 0))
-        if isinstance(address, Queue):
-            address.max_consumers = record.get("maxConsumers", 0)
+        if entity_type == ADDRESS_TYPE and name in self._addresses:
+            configure_address(self._addresses[name], record)
 
     def delete(self, entity_type: str, name: str, done: Done) -> None:
         """Remove a space or an address with all that it stores; its links are detached at once.

@@ -181,9 +181,9 @@ def test_subscriptions_are_fed_by_their_topic_in_whatever_order_they_come(node: 
         ({"addressType": "subscription"}, "lacks its attribute topic"),
         ({"addressType": "stream", "partitions": 0}, "1 to 1024 partitions"),
         ({"addressType": "stream", "partitions": 1_025}, "1 to 1024 partitions"),
-        ({"partitions": -1}, "partitions takes a int"),
-        ({"maxBytes": "1"}, "maxBytes takes a int, not '1'"),
-        ({"maxBytes": True}, "maxBytes takes a int"),
+        ({"partitions": -1}, "partitions takes a whole number from 0 on, not -1"),
+        ({"maxBytes": "1"}, "maxBytes takes a whole number from 0 on, not '1'"),
+        ({"maxBytes": True}, "maxBytes takes a whole number from 0 on, not True"),
         ({"address": "a b"}, "no white space"),
         ({"address": "$management"}, "no $ at its start"),
         ({"colour": "red"}, "has no attribute 'colour'; it has space"),
@@ -307,6 +307,30 @@ def test_a_limit_of_0_is_the_default_again(node: Node) -> None:
     assert (queue.max_bytes, queue.max_consumers) == (DEFAULT_MAX_BYTES, 0)
 
 
+def test_a_null_brings_the_default_back(node: Node) -> None:
+    node.address("q", "queue", ttlMaximum=5_000, deadletter="failed", maxBytes=7)
+    node.update("ns/q", ttlMaximum=None, maxBytes=None, uid=None)
+    for found in (node, node.restarted()):
+        read = found.entities.read(ADDRESS_TYPE, "ns/q")
+        assert "ttlMaximum" not in read
+        assert (read["deadletter"], read["uid"]) == ("failed", "id2")
+        assert found.find("q").max_bytes == DEFAULT_MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"ttlMinimum": 9}, "9 is more than 8"),
+        ({"redeliveryDelayMultiplier": 0.9}, "delays never shrink"),
+        ({"retentionMs": 5}, "only a stream has the attribute retentionMs"),
+        ({"colour": None}, "has no attribute 'colour'"),
+    ],
+)
+def test_a_change_is_checked_like_a_new_address(node: Node, changed: dict[str, Any], why: str) -> None:
+    node.address("q", "queue", ttlMaximum=8)
+    assert why in refused(400, lambda: node.entities.update(ADDRESS_TYPE, "ns/q", changed, node.answers.append))
+
+
 def test_a_larger_limit_lets_senders_go_on_at_once(node: Node) -> None:
     node.address("q", "queue", maxBytes=1_000)
     node.fill(
@@ -321,7 +345,15 @@ def test_a_larger_limit_lets_senders_go_on_at_once(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"space": "ns/x"}, {"address": "b"}, {"addressType": "stream"}, {"partitions": 2}, {"uid": "other"}]
+    "changed",
+    [
+        {"space": "ns/x"},
+        {"address": "b"},
+        {"addressType": "stream"},
+        {"partitions": 2},
+        {"uid": "other"},
+        {"storage": "memory"},
+    ],
 )
 def test_what_an_address_is_cannot_be_changed(node: Node, changed: dict[str, Any]) -> None:
     node.address("q", "queue")

@@ -1,0 +1,47 @@
+"""From the record of an address to the address itself, made anew or changed while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enmasse.messaging.address import Address
+from enmasse.messaging.anycast import Anycast
+from enmasse.messaging.multicast import Multicast
+from enmasse.messaging.patterns import Wild, parse
+from enmasse.messaging.queue import Queue
+from enmasse.messaging.stream import Stream
+from enmasse.messaging.topic import Subscription, Topic
+
+if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
+    from enmasse.node.entity_fields import Record
+
+__all__ = ["configure_address", "make_address"]
+
+
+def make_address(core: Core, record: Record) -> Address:
+    """Return the address that a record describes, empty and not yet part of its space."""
+    name, kind, log = record["address"], record["addressType"], record["log"]
+    limits = {"max_bytes": record.get("maxBytes", 0)}
+    if kind == "anycast":
+        return Anycast(core, name)
+    if kind == "multicast":
+        return Multicast(core, name)
+    if kind == "topic":
+        return Topic(core, name)
+    if kind == "stream":
+        return Stream(core, name, log, uid=record["uid"], partitions=record.get("partitions", 1), **limits)
+    consumers = record.get("maxConsumers", 0)
+    if kind == "subscription":
+        topic = record["topic"]
+        pattern = (*parse(topic), Wild.REST)
+        return Subscription(core, name, log, topic=topic, pattern=pattern, max_consumers=consumers, **limits)
+    return Queue(core, name, log, max_consumers=consumers, **limits)
+
+
+def configure_address(address: Address, record: Record) -> None:
+    """Have an address follow what its record says by now."""
+    if isinstance(address, Queue | Stream):
+        address.limit_bytes(record.get("maxBytes", 0))
+    if isinstance(address, Queue):
+        address.max_consumers = record.get("maxConsumers", 0)

@@ -1,0 +1,219 @@
+"""The attributes of spaces and addresses: which there are, what they may say, and which may change.
+
+A wrong attribute is answered with 400 and a sentence that names it, what it takes and what came.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from enmasse.messaging.options import FULL_POLICIES, SLOW_POLICIES, STORAGES, StoredOptions
+from enmasse.node.errors import EntityError
+
+__all__ = [
+    "ADDRESS_TYPE",
+    "FIELDS",
+    "KINDS",
+    "MAX_MS",
+    "MAX_NAME_BYTES",
+    "MAX_PARTITIONS",
+    "SPACE_TYPE",
+    "Record",
+    "check_address",
+    "checked",
+    "stored_options",
+]
+
+SPACE_TYPE = "io.enmasse.space"
+ADDRESS_TYPE = "io.enmasse.address"
+
+MAX_NAME_BYTES = 320
+"""A key of the journal holds it."""
+
+MAX_PARTITIONS = 1_024
+
+MAX_NUMBER = (1 << 63) - 1
+"""What every program that reads the attributes can hold."""
+
+MAX_MS = 100 * 366 * 86_400_000
+"""A hundred years: no time is longer, and none overflows when it is added to another."""
+
+MAX_MULTIPLIER = 1_000.0
+"""Already the second repetition would come too late to be of use."""
+
+KINDS = ("anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter")
+
+Record = dict[str, Any]
+
+_STORING = ("queue", "topic", "subscription", "deadletter")
+_TAKES = {str: "a string", int: "a whole number from 0 on", float: "a number", bool: "true or false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One attribute.
+
+    Attributes:
+        type: what it holds.
+        is_changeable: whether an update may change it.
+        of: the address types that have it; empty for all.
+        choices: the words that it takes; empty for any.
+        most: the greatest number that it takes.
+    """
+
+    type: type
+    is_changeable: bool = False
+    of: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    most: float = MAX_NUMBER
+
+
+def _setting(kind: type, of: tuple[str, ...], *, choices: tuple[str, ...] = (), most: float = MAX_NUMBER) -> Field:
+    return Field(kind, is_changeable=True, of=of, choices=choices, most=most)
+
+
+FIELDS: dict[str, dict[str, Field]] = {
+    SPACE_TYPE: {
+        "spaceType": Field(str),
+        "authentication": Field(str),
+        "uid": Field(str),
+        "generation": Field(int, is_changeable=True),
+        "maxBytes": Field(int, is_changeable=True),
+    },
+    ADDRESS_TYPE: {
+        "space": Field(str),
+        "address": Field(str),
+        "addressType": Field(str, choices=KINDS),
+        "topic": Field(str),
+        "partitions": Field(int),
+        "uid": Field(str),
+        "generation": Field(int, is_changeable=True),
+        "storage": Field(str, of=_STORING, choices=STORAGES),
+        "maxBytes": Field(int, is_changeable=True),
+        "maxConsumers": Field(int, is_changeable=True),
+        "fullPolicy": _setting(str, _STORING, choices=FULL_POLICIES),
+        "slowPolicy": _setting(str, ("topic",), choices=SLOW_POLICIES),
+        "ttlMinimum": _setting(int, _STORING, most=MAX_MS),
+        "ttlMaximum": _setting(int, _STORING, most=MAX_MS),
+        "maxAttempts": _setting(int, _STORING),
+        "redeliveryDelay": _setting(int, _STORING, most=MAX_MS),
+        "redeliveryDelayMultiplier": _setting(float, _STORING, most=MAX_MULTIPLIER),
+        "maxRedeliveryDelay": _setting(int, _STORING, most=MAX_MS),
+        "deadletter": _setting(str, _STORING),
+        "expiry": _setting(str, _STORING),
+        "exclusive": _setting(bool, ("queue", "subscription", "deadletter")),
+        "lastValueKey": _setting(str, ("queue", "subscription")),
+        "retentionBytes": _setting(int, ("stream",)),
+        "retentionMs": _setting(int, ("stream",), most=MAX_MS),
+    },
+}
+"""Entity type to attribute, in the order in which they are told."""
+
+
+def checked(entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
+    """Return a record of what attributes say; those that are null are left out.
+
+    Raises:
+        EntityError: 400 an attribute is unknown or its value none, 501 no such authentication.
+    """
+    if not name or len(name.encode()) > MAX_NAME_BYTES:
+        raise EntityError(400, f"a name has 1 to {MAX_NAME_BYTES} bytes")
+    fields = FIELDS[entity_type]
+    record: Record = {"name": name}
+    for key, value in attributes.items():
+        if key in ("name", "type", "identity"):
+            continue
+        field = fields.get(key)
+        if field is None:
+            raise EntityError(400, f"{entity_type} has no attribute {key!r}; it has {', '.join(fields)}")
+        if value is not None:
+            record[key] = _value(key, field, value)
+    if entity_type == SPACE_TYPE:
+        if name.count("/") != 1 or not all(name.split("/")):
+            raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
+        if record.get("authentication", "none") != "none":
+            raise EntityError(501, "only authentication 'none' is served")
+    return record
+
+
+def _value(key: str, field: Field, value: Any) -> Any:
+    wrong = EntityError(400, f"attribute {key} takes {_TAKES[field.type]}, not {value!r:.100}")
+    if field.type is bool:
+        if not isinstance(value, bool):
+            raise wrong
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float) if field.type is float else field.type):
+        raise wrong
+    if isinstance(value, int | float):
+        if value < 0 or not math.isfinite(value):
+            raise wrong
+        if value > field.most:
+            raise EntityError(400, f"attribute {key} takes at most {field.most}, not {value}")
+    elif field.choices and value not in field.choices:
+        raise EntityError(400, f"{value!r:.100} is no {_named(key)}; there are {', '.join(field.choices)}")
+    return field.type(value)
+
+
+def _named(key: str) -> str:
+    return {"addressType": "address type", "fullPolicy": "full policy", "slowPolicy": "slow policy"}.get(key, key)
+
+
+def check_address(name: str, record: Record) -> None:
+    """See that the attributes of an address fit together.
+
+    Raises:
+        EntityError: 400 what is missing or contradicts itself.
+    """
+    for needed in ("space", "address", "addressType"):
+        if not record.get(needed):
+            raise EntityError(400, f"address {name!r} lacks its attribute {needed}")
+    kind = record["addressType"]
+    if kind == "subscription" and not record.get("topic"):
+        raise EntityError(400, f"subscription {name!r} lacks its attribute topic")
+    if not 1 <= record.get("partitions", 1) <= MAX_PARTITIONS:
+        raise EntityError(400, f"a stream has 1 to {MAX_PARTITIONS} partitions")
+    if any(letter.isspace() for letter in record["address"]) or record["address"].startswith("$"):
+        raise EntityError(400, f"{record['address']!r} is no address: no white space, and no $ at its start")
+    for key, field in FIELDS[ADDRESS_TYPE].items():
+        if field.of and key in record and kind not in field.of:
+            raise EntityError(400, f"only {_list(field.of)} has the attribute {key}, and {name!r} is a {kind}")
+    _check_times(record)
+    for key in ("deadletter", "expiry"):
+        if record.get(key) == record["address"]:
+            raise EntityError(400, f"attribute {key} of {name!r} names the address itself; name another one")
+
+
+def _check_times(record: Record) -> None:
+    least, most = record.get("ttlMinimum", 0), record.get("ttlMaximum", 0)
+    if most and least > most:
+        raise EntityError(400, f"ttlMinimum is at most ttlMaximum, but {least} is more than {most}")
+    multiplier = record.get("redeliveryDelayMultiplier", 1.0)
+    if multiplier < 1:
+        raise EntityError(400, f"redeliveryDelayMultiplier is 1 or more, not {multiplier}: delays never shrink")
+
+
+def _list(kinds: tuple[str, ...]) -> str:
+    return f"a {kinds[0]}" if len(kinds) == 1 else f"a {', '.join(kinds[:-1])} or {kinds[-1]}"
+
+
+def stored_options(record: Record) -> StoredOptions:
+    """Return the wishes of a queue, topic or subscription that its record holds."""
+    return StoredOptions(
+        max_bytes=record.get("maxBytes", 0),
+        full=record.get("fullPolicy", "block"),
+        storage=record.get("storage", "message"),
+        ttl_minimum=record.get("ttlMinimum", 0),
+        ttl_maximum=record.get("ttlMaximum", 0),
+        max_attempts=record.get("maxAttempts", 0),
+        redelivery_delay=record.get("redeliveryDelay", 0),
+        redelivery_multiplier=record.get("redeliveryDelayMultiplier", 1.0),
+        max_redelivery_delay=record.get("maxRedeliveryDelay", 0),
+        dead_letter=record.get("deadletter", ""),
+        expiry=record.get("expiry", ""),
+        max_consumers=record.get("maxConsumers", 0),
+        exclusive=record.get("exclusive", False),
+        last_value_key=record.get("lastValueKey", ""),
+        slow=record.get("slowPolicy", "drop-oldest"),
+    )

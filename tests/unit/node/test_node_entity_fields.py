@@ -1,0 +1,115 @@
+"""Attributes of entities: what each takes, which type has it, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from enmasse.messaging.options import StoredOptions
+from enmasse.node.entity_fields import ADDRESS_TYPE, MAX_MS, SPACE_TYPE, check_address, checked, stored_options
+from enmasse.node.errors import EntityError
+
+WISHES: dict[str, Any] = {
+    "storage": "durable",
+    "maxBytes": 1_000,
+    "maxConsumers": 2,
+    "fullPolicy": "reject",
+    "ttlMinimum": 10,
+    "ttlMaximum": 20,
+    "maxAttempts": 3,
+    "redeliveryDelay": 100,
+    "redeliveryDelayMultiplier": 1.5,
+    "maxRedeliveryDelay": 1_000,
+    "deadletter": "failed",
+    "expiry": "late",
+    "exclusive": True,
+    "lastValueKey": "subject",
+}
+
+
+def made(kind: str = "queue", **attributes: Any) -> dict[str, Any]:
+    asked = {"space": "ns/shop", "address": "q", "addressType": kind, **attributes}
+    record = checked(ADDRESS_TYPE, "ns/q", asked)
+    check_address("ns/q", record)
+    return record
+
+
+def refusal(kind: str = "queue", **attributes: Any) -> str:
+    with pytest.raises(EntityError) as caught:
+        made(kind, **attributes)
+    assert caught.value.status == 400
+    return caught.value.description
+
+
+def test_every_wish_reaches_the_options_of_the_address() -> None:
+    assert stored_options(made(**WISHES)) == StoredOptions(
+        max_bytes=1_000,
+        full="reject",
+        storage="durable",
+        ttl_minimum=10,
+        ttl_maximum=20,
+        max_attempts=3,
+        redelivery_delay=100,
+        redelivery_multiplier=1.5,
+        max_redelivery_delay=1_000,
+        dead_letter="failed",
+        expiry="late",
+        max_consumers=2,
+        exclusive=True,
+        last_value_key="subject",
+    )
+    assert stored_options(made("topic", slowPolicy="spill")) == StoredOptions(slow="spill")
+
+
+def test_an_address_without_wishes_has_the_defaults() -> None:
+    assert stored_options(made()) == StoredOptions()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        ({"ttlMaximum": -1}, "attribute ttlMaximum takes a whole number from 0 on, not -1"),
+        ({"ttlMinimum": 1.5}, "attribute ttlMinimum takes a whole number from 0 on, not 1.5"),
+        ({"ttlMinimum": 5, "ttlMaximum": 4}, "ttlMinimum is at most ttlMaximum, but 5 is more than 4"),
+        ({"ttlMaximum": MAX_MS + 1}, f"attribute ttlMaximum takes at most {MAX_MS}, not {MAX_MS + 1}"),
+        ({"maxAttempts": -1}, "attribute maxAttempts takes a whole number from 0 on, not -1"),
+        ({"maxAttempts": 1 << 63}, f"attribute maxAttempts takes at most {(1 << 63) - 1}"),
+        ({"redeliveryDelayMultiplier": 0.5}, "redeliveryDelayMultiplier is 1 or more, not 0.5"),
+        ({"redeliveryDelayMultiplier": "2"}, "attribute redeliveryDelayMultiplier takes a number, not '2'"),
+        ({"redeliveryDelayMultiplier": float("nan")}, "takes a number, not nan"),
+        ({"redeliveryDelayMultiplier": float("inf")}, "takes a number, not inf"),
+        ({"redeliveryDelayMultiplier": 1e9}, "takes at most 1000.0"),
+        ({"fullPolicy": "page"}, "'page' is no full policy; there are block, reject, drop-oldest"),
+        ({"storage": "disk"}, "'disk' is no storage; there are message, memory, durable"),
+        ({"exclusive": 1}, "attribute exclusive takes true or false, not 1"),
+        ({"deadletter": 5}, "attribute deadletter takes a string, not 5"),
+        ({"deadletter": "q"}, "attribute deadletter of 'ns/q' names the address itself"),
+        ({"expiry": "q"}, "attribute expiry of 'ns/q' names the address itself"),
+        ({"slowPolicy": "spill"}, "only a topic has the attribute slowPolicy, and 'ns/q' is a queue"),
+        ({"retentionBytes": 5}, "only a stream has the attribute retentionBytes, and 'ns/q' is a queue"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_refused_with_a_sentence(attributes: dict[str, Any], why: str) -> None:
+    assert why in refusal(**attributes)
+
+
+@pytest.mark.parametrize("kind", ["anycast", "multicast", "stream"])
+def test_what_does_not_store_for_receivers_has_no_wishes(kind: str) -> None:
+    assert refusal(kind, deadletter="d").startswith(
+        "only a queue, topic, subscription or deadletter has the attribute deadletter"
+    )
+
+
+def test_a_slow_policy_is_one_that_there_is() -> None:
+    assert "'wait' is no slow policy; there are block, drop-oldest, spill" in refusal("topic", slowPolicy="wait")
+
+
+def test_a_multiplier_may_be_a_whole_number() -> None:
+    assert stored_options(made(redeliveryDelayMultiplier=2)).redelivery_multiplier == 2.0
+
+
+def test_a_space_may_have_a_limit() -> None:
+    assert checked(SPACE_TYPE, "ns/shop", {"maxBytes": 5})["maxBytes"] == 5
+    with pytest.raises(EntityError, match="attribute maxBytes takes a whole number"):
+        checked(SPACE_TYPE, "ns/shop", {"maxBytes": -5})
