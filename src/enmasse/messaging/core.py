@@ -5,6 +5,7 @@ Rules:
 2. Everything that is to be stored in a turn, by whatever addresses, becomes one batch of the journal;
    at most two batches are on their way, so that under load a batch grows instead of a queue of them.
    Of one log only one is: nothing that builds on a batch is written before its fate is known.
+   Logs that are written together wait for one another and share one batch, and so its fate.
 3. The shell brings clocks and calls ``run_turn``; the core asks for a turn by ``request_turn``.
 4. What fails in one address or log (our bug) is reported, and the others go on.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.errors import EnmasseError
@@ -89,6 +90,8 @@ class Core:
         self._is_requested = False
         self._due: list[Address] = []
         self._logs: dict[Log, None] = {}
+        self._groups: dict[Log, list[Log]] = {}
+        """Logs that must be cut into one batch, by each of them."""
         self._operations: list[tuple[Sequence[Operation], Callable[[str | None], None]]] = []
         self._batches: deque[_Batch] = deque()
         self._busy: set[Log] = set()
@@ -120,6 +123,20 @@ class Core:
         """Have the log cut into the next batch."""
         self._logs[log] = None
         self._request()
+
+    def write_together(self, logs: Collection[Log]) -> None:
+        """Have all these logs cut into one batch, so that either all of it is written or nothing.
+
+        As long as one of them has a batch on its way, none is cut. Groups that share a log become one.
+        """
+        group = dict.fromkeys(logs)
+        for log in logs:
+            group.update(dict.fromkeys(self._groups.get(log, ())))
+        members = list(group)
+        for log in members:
+            self.write(log)
+            if len(members) > 1:
+                self._groups[log] = members
 
     def store(self, operations: Sequence[Operation], done: Callable[[str | None], None]) -> None:
         """Write records of the configuration with the next batch.
@@ -207,19 +224,22 @@ class Core:
         logs, self._logs = self._logs, {}
         operations: list[Operation] = []
         batch = _Batch(0)
+        groups, busy = self._groups, self._busy
+        grouped: set[Log] = set()
         for log in logs:
-            if log in self._busy:
-                self._logs[log] = None
+            if log in grouped:
                 continue
-            try:
-                cut, token = log.cut(self.wall_us)
-            except Exception as error:  # noqa: BLE001  the others must be written
-                self._on_fault(log.name, error)
+            group = groups.get(log)
+            if group is None:
+                group = [log]
+            else:
+                grouped.update(group)
+            if any(member in busy for member in group):
+                self._logs.update(dict.fromkeys(group))
                 continue
-            if token is not None:
-                operations += cut
-                batch.cuts.append((log, token))
-                self._busy.add(log)
+            for member in group:
+                groups.pop(member, None)
+            operations += self._cut(group, batch)
         for extra, done in self._operations:
             operations += extra
             batch.callbacks.append(done)
@@ -232,6 +252,28 @@ class Core:
             self._answer(batch, str(error))
             return
         self._batches.append(batch)
+
+    def _cut(self, group: Sequence[Log], batch: _Batch) -> list[Operation]:
+        """Cut logs whose fate is one; where one of them fails, nothing of the others is written either."""
+        operations: list[Operation] = []
+        cuts: list[tuple[Log, Any]] = []
+        problem: str | None = None
+        for log in group:
+            try:
+                cut, token = log.cut(self.wall_us)
+            except Exception as error:  # noqa: BLE001  the others must be written
+                self._on_fault(log.name, error)
+                problem = f"{log.name!r} failed: {error}"
+                continue
+            if token is not None:
+                operations += cut
+                cuts.append((log, token))
+        if problem is not None:
+            self._tell(cuts, problem)
+            return []
+        batch.cuts += cuts
+        self._busy.update(log for log, _ in cuts)
+        return operations
 
     def on_committed(self, number: int) -> None:
         """Every batch up to ``number`` is on disk."""
@@ -253,8 +295,17 @@ class Core:
         if reason is not None:
             self.batches_failed += 1
             self._paused_until = self._now + PAUSE_S
-        for log, token in batch.cuts:
+        for log, _ in batch.cuts:
             self._busy.discard(log)
+        self._tell(batch.cuts, reason)
+        for done in batch.callbacks:
+            try:
+                done(reason)
+            except Exception as error:  # noqa: BLE001  as above
+                self._on_fault("a change of the configuration", error)
+
+    def _tell(self, cuts: list[tuple[Log, Any]], reason: str | None) -> None:
+        for log, token in cuts:
             try:
                 if reason is None:
                     log.committed(token)
@@ -262,11 +313,6 @@ class Core:
                     log.failed(token, reason)
             except Exception as error:  # noqa: BLE001  the others must hear of it too
                 self._on_fault(log.name, error)
-        for done in batch.callbacks:
-            try:
-                done(reason)
-            except Exception as error:  # noqa: BLE001  as above
-                self._on_fault("a change of the configuration", error)
 
     def _go_on(self) -> None:
         if self._held and not self.is_pressed:
