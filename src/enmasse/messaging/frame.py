@@ -2,7 +2,7 @@
 
 Layout, little-endian (docs/reference/frames.md):
 
-    header   magic "EMF1", flags u8, producer length u8, reserved u16, rows u32, size u32,
+    header   magic "EMF2", flags u8, producer length u8, reserved u16, rows u32, size u32,
              first offset u64, crc32 u32, producer sequence u64, producer id
     (padded to a multiple of 8)
     ts       int64[rows]                microseconds UTC, when the address accepted the message
@@ -12,7 +12,9 @@ Layout, little-endian (docs/reference/frames.md):
     whole    u8[(rows + 7) // 8]        only if flagged: rows whose message lies whole in head
 
 Every column starts at a multiple of 8, as Arrow likes it. ``size`` is that of the whole frame and
-``crc32`` covers all that follows the crc field. A message is exactly ``head[i] + body[i]``.
+``crc32`` covers all but itself. A message is exactly ``head[i] + body[i]``.
+
+"EMF1" is the same, but its checksum leaves the header before it out; it is read and no more written.
 """
 
 from __future__ import annotations
@@ -27,15 +29,32 @@ from operator import gt
 
 from enmasse.errors import EnmasseError
 
-__all__ = ["Column", "Frame", "FrameError", "encode_frame", "restamp_frame", "split_payload"]
+__all__ = [
+    "FLAG_VOLATILE",
+    "FLAG_WHOLE",
+    "Column",
+    "Frame",
+    "FrameError",
+    "check_frame",
+    "encode_frame",
+    "frame_head",
+    "restamp_frame",
+    "seal_frame",
+    "split_payload",
+]
 
-MAGIC = b"EMF1"
+MAGIC = b"EMF2"
+_FIRST_MAGIC = b"EMF1"
 MAX_FRAME_BYTES = 1 << 30
 """Offsets inside a column are int32."""
 
 FLAG_WHOLE = 1
+"""There is a bitmap of the rows whose message lies whole in ``head``."""
+FLAG_VOLATILE = 2
+"""The messages are not durable: a restart forgets them."""
 
 _HEADER = struct.Struct("<4sBBHIIQIQ")
+_START = struct.Struct("<4sBBHIIQ")
 _CRC_AT = 24
 _CRC = struct.Struct("<I")
 _FIRST_AT = 16
@@ -74,6 +93,7 @@ def encode_frame(
     whole: Sequence[int] = (),
     producer: bytes = b"",
     sequence: int = 0,
+    volatile: bool = False,
 ) -> bytes:
     """One frame of ``len(timestamps)`` messages.
 
@@ -86,6 +106,7 @@ def encode_frame(
         whole: indices of the rows whose whole message is in ``heads``.
         producer: id of an idempotent producer, at most 255 bytes.
         sequence: that producer's sequence.
+        volatile: whether a restart forgets these messages.
 
     Raises:
         FrameError: the columns are too large for 32-bit offsets or differ in length, or the
@@ -98,32 +119,104 @@ def encode_frame(
         raise FrameError(
             f"columns differ in length: {rows} timestamps, {len(keys)} keys, {len(heads)} heads, {len(bodies)} bodies"
         )
-    base = _HEADER.size + len(producer)
-    ts = array("q", timestamps).tobytes()
-    parts: list[bytes] = [producer, _pad(base), ts]
+    columns: list[tuple[bytes, bytes]] = []
     for column in (keys, heads, bodies):
         offsets = array("i", [0])
         try:
             offsets.extend(accumulate(map(len, column)))
         except OverflowError:
             raise FrameError("a column of a frame is larger than 2 GiB") from None
-        index = offsets.tobytes()
-        data = b"".join(column)
-        parts += (index, _pad(len(index)), data, _pad(len(data)))
-    flags = 0
+        columns.append((offsets.tobytes(), b"".join(column)))
+    flags = FLAG_VOLATILE if volatile else 0
+    bitmap = bytearray()
     if whole:
-        flags = FLAG_WHOLE
+        flags |= FLAG_WHOLE
         bitmap = bytearray((rows + 7) >> 3)
         for row in whole:
             bitmap[row >> 3] |= 1 << (row & 7)
-        parts.append(bytes(bitmap))
+    ts = array("q", timestamps).tobytes()
+    return seal_frame(flags, rows, first_offset, ts, columns, bitmap, producer, sequence)
+
+
+def seal_frame(
+    flags: int,
+    rows: int,
+    first_offset: int,
+    timestamps: bytes,
+    columns: Sequence[tuple[bytes, bytes]],
+    bitmap: bytes | bytearray,
+    producer: bytes = b"",
+    sequence: int = 0,
+) -> bytes:
+    """One frame of columns that are laid out already.
+
+    Args:
+        flags: of the header.
+        rows: how many.
+        first_offset: the first row's offset.
+        timestamps: the ts column.
+        columns: offsets and data of keys, heads and bodies.
+        bitmap: which rows are whole; empty where the flag is not set.
+        producer: id of an idempotent producer, at most 255 bytes.
+        sequence: that producer's sequence.
+
+    Raises:
+        FrameError: the frame is too large.
+    """
+    parts: list[bytes | bytearray] = [producer, _pad(_HEADER.size + len(producer)), timestamps]
+    for index, data in columns:
+        parts += (index, _pad(len(index)), data, _pad(len(data)))
+    parts.append(bitmap)
     rest = b"".join(parts)
     size = _HEADER.size + len(rest)
     if size > MAX_FRAME_BYTES:
         raise FrameError(f"a frame of {size} bytes is above the limit of {MAX_FRAME_BYTES}")
+    start = _START.pack(MAGIC, flags, len(producer), 0, rows, size, first_offset)
     tail = sequence.to_bytes(8, "little") + rest
-    header = _HEADER.pack(MAGIC, flags, len(producer), 0, rows, size, first_offset, zlib.crc32(tail), 0)
-    return header[:-8] + tail
+    return b"".join((start, _CRC.pack(zlib.crc32(tail, zlib.crc32(start))), tail))
+
+
+def _crc_of(data: bytes | bytearray | memoryview) -> int:
+    """The checksum that a frame of these bytes should have, by its version."""
+    view = memoryview(data)
+    before = 0 if view[:4] == _FIRST_MAGIC else zlib.crc32(view[:_CRC_AT])
+    return zlib.crc32(view[_CRC_AT + 4 :], before)
+
+
+def frame_head(start: bytes | memoryview) -> tuple[int, int, int, int]:
+    """First offset, rows, size and flags of the frame that starts with these bytes, unchecked.
+
+    Args:
+        start: at least the first 36 bytes.
+
+    Raises:
+        FrameError: no frame starts so.
+    """
+    if len(start) < _HEADER.size:
+        raise FrameError(f"{len(start)} bytes are too short for a frame")
+    magic, flags, _, _, rows, size, first = _START.unpack_from(start)
+    if magic not in (MAGIC, _FIRST_MAGIC):
+        raise FrameError(f"not a frame: it starts with {bytes(magic)!r}")
+    return first, rows, size, flags
+
+
+def check_frame(data: bytes | memoryview, first_offset: int) -> None:
+    """See that these bytes are the frame that was written at an offset; reads each byte once.
+
+    Args:
+        data: what should be exactly one frame.
+        first_offset: what its key says.
+
+    Raises:
+        FrameError: they are not.
+    """
+    first, _, size, _ = frame_head(data)
+    if size != len(data):
+        raise FrameError(f"a frame of {size} bytes came as {len(data)}")
+    if _crc_of(data) != _CRC.unpack_from(data, _CRC_AT)[0]:
+        raise FrameError(f"the frame at offset {first_offset} has a wrong checksum")
+    if first != first_offset:
+        raise FrameError(f"the frame at offset {first_offset} says that it belongs at {first}")
 
 
 class Frame:
@@ -144,11 +237,11 @@ class Frame:
         if len(data) < _HEADER.size:
             raise FrameError(f"{len(data)} bytes are too short for a frame")
         magic, flags, producer_bytes, _, rows, size, first, crc, sequence = _HEADER.unpack_from(data)
-        if magic != MAGIC:
+        if magic not in (MAGIC, _FIRST_MAGIC):
             raise FrameError(f"not a frame: it starts with {bytes(magic)!r}")
         if size != len(data):
             raise FrameError(f"a frame of {size} bytes came as {len(data)}")
-        if verify and zlib.crc32(memoryview(data)[_CRC_AT + 4 :]) != crc:
+        if verify and _crc_of(data) != crc:
             raise FrameError(f"the frame at offset {first} has a wrong checksum")
         self.data = data
         self.rows: int = rows
@@ -188,6 +281,11 @@ class Frame:
     def has_whole(self) -> bool:
         """Whether any row's message lies whole in ``head``."""
         return bool(self._flags & FLAG_WHOLE)
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether a restart forgets these messages."""
+        return bool(self._flags & FLAG_VOLATILE)
 
     def is_whole(self, row: int) -> bool:
         """Whether this row's message lies whole in ``head``."""
@@ -230,7 +328,7 @@ class Frame:
 
 
 def restamp_frame(frame: Frame, first_offset: int, timestamp: int) -> bytes:
-    """The same frame with the offset and acceptance time that its log gives it.
+    """The same frame, as it is written now and not volatile, with the offset and time that its log gives it.
 
     Args:
         frame: a frame that a sender made.
@@ -238,9 +336,11 @@ def restamp_frame(frame: Frame, first_offset: int, timestamp: int) -> bytes:
         timestamp: microseconds since 1970 UTC, for every row.
     """
     data = bytearray(frame.data)
+    data[:4] = MAGIC
+    data[4] &= FLAG_WHOLE
     data[frame.ts_at : frame.ts_at + 8 * frame.rows] = array("q", [timestamp]).tobytes() * frame.rows
     _FIRST.pack_into(data, _FIRST_AT, first_offset)
-    _CRC.pack_into(data, _CRC_AT, zlib.crc32(memoryview(data)[_CRC_AT + 4 :]))
+    _CRC.pack_into(data, _CRC_AT, _crc_of(data))
     return bytes(data)
 
 

@@ -7,14 +7,18 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from enmasse.errors import LocalError
+from enmasse.messaging.frame import FrameError, check_frame
+from enmasse.messaging.merge import merge_range, plan_merge
 from enmasse.messaging.storage import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enmasse.messaging.storage import Operation, StorageListener
+    from enmasse.messaging.storage import Fetched, Operation, StorageListener
 
 __all__ = ["MemoryStorage", "RecordingListener"]
+
+_HEAD_BYTES = 64
 
 
 class RecordingListener:
@@ -45,8 +49,9 @@ class RecordingListener:
 class MemoryStorage:
     """The storage port with nothing behind it.
 
-    What is submitted waits until the test calls ``commit``, ``fail`` or ``crash``. It needs no event
-    loop; the listener is called from within ``commit`` and ``fail``.
+    What is submitted waits until the test calls ``commit``, ``fail`` or ``crash``; what is fetched
+    waits until ``commit`` or ``answer_reads``. It needs no event loop; the listener is called from
+    within ``commit`` and ``fail``.
 
     Args:
         listener: hears the fate of batches; may be given later by setting ``listener``.
@@ -57,6 +62,7 @@ class MemoryStorage:
         self._records: dict[Table, dict[bytes, bytes]] = {table: {} for table in Table}
         self._keys: dict[Table, list[bytes]] = {table: [] for table in Table}
         self._pending: deque[tuple[int, list[Operation], int]] = deque()
+        self._reads: deque[tuple[Table, bytes, bytes, int, Fetched]] = deque()
         self._number = 0
         self._unconfirmed_bytes = 0
 
@@ -73,6 +79,11 @@ class MemoryStorage:
         """Numbers of the batches that wait, in order."""
         return [number for number, _, _ in self._pending]
 
+    @property
+    def waiting_reads(self) -> int:
+        """How many ``fetch`` calls have no answer yet."""
+        return len(self._reads)
+
     def operations(self, number: int) -> list[Operation]:
         """What a waiting batch would do.
 
@@ -87,11 +98,31 @@ class MemoryStorage:
     def commit(self, through: int | None = None) -> None:
         """Commit waiting batches up to and including ``through`` (all of them) and answer once.
 
-        Batches that the listener submits meanwhile wait for the next call.
+        Answers the reads that waited before, too. Batches that the listener submits meanwhile, and
+        reads that it asks for, wait for the next call.
         """
+        reads = len(self._reads)
         last = self._take(through)
         if last is not None and self.listener is not None:
             self.listener.on_committed(last)
+        self.answer_reads(reads)
+
+    def answer_reads(self, count: int | None = None) -> None:
+        """Answer the first ``count`` waiting ``fetch`` calls (all there are) from what is committed now."""
+        for _ in range(len(self._reads) if count is None else min(count, len(self._reads))):
+            table, first, last, limit_bytes, done = self._reads.popleft()
+            records: list[tuple[bytes, bytes]] = []
+            damaged: list[bytes] = []
+            for key, value in self.scan(table, first, last, limit_bytes):
+                if table is Table.FRAME and not _is_sound(key, value):
+                    damaged.append(key)
+                else:
+                    records.append((key, value))
+            done(records, damaged)
+
+    def damage(self, table: Table, key: bytes, value: bytes) -> None:
+        """Put something else under a committed key, as a failing disk would."""
+        self._write(table, key, value)
 
     def fail(self, reason: str = "the disk is full") -> None:
         """Fail the oldest waiting batch: it counts for nothing.
@@ -113,6 +144,7 @@ class MemoryStorage:
         """
         self._take(through)
         self._pending.clear()
+        self._reads.clear()
         self._unconfirmed_bytes = 0
         self.listener = None
         successor = MemoryStorage()
@@ -127,8 +159,20 @@ class MemoryStorage:
             last, operations, size = self._pending.popleft()
             self._unconfirmed_bytes -= size
             for table, key, value in operations:
-                self._write(table, key, value)
+                if table is Table.MERGE:
+                    self._merge(key, value)
+                else:
+                    self._write(table, key, value)
         return last
+
+    def _merge(self, key: bytes, value: bytes | None) -> None:
+        found = merge_range(key, value)
+        if found is None:
+            return
+        frames = self.scan(Table.FRAME, *found, 1 << 40)
+        pointed = self._records[Table.SETTLED].keys() | self._records[Table.ATTEMPTS].keys()
+        for operation in plan_merge(frames, pointed.__contains__):
+            self._write(*operation)
 
     def _write(self, table: Table, key: bytes, value: bytes | None) -> None:
         records, keys = self._records[table], self._keys[table]
@@ -166,6 +210,15 @@ class MemoryStorage:
         """The committed value of one record."""
         return self._records[table].get(key)
 
+    def fetch(self, table: Table, first: bytes, last: bytes, limit_bytes: int, done: Fetched) -> None:
+        """Read like ``scan``; ``done`` is called by the next ``commit`` or ``answer_reads``."""
+        self._reads.append((table, first, last, limit_bytes, done))
+
+    def heads(self, table: Table, first: bytes, last: bytes) -> Iterator[tuple[bytes, bytes, int]]:
+        """Key, first 64 bytes and length of every committed record with ``first <= key < last``."""
+        for key, value in self.scan(table, first, last, 1 << 62):
+            yield key, value[:_HEAD_BYTES], len(value)
+
     def scan(self, table: Table, first: bytes, last: bytes, limit_bytes: int) -> list[tuple[bytes, bytes]]:
         """Committed records with ``first <= key < last``, until their values reach ``limit_bytes``."""
         keys, records = self._keys[table], self._records[table]
@@ -191,3 +244,11 @@ class MemoryStorage:
         """Every committed record of a table in key order."""
         records = self._records[table]
         return iter([(key, records[key]) for key in self._keys[table]])
+
+
+def _is_sound(key: bytes, value: bytes) -> bool:
+    try:
+        check_frame(value, int.from_bytes(key[-8:], "big"))
+    except FrameError:
+        return False
+    return True

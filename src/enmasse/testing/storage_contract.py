@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from enmasse.errors import LocalError
 from enmasse.messaging.storage import Operation, Table
+from enmasse.testing.frames_contract import FRAMES_CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,7 +36,7 @@ class StorageHarness(Protocol):
         """What the storage answers to; a new one after ``reopen``."""
 
     async def settle(self) -> None:
-        """Return when every batch is answered."""
+        """Return when every batch and every read that was asked for before is answered."""
 
     async def reopen(self) -> None:
         """Stop the storage in order and start another over the same data."""
@@ -144,7 +145,7 @@ async def check_unconfirmed_bytes_rise_and_return_to_zero(harness: StorageHarnes
 async def check_tables_do_not_see_each_other(harness: StorageHarness) -> None:
     """Not in scans, floors or deletes."""
     storage = harness.storage
-    tables = [table for table in Table if table is not Table.META]
+    tables = [table for table in Table if table not in {Table.META, Table.MERGE}]
     storage.submit([_put(b"k", table.name.encode(), table) for table in tables])
     storage.submit([_delete(b"k", Table.MARK)])
     await harness.settle()
@@ -253,5 +254,6 @@ STORAGE_CHECKS: tuple[Callable[[StorageHarness], Awaitable[None]], ...] = (
     check_scan_all_yields_large_tables_in_order,
     check_data_survive_a_new_start,
     check_a_listener_may_submit,
+    *FRAMES_CHECKS,
 )
 """Every check of the contract."""

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from enmasse.messaging.frame import Frame, FrameError, encode_frame, split_payload
+from enmasse.messaging.frame import (
+    FLAG_VOLATILE,
+    FLAG_WHOLE,
+    Frame,
+    FrameError,
+    check_frame,
+    encode_frame,
+    frame_head,
+    restamp_frame,
+    split_payload,
+)
 
 
 class Row(NamedTuple):
@@ -39,7 +49,12 @@ def encode(rows: list[Row], first_offset: int = 0, producer: bytes = b"", sequen
 
 
 def with_right_crc(data: bytes) -> bytes:
-    return data[:24] + zlib.crc32(data[28:]).to_bytes(4, "little") + data[28:]
+    return data[:24] + zlib.crc32(data[28:], zlib.crc32(data[:24])).to_bytes(4, "little") + data[28:]
+
+
+def as_first_version(data: bytes) -> bytes:
+    """The same frame as the first version wrote it, whose checksum leaves out the header before it."""
+    return b"EMF1" + data[4:24] + zlib.crc32(data[28:]).to_bytes(4, "little") + data[28:]
 
 
 @settings(deadline=None)
@@ -70,12 +85,65 @@ def test_every_column_starts_at_a_multiple_of_eight(rows: list[Row], producer: b
 
 @settings(deadline=None)
 @given(ROWS, st.data())
-def test_a_changed_byte_after_the_checksum_is_noticed(rows: list[Row], data: st.DataObject) -> None:
+def test_any_changed_byte_is_noticed(rows: list[Row], data: st.DataObject) -> None:
     frame = bytearray(encode(rows))
-    at = data.draw(st.integers(28, len(frame) - 1))
+    at = data.draw(st.integers(0, len(frame) - 1))
     frame[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(FrameError):
         Frame(bytes(frame))
+    with pytest.raises(FrameError):
+        check_frame(bytes(frame), 0)
+
+
+@settings(deadline=None)
+@given(ROWS, st.integers(0, 2**64 - 1), st.binary(max_size=9), st.data())
+def test_frames_of_the_first_version_are_read(
+    rows: list[Row], first: int, producer: bytes, data: st.DataObject
+) -> None:
+    old = as_first_version(encode(rows, first, producer, 7))
+    frame = Frame(old)
+    check_frame(old, first)
+    assert (frame.first_offset, frame.producer, frame.sequence) == (first, producer, 7)
+    assert frame.payloads() == [row.head + row.body for row in rows]
+    damaged = bytearray(old)
+    damaged[data.draw(st.integers(28, len(old) - 1))] ^= 1
+    with pytest.raises(FrameError):
+        Frame(bytes(damaged))
+    with pytest.raises(FrameError):
+        check_frame(bytes(damaged), first)
+
+
+def test_a_sound_frame_under_a_wrong_key_is_noticed() -> None:
+    frame = encode([], 5)
+    check_frame(frame, 5)
+    with pytest.raises(FrameError, match="at offset 6 says that it belongs at 5"):
+        check_frame(frame, 6)
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_first_bytes_tell_what_a_frame_is(volatile: bool, whole: bool) -> None:
+    data = encode_frame(9, [1, 2], [b"k"] * 2, [b"h"] * 2, [b"b"] * 2, whole=[1] * whole, volatile=volatile)
+    frame = Frame(data)
+    assert (frame.is_volatile, frame.has_whole) == (volatile, whole)
+    flags = FLAG_VOLATILE * volatile | FLAG_WHOLE * whole
+    assert frame_head(data[:64]) == (9, 2, len(data), flags)
+    assert frame_head(as_first_version(data)[:64]) == (9, 2, len(data), flags)
+
+
+@pytest.mark.parametrize("start", [b"", b"EMF2", b"EMF3" + bytes(60)])
+def test_other_first_bytes_are_refused(start: bytes) -> None:
+    with pytest.raises(FrameError):
+        frame_head(start)
+
+
+def test_a_frame_that_a_log_takes_up_gets_its_place_and_is_kept() -> None:
+    sent = encode_frame(0, [1, 2], [b"k"] * 2, [b"h"] * 2, [b"b"] * 2, producer=b"p", sequence=4, volatile=True)
+    for data in (sent, as_first_version(sent)):
+        frame = Frame(restamp_frame(Frame(data), 70, 99))
+        assert (frame.first_offset, frame.timestamps().tolist()) == (70, [99, 99])
+        assert (frame.producer, frame.sequence, frame.is_volatile) == (b"p", 4, False)
+        assert frame.data[:4] == b"EMF2"
 
 
 @settings(deadline=None)
@@ -101,6 +169,7 @@ def read_everything(data: bytes, *, verify: bool) -> None:
 @given(st.binary(max_size=200))
 @example(b"")
 @example(b"EMF1" + b"\0" * 32)
+@example(b"EMF2" + b"\0" * 32)
 def test_any_bytes_are_a_frame_or_a_frame_error(data: bytes) -> None:
     for verify in (True, False):
         try:
@@ -202,7 +271,7 @@ def test_split_never_raises_and_loses_nothing(payload: bytes) -> None:
 def test_the_layout_is_the_documented_one() -> None:
     data = encode([Row(7, b"k", b"head", b"body", False), Row(8, b"", b"h", b"", True)], 5, b"me", 9)
     header = struct.unpack_from("<4sBBHIIQIQ", data)
-    assert header == (b"EMF1", 1, 2, 0, 2, len(data), 5, zlib.crc32(data[28:]), 9)
+    assert header == (b"EMF2", 1, 2, 0, 2, len(data), 5, zlib.crc32(data[28:], zlib.crc32(data[:24])), 9)
     assert data[36:40] == b"me\0\0"
     assert struct.unpack_from("<2q", data, 40) == (7, 8)
     assert struct.unpack_from("<3i", data, 56) == (0, 1, 1)

@@ -69,7 +69,7 @@ def test_a_frame_whose_rows_overlap_is_refused() -> None:
     good = Frame(bytes(data))
     struct.pack_into("<i", data, good.bodies.offsets_at + 4, 11)
     struct.pack_into("<i", data, good.bodies.offsets_at + 8, 2)
-    struct.pack_into("<I", data, 24, zlib.crc32(data[28:]))
+    struct.pack_into("<I", data, 24, zlib.crc32(data[28:], zlib.crc32(data[:24])))
     with pytest.raises(FrameError, match="offset 0"):
         frame_to_batch(Frame(bytes(data)), 0, 0, FAR, bytes.upper)
 
