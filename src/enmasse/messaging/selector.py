@@ -1,0 +1,116 @@
+"""Selectors: which messages a receiver wants [JMS 2.0 3.8.1], as AMQP filters carry them.
+
+Rules:
+1. A selector is read once, at attach, into functions that call each other; nothing of it is ever
+   executed as code.
+2. A condition is true, false or unknown (``None``); only what is true is selected.
+3. Values of unlike types are neither equal nor unequal, less nor greater: comparing them is false. What
+   lacks a value, or cannot be computed, is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from enmasse.messaging.errors import SelectorError
+from enmasse.messaging.selector_evaluation import condition
+from enmasse.messaging.selector_fields import Look
+from enmasse.messaging.selector_grammar import parse
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.types import Described
+
+__all__ = [
+    "NO_LOCAL_FILTERS",
+    "SELECTOR_FILTERS",
+    "Look",
+    "Selector",
+    "compile_selector",
+    "is_no_local",
+    "selector_of",
+]
+
+SELECTOR_FILTERS = ("apache.org:selector-filter:string", "jms-selector", str(0x0000468C00000004), "selector")
+"""Names of the filter: its descriptor as symbol and as code, and what JMS and Proton clients call it."""
+
+NO_LOCAL_FILTERS = ("apache.org:no-local-filter:list", "no-local", str(0x0000468C00000003))
+
+
+class Selector:
+    """A selector, ready to be applied.
+
+    Attributes:
+        text: as the receiver wrote it.
+    """
+
+    __slots__ = ("_condition", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._condition: Callable[[Look], Any] = condition(parse(text))
+
+    def matches(self, payload: bytes, attempts: int = 0) -> bool:
+        """Whether a message is selected; one that cannot be read is not.
+
+        Args:
+            payload: the message, in AMQP's own format (0).
+            attempts: its deliveries that failed at this address.
+        """
+        return self.selects(Look(payload, attempts))
+
+    def selects(self, look: Look) -> bool:
+        """Whether a message is selected, which was perhaps read for another selector before."""
+        try:
+            return self._condition(look) is True
+        except DecodeError:
+            return False
+
+    def __repr__(self) -> str:
+        return f"Selector({self.text!r})"
+
+
+def compile_selector(text: str) -> Selector:
+    """Read a selector.
+
+    Raises:
+        SelectorError: it is not understood; says where, and what was expected.
+    """
+    return Selector(text)
+
+
+def _filter(filters: dict[str, Any], names: tuple[str, ...]) -> Any:
+    """The filter of one of these names, or whose value has one of them as its descriptor."""
+    for name in names:
+        if name in filters:
+            value = filters[name]
+            return value.value if isinstance(value, Described) else value
+    for value in filters.values():
+        if isinstance(value, Described) and str(value.descriptor) in names:
+            return value.value
+    return None
+
+
+def selector_of(filters: dict[str, Any]) -> Selector | None:
+    """The selector among the filters of a source; an empty one selects everything, as none does.
+
+    Args:
+        filters: by name or by descriptor; the value is the text, described or not.
+
+    Raises:
+        SelectorError: there is one, but it is not understood.
+    """
+    value = _filter(filters, SELECTOR_FILTERS)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise SelectorError(f"it is a string, not {value!r:.60}")
+    text = str(value)
+    return Selector(text) if text.strip() else None
+
+
+def is_no_local(filters: dict[str, Any]) -> bool:
+    """Whether the receiver wants nothing that its own connection sent."""
+    return any(
+        name in NO_LOCAL_FILTERS or (isinstance(value, Described) and str(value.descriptor) in NO_LOCAL_FILTERS)
+        for name, value in filters.items()
+    )

@@ -1,0 +1,127 @@
+"""What the names in a selector mean in a message [AMQP JMS Mapping 1.0, 3.2].
+
+``JMS...`` names are header fields of JMS, ``amqp....`` names are fields of the header and the
+properties as AMQP calls them, any other is an application property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from enmasse.messaging.errors import SelectorError
+from enmasse.messaging.facts import DELIVERY_TIME
+from enmasse.wire.amqp.section_kinds import HEADER_FIELDS, PROPERTY_FIELDS
+from enmasse.wire.amqp.sections import Sections
+
+__all__ = ["Field", "Look", "field_of"]
+
+
+class Look:
+    """A message as selectors see it, read as far as they ask; good for any number of them.
+
+    Args:
+        payload: the bytes of a message whose format is AMQP's own (0).
+        attempts: its deliveries that failed at this address.
+    """
+
+    __slots__ = ("attempts", "sections")
+
+    def __init__(self, payload: bytes, attempts: int = 0) -> None:
+        self.sections = Sections(payload)
+        self.attempts = attempts
+
+
+Field = Callable[[Look], Any]
+"""Finds a value in a message: ``None`` where there is none. Raises ``DecodeError`` if that is malformed."""
+
+
+def _identity(value: Any) -> Any:
+    """A message id as JMS shows it [AMQP JMS Mapping 1.0, 3.2.1.1]."""
+    if isinstance(value, UUID):
+        return f"ID:AMQP_UUID:{value}"
+    if isinstance(value, bytes):
+        return f"ID:AMQP_BINARY:{value.hex().upper()}"
+    return f"ID:AMQP_ULONG:{value}" if isinstance(value, int) else value
+
+
+def _user(look: Look) -> Any:
+    user = look.sections.properties.user_id
+    return None if user is None else user.decode(errors="replace")
+
+
+def _delivery_count(look: Look) -> int:
+    return look.sections.header.delivery_count + look.attempts
+
+
+def _header(name: str) -> Field:
+    return lambda look: getattr(look.sections.header, name)
+
+
+def _property(name: str) -> Field:
+    return lambda look: getattr(look.sections.properties, name)
+
+
+def _text_property(name: str) -> Field:
+    def find(look: Look) -> Any:
+        value = getattr(look.sections.properties, name)
+        return str(value) if isinstance(value, UUID) else value
+
+    return find
+
+
+_JMS: dict[str, Field] = {
+    "JMSCorrelationID": lambda look: _identity(look.sections.properties.correlation_id),
+    "JMSDeliveryMode": lambda look: "PERSISTENT" if look.sections.header.durable else "NON_PERSISTENT",
+    "JMSDeliveryTime": lambda look: look.sections.message_annotations.get(DELIVERY_TIME),
+    "JMSDestination": _property("to"),
+    "JMSExpiration": _property("absolute_expiry_time"),
+    "JMSMessageID": lambda look: _identity(look.sections.properties.message_id),
+    "JMSPriority": _header("priority"),
+    "JMSRedelivered": lambda look: _delivery_count(look) > 0,
+    "JMSReplyTo": _property("reply_to"),
+    "JMSTimestamp": _property("creation_time"),
+    "JMSType": _property("subject"),
+    "JMSXDeliveryCount": lambda look: _delivery_count(look) + 1,
+    "JMSXGroupID": _property("group_id"),
+    "JMSXGroupSeq": _property("group_sequence"),
+    "JMSXUserID": _user,
+}
+_AMQP: dict[str, Field] = {
+    **{f"amqp.{name}": _header(name) for name, _ in HEADER_FIELDS},
+    **{f"amqp.{name}": _text_property(name) for name, _ in PROPERTY_FIELDS},
+    "amqp.delivery_count": _delivery_count,
+    "amqp.user_id": _user,
+}
+_OWN_PREFIXES = ("JMSX", "JMS_")
+"""Names that JMS leaves to applications and providers as properties."""
+
+
+def field_of(name: str, *, is_quoted: bool = False, position: int = 0) -> Field:
+    """What finds the value of a name.
+
+    Args:
+        name: the name.
+        is_quoted: whether it is the name of an application property in any case.
+        position: where it stands in the selector, for errors.
+
+    Raises:
+        SelectorError: it looks like a field of the message, but there is none of that name.
+    """
+    if not is_quoted:
+        found = _JMS.get(name) or _AMQP.get(name)
+        if found is not None:
+            return found
+        known: tuple[str, ...] = ()
+        if name.startswith("amqp."):
+            known = tuple(_AMQP)
+        elif name.startswith("JMS") and not name.startswith(_OWN_PREFIXES):
+            known = tuple(_JMS)
+        if known:
+            raise SelectorError(
+                f"{name} is no field of a message; there are {', '.join(sorted(known))}. "
+                f'An application property of that name is written "{name}"',
+                position,
+            )
+    return lambda look: look.sections.application_properties.get(name)
