@@ -20,8 +20,9 @@ from enmasse.control.admission import (
     judge_authentication,
     judge_space_plan,
 )
+from enmasse.control.effective import effective_settings, effective_space_bytes, effective_status
 from enmasse.control.ports import AddressEntity, Entity, NodeState, SpaceEntity
-from enmasse.model.addresses import Address, PlanStatus, SubscriptionSpec
+from enmasse.model.addresses import Address, PlanStatus
 from enmasse.model.conditions import READY, Condition
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from enmasse.model.spaces import AddressSpace
 
 __all__ = ["SpacePlan", "SpaceView", "Step", "plan_space", "plan_space_plan"]
+
+_CHANGEABLE = frozenset({"generation", "max_bytes", "settings"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,11 @@ def plan_space(view: SpaceView) -> SpacePlan:
     }
     space_verdict, space_conditions = _judge_space(view)
     verdicts = judge_addresses(view.space, space_verdict, view.addresses, view.plans, served)
-    wanted_space = _space_entity(view.space) if view.space and space_verdict.is_yes else None
-    wanted = {item.key: _address_entity(item, view, node) for item in view.addresses if verdicts[item.key].is_yes}
+    wanted_space = _space_entity(view.space, view) if view.space and space_verdict.is_yes else None
+    topics = {item.spec.address: item for item in view.addresses if item.spec.type == "topic"}
+    wanted = {
+        item.key: _address_entity(item, view, node, topics) for item in view.addresses if verdicts[item.key].is_yes
+    }
     stages = _stages(view, node, wanted_space, wanted) if view.node is not None else ()
     findings: list[tuple[Resource, tuple[Condition, ...]]] = []
     if view.space is not None:
@@ -165,7 +171,7 @@ def _fixed_differences(present: Entity, wanted: Entity) -> list[str]:
     return [
         item.name.replace("_", " ")
         for item in fields(wanted)
-        if item.name != "generation" and getattr(present, item.name) != getattr(wanted, item.name)
+        if item.name not in _CHANGEABLE and getattr(present, item.name) != getattr(wanted, item.name)
     ]
 
 
@@ -205,19 +211,22 @@ def _with_effective(address: Address, view: SpaceView, entity: AddressEntity | N
     # Mostly nothing has changed, and copies of thousands of addresses take their time.
     if status.plan_status != wanted:
         status = status.model_copy(update={"plan_status": wanted})
-    if spec.type == "subscription" and status.subscription is None:
-        effective = SubscriptionSpec(max_consumers=entity.max_consumers)
-        status = status.model_copy(update={"subscription": effective})
+    status = effective_status(status, spec.type, entity.settings)
     return address if status is address.status else address.model_copy(update={"status": status})
 
 
-def _space_entity(space: AddressSpace) -> SpaceEntity:
+def _space_entity(space: AddressSpace, view: SpaceView) -> SpaceEntity:
     metadata = space.metadata
-    return SpaceEntity(space.key, space.spec.type, "none", metadata.uid, metadata.generation)
+    plan = view.plans.spaces.get(space.spec.plan_name)
+    max_bytes = effective_space_bytes(space.spec, plan.spec if plan else None)
+    return SpaceEntity(space.key, space.spec.type, "none", metadata.uid, metadata.generation, max_bytes)
 
 
-def _address_entity(address: Address, view: SpaceView, node: NodeState) -> AddressEntity:
+def _address_entity(
+    address: Address, view: SpaceView, node: NodeState, topics: Mapping[str, Address]
+) -> AddressEntity:
     spec, metadata = address.spec, address.metadata
+    plan = view.plans.addresses.get(spec.plan_name(view.space.spec.type)) if view.space else None
     entity = AddressEntity(
         name=address.key,
         space=address.space_key,
@@ -225,9 +234,10 @@ def _address_entity(address: Address, view: SpaceView, node: NodeState) -> Addre
         address_type=spec.type,
         topic=spec.topic or "",
         partitions=0,
-        max_consumers=spec.max_consumers,
         uid=metadata.uid,
         generation=metadata.generation,
+        storage=spec.storage or "message",
+        settings=effective_settings(address, plan.spec if plan else None, topics.get(spec.topic or "")),
     )
     if spec.type != "stream":
         return entity

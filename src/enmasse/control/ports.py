@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["AddressEntity", "Entity", "NodeAdmin", "NodeState", "SpaceEntity"]
+__all__ = ["AddressEntity", "AddressSettings", "Entity", "NodeAdmin", "NodeState", "SpaceEntity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class SpaceEntity:
         authentication: the kind of authentication service.
         uid: of the AddressSpace.
         generation: of its spec, as the node knows it.
+        max_bytes: what all its addresses may store together; 0 is without limit.
     """
 
     name: str
@@ -32,6 +33,48 @@ class SpaceEntity:
     authentication: str
     uid: str
     generation: int
+    max_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSettings:
+    """What of an address can be changed while it runs; the defaults are the node's own.
+
+    Attributes:
+        max_bytes: what it may store; 0 leaves that to the node.
+        max_consumers: receivers at a time; 0 is without limit.
+        full_policy: what happens when ``max_bytes`` are stored: block, reject or drop-oldest.
+        slow_policy: of a topic, what happens to a subscriber that falls behind.
+        ttl_minimum: milliseconds that messages may wait at least; 0 is none.
+        ttl_maximum: milliseconds that messages may wait at most; 0 is without limit.
+        max_attempts: failed deliveries that make a dead letter; 0 is without limit.
+        redelivery_delay: milliseconds before the first repetition.
+        redelivery_multiplier: by how much each further delay is longer.
+        max_redelivery_delay: milliseconds that no delay exceeds; 0 is without limit.
+        dead_letter: where dead letters go; empty: nowhere.
+        expiry: where messages go whose time is over; empty: nowhere.
+        exclusive: whether one receiver gets everything.
+        last_value_key: keep only the latest message of each key; empty: keep all.
+        retention_bytes: how much of a stream is kept; 0 is without limit.
+        retention_ms: for how long a stream is kept; 0 is without limit.
+    """
+
+    max_bytes: int = 0
+    max_consumers: int = 0
+    full_policy: str = "block"
+    slow_policy: str = "drop-oldest"
+    ttl_minimum: int = 0
+    ttl_maximum: int = 0
+    max_attempts: int = 0
+    redelivery_delay: int = 0
+    redelivery_multiplier: float = 1.0
+    max_redelivery_delay: int = 0
+    dead_letter: str = ""
+    expiry: str = ""
+    exclusive: bool = False
+    last_value_key: str = ""
+    retention_bytes: int = 0
+    retention_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +88,10 @@ class AddressEntity:
         address_type: one of the types of the model.
         topic: of a subscription, the address of its topic; else empty.
         partitions: of a stream; else 0.
-        max_consumers: of a subscription; else 0, without limit.
         uid: of the Address.
         generation: of its spec, as the node knows it.
+        storage: what survives a restart: message, memory or durable.
+        settings: all that can be changed.
     """
 
     name: str
@@ -56,9 +100,10 @@ class AddressEntity:
     address_type: str
     topic: str
     partitions: int
-    max_consumers: int
     uid: str
     generation: int
+    storage: str = "message"
+    settings: AddressSettings = AddressSettings()
 
 
 Entity = SpaceEntity | AddressEntity

@@ -10,6 +10,16 @@ from enmasse.model.errors import Problem
 from enmasse.model.names import address_problem, space_of
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model, describe_value
+from enmasse.model.storing import (
+    AddressLimits,
+    FullPolicy,
+    MessageRedelivery,
+    MessageTtl,
+    Retention,
+    SlowPolicy,
+    Storage,
+    SubscriptionSpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,34 +51,24 @@ ADDRESS_TYPES: tuple[AddressType, ...] = (
 MAX_PARTITIONS = 1024
 """One journal holds all partitions of a stream, each with its own index entry and cursor."""
 
-_WITH_LEFTOVERS: frozenset[AddressType] = frozenset({"queue", "topic"})
-_FORWARDING: frozenset[AddressType] = frozenset({"queue", "subscription"})
-_UNAPPLIED = ("deadletter", "expiry", "message_ttl", "message_redelivery", "forwarders")
-
-
-class MessageTtl(Model):
-    """Bounds, in milliseconds, on how long messages may wait."""
-
-    minimum: int | None = Field(default=None, ge=0)
-    maximum: int | None = Field(default=None, ge=1)
-
-
-class MessageRedelivery(Model):
-    """How often and how soon a message is offered again."""
-
-    maximum_delivery_attempts: int | None = Field(default=None, ge=-1)
-    """-1: without limit."""
-    redelivery_delay: int | None = Field(default=None, ge=0)
-    """Milliseconds before the first repetition."""
-    redelivery_delay_multiplier: float | None = Field(default=None, ge=1)
-    maximum_delivery_delay: int | None = Field(default=None, ge=0)
-    """Milliseconds."""
-
-
-class SubscriptionSpec(Model):
-    """What a subscription allows."""
-
-    max_consumers: int = Field(default=1, ge=1, le=1_000_000)
+_QUEUES: tuple[AddressType, ...] = ("queue", "subscription")
+_KEEPING: tuple[AddressType, ...] = ("queue", "topic", "subscription", "deadletter")
+_OWNERS: dict[str, tuple[AddressType, ...]] = {
+    "topic": ("subscription",),
+    "subscription": ("subscription",),
+    "partitions": ("stream",),
+    "retention": ("stream",),
+    "deadletter": ("queue", "topic", "subscription"),
+    "expiry": ("queue", "topic", "subscription"),
+    "exclusive": _QUEUES,
+    "last_value_key": _QUEUES,
+    "slow_policy": ("topic",),
+    "storage": _KEEPING,
+    "full_policy": _KEEPING,
+    "limits": (*_KEEPING, "stream"),
+    "forwarders": _QUEUES,
+}
+"""Fields that not every type has."""
 
 
 class Forwarder(Model):
@@ -94,16 +94,30 @@ class AddressSpec(Model):
     """Of a stream; None: as many as the plan says. Fixed once the stream exists."""
     subscription: SubscriptionSpec | None = None
     deadletter: str | None = None
+    """Where messages go that failed too often; an address of type deadletter."""
     expiry: str | None = None
+    """Where messages go whose time is over; an address of type deadletter."""
     message_ttl: MessageTtl | None = None
     message_redelivery: MessageRedelivery | None = None
+    storage: Storage | None = None
+    """What survives a restart; None: durable messages. Fixed once the address exists."""
+    full_policy: FullPolicy | None = None
+    """What happens when ``limits.maxBytes`` is reached; None: as the plan says, or block."""
+    slow_policy: SlowPolicy | None = None
+    """What happens to a topic's subscriber that falls behind; None: as the plan says, or drop-oldest."""
+    exclusive: bool | None = None
+    """Whether one receiver gets everything while the others stand by."""
+    last_value_key: str | None = Field(default=None, min_length=1)
+    """Keep only the latest message of each key: ``subject``, or the name of an application property."""
+    limits: AddressLimits | None = None
+    retention: Retention | None = None
     forwarders: tuple[Forwarder, ...] = Field(default=(), strict=False)
 
     @property
     def max_consumers(self) -> int:
-        """How many consumers a subscription takes at once; 0, without limit, for other types."""
+        """How many consumers are taken at once, as far as this says it; 0 is without limit."""
         if self.type != "subscription":
-            return 0
+            return (self.limits.max_consumers if self.limits else None) or 0
         return (self.subscription or SubscriptionSpec()).max_consumers
 
     def plan_name(self, space_type: SpaceType) -> str:
@@ -127,7 +141,11 @@ class AddressStatus(ResourceStatus):
 
     plan_status: PlanStatus | None = None
     subscription: SubscriptionSpec | None = None
-    """In effect, after defaults."""
+    """In effect, after defaults; as all that follow."""
+    message_ttl: MessageTtl | None = None
+    message_redelivery: MessageRedelivery | None = None
+    limits: AddressLimits | None = None
+    retention: Retention | None = None
 
 
 class Address(Resource):
@@ -139,6 +157,7 @@ class Address(Resource):
         "topic",
         "partitions",
         "subscription.maxConsumers",
+        "storage",
     )
 
     api_version: Literal["enmasse.io/v1beta1"] = "enmasse.io/v1beta1"
@@ -169,25 +188,28 @@ class Address(Resource):
             yield Problem("spec.address", problem)
         if spec.type == "subscription" and not spec.topic:
             yield Problem("spec.topic", "required for a subscription: the address of its topic")
-        if spec.type != "subscription":
-            for field in ("topic", "subscription"):
-                if getattr(spec, field) is not None:
-                    yield Problem(f"spec.{field}", f"only a subscription has it, this is {_a(spec.type)}")
-        if spec.type != "stream" and spec.partitions is not None:
-            yield Problem("spec.partitions", f"only a stream has it, this is {_a(spec.type)}")
-        if spec.type not in _WITH_LEFTOVERS:
-            for field in ("deadletter", "expiry"):
-                if getattr(spec, field) is not None:
-                    yield Problem(f"spec.{field}", f"only queues and topics have it, this is {_a(spec.type)}")
+        for field, owners in _OWNERS.items():
+            if getattr(spec, field) not in (None, ()) and spec.type not in owners:
+                name = AddressSpec.model_fields[field].alias
+                yield Problem(f"spec.{name}", f"only {_any_of(owners)} has it, this is {_a(spec.type)}")
+        for field in ("deadletter", "expiry"):
+            if getattr(spec, field) == spec.address:
+                yield Problem(f"spec.{field}", f"expected another address, got {describe_value(spec.address)} itself")
+        if spec.limits and spec.limits.max_consumers and spec.type not in ("queue", "deadletter"):
+            hint = "; use spec.subscription.maxConsumers" if spec.type == "subscription" else ""
+            yield Problem("spec.limits.maxConsumers", f"only a queue has it, this is {_a(spec.type)}{hint}")
         yield from self._ttl_problems()
+        yield from self._redelivery_problems()
         yield from self._forwarder_problems()
 
     def unapplied(self) -> Iterator[str]:
-        """Yield a sentence for each field that is kept and shown, but changes nothing yet."""
-        for field in _UNAPPLIED:
-            if getattr(self.spec, field):
+        """Yield a sentence for each field that is kept and shown, but changes nothing."""
+        if self.spec.forwarders:
+            yield f"{self.metadata.name}: spec.forwarders is kept, but has no effect in this version"
+        for field in ("message_ttl", "message_redelivery"):
+            if getattr(self.spec, field) and self.spec.type not in _KEEPING:
                 name = AddressSpec.model_fields[field].alias
-                yield f"{self.metadata.name}: spec.{name} is kept, but has no effect in this version"
+                yield f"{self.metadata.name}: spec.{name} is kept, but has no effect on {_a(self.spec.type)}"
 
     def _ttl_problems(self) -> Iterator[Problem]:
         ttl = self.spec.message_ttl
@@ -197,10 +219,19 @@ class Address(Resource):
                 f"expected minimum <= maximum, got minimum {ttl.minimum} and maximum {ttl.maximum}",
             )
 
+    def _redelivery_problems(self) -> Iterator[Problem]:
+        redelivery = self.spec.message_redelivery
+        if redelivery is None:
+            return
+        first, longest = redelivery.redelivery_delay, redelivery.maximum_delivery_delay
+        if first and longest and first > longest:
+            yield Problem(
+                "spec.messageRedelivery",
+                f"expected redeliveryDelay <= maximumDeliveryDelay, got {first} and {longest}",
+            )
+
     def _forwarder_problems(self) -> Iterator[Problem]:
         spec = self.spec
-        if spec.forwarders and spec.type not in _FORWARDING:
-            yield Problem("spec.forwarders", f"only queues and subscriptions have them, this is {_a(spec.type)}")
         for index, forwarder in enumerate(spec.forwarders):
             path = f"spec.forwarders[{index}]"
             connector, _, remote = forwarder.remote_address.partition("/")
@@ -211,6 +242,10 @@ class Address(Resource):
                 )
             if forwarder.direction == "in" and spec.type == "subscription":
                 yield Problem(f"{path}.direction", "a subscription forwards only 'out'")
+
+
+def _any_of(types: tuple[AddressType, ...]) -> str:
+    return f"a {types[0]}" if len(types) == 1 else f"a {', '.join(types[:-1])} or {types[-1]}"
 
 
 def _a(address_type: AddressType) -> str:

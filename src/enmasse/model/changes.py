@@ -40,6 +40,8 @@ def change_problems(old: Resource, new: Resource) -> list[Problem]:
             before = old.status.plan_status.partitions if old.status.plan_status else after
         if path == "subscription.maxConsumers" and isinstance(old, Address) and isinstance(new, Address):
             before, after = old.spec.max_consumers, new.spec.max_consumers
+        if path == "storage":
+            before = before or "message"
         if before != after and after is not None:
             problems.append(
                 Problem(

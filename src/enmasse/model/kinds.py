@@ -116,7 +116,7 @@ def decode(document: Any) -> Resource:
         document["metadata"] = {key: metadata[key] for key in metadata if key not in _FOREIGN_METADATA}
     subject = _subject(kind.name, metadata)
     try:
-        resource = kind.model.model_validate(document)
+        resource = kind.model.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidResourceError(subject, explain(error, kind.model)) from None
     if problems := list(resource.problems()):

@@ -10,10 +10,20 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from enmasse.model.addresses import MAX_PARTITIONS, AddressType, MessageRedelivery, MessageTtl
+from enmasse.model.addresses import MAX_PARTITIONS, AddressType
+from enmasse.model.durations import Duration
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model
 from enmasse.model.spaces import SpaceType
+from enmasse.model.storing import (
+    MAX_NUMBER,
+    AddressLimits,
+    FullPolicy,
+    MessageRedelivery,
+    MessageTtl,
+    SlowPolicy,
+    SpaceLimits,
+)
 
 __all__ = [
     "PLAN_NAMESPACE",
@@ -46,6 +56,8 @@ class AddressSpacePlanSpec(_Described):
     address_plans: tuple[str, ...] = Field(strict=False)
     """The address plans that a tenant of such a space may choose."""
     infra_config_ref: str | None = None
+    limits: SpaceLimits | None = None
+    """A space may ask for less, never for more."""
 
 
 class AddressPlanSpec(_Described):
@@ -55,10 +67,18 @@ class AddressPlanSpec(_Described):
     resources: Credits = Field(default_factory=dict)
     partitions: int = Field(default=1, ge=1, le=MAX_PARTITIONS)
     """Of a stream; of a queue: how many brokers share it."""
-    retention_bytes: int | None = Field(default=None, ge=1)
-    """How much of a stream is kept."""
+    retention_bytes: int | None = Field(default=None, ge=1, le=MAX_NUMBER)
+    """How much of a stream is kept; an address may ask for less."""
+    retention_age: Duration | None = None
+    """For how long a stream is kept; an address may ask for less."""
+    limits: AddressLimits | None = None
+    """An address may ask for less, never for more."""
+    full_policy: FullPolicy | None = None
+    slow_policy: SlowPolicy | None = None
     message_ttl: MessageTtl | None = None
+    """An address may only narrow it."""
     message_redelivery: MessageRedelivery | None = None
+    """An address may say otherwise, field by field."""
 
 
 class AddressSpacePlan(Resource):

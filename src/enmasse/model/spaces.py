@@ -10,6 +10,7 @@ from enmasse.model.errors import Problem
 from enmasse.model.names import is_label
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model, describe_value
+from enmasse.model.storing import SpaceLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,6 +173,7 @@ class AddressSpaceSpec(Model):
     endpoints: tuple[Endpoint, ...] = Field(default=(), strict=False)
     connectors: tuple[Connector, ...] = Field(default=(), strict=False)
     network_policy: NetworkPolicy | None = None
+    limits: SpaceLimits | None = None
 
     @property
     def plan_name(self) -> str:

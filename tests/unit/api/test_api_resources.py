@@ -154,10 +154,10 @@ def test_what_cannot_change_is_refused(api: Api) -> None:
 
 
 def test_fields_without_effect_are_accepted_with_a_warning(api: Api) -> None:
-    response = api("POST", ADDRESSES, json=address(messageTtl={"maximum": 5}))
+    response = api("POST", ADDRESSES, json=address(type="anycast", messageTtl={"maximum": 5}))
     assert response.status_code == 201
     assert response.headers["warning"] == (
-        '299 - "shop.orders: spec.messageTtl is kept, but has no effect in this version"'
+        '299 - "shop.orders: spec.messageTtl is kept, but has no effect on an anycast"'
     )
 
 

@@ -118,9 +118,9 @@ def test_a_namespace_is_filled_in_and_must_not_be_contradicted(cli: Cli) -> None
 
 
 def test_what_has_no_effect_yet_is_warned_of(cli: Cli) -> None:
-    queue = QUEUE.replace("type: queue", "type: queue, messageTtl: {maximum: 5}")
+    queue = QUEUE.replace("type: queue", "type: anycast, messageTtl: {maximum: 5}")
     result = cli("apply", "-f", "-", stdin=queue.encode())
-    assert result.err == "warning: shop.orders: spec.messageTtl is kept, but has no effect in this version\n"
+    assert result.err == "warning: shop.orders: spec.messageTtl is kept, but has no effect on an anycast\n"
 
 
 def test_spaces_and_addresses_are_created_from_words(cli: Cli) -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from enmasse.control.admission import PlanCatalog
 from enmasse.control.planning import SpacePlan, SpaceView, plan_space, plan_space_plan
-from enmasse.control.ports import AddressEntity, Entity, NodeState, SpaceEntity
+from enmasse.control.ports import AddressEntity, AddressSettings, Entity, NodeState, SpaceEntity
 from enmasse.model.addresses import Address, AddressStatus, PlanStatus
 from enmasse.model.catalog import default_plans
 from enmasse.model.plans import AddressPlan, AddressSpacePlan
 from enmasse.model.spaces import AddressSpace
+from enmasse.model.storing import AddressLimits, MessageTtl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +99,7 @@ def test_what_is_declared_is_created_spaces_first_and_subscriptions_last(
     ]
     assert entities(plan) == [
         SpaceEntity("default/shop", "standard", "none", "uid-of-shop", 1),
-        AddressEntity("default/shop.news", "default/shop", "news", "topic", "", 0, 0, "uid-of-shop.news", 1),
+        AddressEntity("default/shop.news", "default/shop", "news", "topic", "", 0, "uid-of-shop.news", 1),
         AddressEntity(
             "default/shop.reader",
             "default/shop",
@@ -106,9 +107,9 @@ def test_what_is_declared_is_created_spaces_first_and_subscriptions_last(
             "subscription",
             "news",
             0,
-            3,
             "uid-of-shop.reader",
             1,
+            settings=AddressSettings(max_consumers=3),
         ),
     ]
     assert set(ready(plan).values()) == {("False", "Configuring")}
@@ -128,6 +129,54 @@ def test_a_new_generation_is_an_update_and_not_ready_before(shop: AddressSpace, 
     plan = plan_space(view(shop, changed, node=node))
     assert steps(plan) == [["update default/shop.orders"]]
     assert ready(plan)["shop.orders"] == ("False", "Configuring")
+
+
+def test_options_are_told_and_may_change_all_but_the_storage(shop: AddressSpace, make_address: Make) -> None:
+    before = stored(make_address(messageTtl={"maximum": 5}, limits={"maxBytes": 9}))
+    node = carried_out(plan_space(view(shop, before)), NodeState())
+    assert node.addresses["default/shop.orders"].settings == AddressSettings(ttl_maximum=5, max_bytes=9)
+    after = stored(make_address(expiry="late", fullPolicy="reject"), generation=2)
+    late = stored(make_address("late", "deadletter"))
+    plan = plan_space(view(shop, after, late, node=node))
+    assert steps(plan) == [["update default/shop.orders", "create default/shop.late"]]
+    node = carried_out(plan, node)
+    assert node.addresses["default/shop.orders"].settings == AddressSettings(expiry="late", full_policy="reject")
+    other = stored(make_address(expiry="late", fullPolicy="reject", storage="memory"), generation=3)
+    plan = plan_space(view(shop, other, late, node=node))
+    assert steps(plan) == []
+    assert ready(plan)["shop.orders"] == ("False", "NodeDiffers")
+
+
+def test_a_plan_that_changes_its_limits_changes_the_addresses(shop: AddressSpace, make_address: Make) -> None:
+    orders = stored(make_address())
+    node = carried_out(plan_space(view(shop, orders)), NodeState())
+    plans = dict(PLANS.addresses)
+    small = plans["standard-small-queue"]
+    limited = small.spec.model_copy(update={"limits": AddressLimits(max_bytes=7)})
+    plans["standard-small-queue"] = small.model_copy(update={"spec": limited})
+    changed = plan_space(SpaceView(shop, (orders,), PlanCatalog(PLANS.spaces, plans), node))
+    assert steps(changed) == [["update default/shop.orders"]]
+    assert ready(changed)["shop.orders"] == ("False", "Configuring")
+
+
+def test_a_space_is_told_its_limit_and_when_it_changes(make_space: Make) -> None:
+    space: Any = stored(make_space(limits={"maxBytes": 1_000}))
+    node = carried_out(plan_space(view(space)), NodeState())
+    assert node.spaces["default/shop"].max_bytes == 1_000
+    larger: Any = stored(make_space(limits={"maxBytes": 2_000}), generation=2)
+    assert steps(plan_space(view(larger, node=node))) == [["update default/shop"]]
+
+
+def test_the_status_tells_what_is_in_effect(shop: AddressSpace, make_address: Make) -> None:
+    failed = stored(make_address("failed", "deadletter"))
+    orders = stored(make_address(deadletter="failed", messageTtl={"maximum": 5}))
+    (found, *_) = [
+        item for item, _ in plan_space(view(shop, orders, failed)).resources if item.metadata.name == "shop.orders"
+    ]
+    assert isinstance(found, Address)
+    assert found.status.message_ttl == MessageTtl(maximum=5)
+    assert found.status.message_redelivery is not None
+    assert found.status.message_redelivery.maximum_delivery_attempts == 10
 
 
 def test_what_is_not_declared_is_deleted_addresses_before_their_space(shop: AddressSpace, make_address: Make) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.ports import AddressEntity, NodeState, SpaceEntity
+from enmasse.control.ports import AddressEntity, AddressSettings, NodeState, SpaceEntity
 from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
 
 if TYPE_CHECKING:
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+THREE = AddressSettings(max_consumers=3)
 SHOP = SpaceEntity("default/shop", "standard", "none", "uid-1", 1)
-NEWS = AddressEntity("default/shop.news", "default/shop", "news", "topic", "", 0, 0, "uid-2", 1)
-READER = AddressEntity("default/shop.reader", "default/shop", "reader", "subscription", "news", 0, 3, "uid-3", 1)
-LOG = AddressEntity("default/shop.log", "default/shop", "log", "stream", "", 4, 0, "uid-4", 7)
+NEWS = AddressEntity("default/shop.news", "default/shop", "news", "topic", "", 0, "uid-2", 1)
+READER = AddressEntity(
+    "default/shop.reader", "default/shop", "reader", "subscription", "news", 0, "uid-3", 1, settings=THREE
+)
+LOG = AddressEntity("default/shop.log", "default/shop", "log", "stream", "", 4, "uid-4", 7)
 
 
 class NodeProcess:
@@ -88,6 +91,46 @@ def test_entities_are_created_changed_seen_and_deleted(node: NodeProcess) -> Non
             await admin.delete(READER)
             found = await admin.observe()
             assert found.addresses == {NEWS.name: NEWS, LOG.name: replace(LOG, generation=8)}
+
+    asyncio.run(body())
+
+
+def test_options_reach_the_node_and_go_back_to_their_defaults(node: NodeProcess) -> None:
+    everything = AddressSettings(
+        max_bytes=1_000_000,
+        max_consumers=2,
+        full_policy="reject",
+        ttl_minimum=10,
+        ttl_maximum=20,
+        max_attempts=3,
+        redelivery_delay=4,
+        redelivery_multiplier=1.5,
+        max_redelivery_delay=50,
+        dead_letter="failed",
+        expiry="late",
+        exclusive=True,
+        last_value_key="subject",
+    )
+    orders = AddressEntity(
+        "default/shop.orders", "default/shop", "orders", "queue", "", 0, "uid-5", 1, "durable", everything
+    )
+    kept = replace(LOG, settings=AddressSettings(retention_bytes=5_000_000, retention_ms=60_000))
+    news = replace(NEWS, settings=AddressSettings(slow_policy="block"))
+    shop = replace(SHOP, max_bytes=10_000_000)
+
+    async def body() -> None:
+        async with administrated(node) as (admin, told):
+            assert await told.get() is True
+            for entity in (shop, orders, kept, news):
+                await admin.create(entity)
+            found = await admin.observe()
+            assert found == NodeState({shop.name: shop}, {item.name: item for item in (orders, kept, news)})
+            for plain in (replace(orders, settings=AddressSettings()), LOG, NEWS, SHOP):
+                await admin.update(plain)
+            found = await admin.observe()
+            assert found.spaces == {SHOP.name: SHOP}
+            assert {item.settings for item in found.addresses.values()} == {AddressSettings()}
+            assert found.addresses[orders.name].storage == "durable"
 
     asyncio.run(body())
 

@@ -94,7 +94,35 @@ def test_an_address_of_enmasse_1_0_applies_unchanged() -> None:
     )
     assert isinstance(orders, Address)
     assert decode(orders.to_dict()) == orders
-    assert len(list(orders.unapplied())) == 5
+    assert list(orders.unapplied()) == ["shop.orders: spec.forwarders is kept, but has no effect in this version"]
+
+
+def test_an_address_with_every_wish_of_ours_applies_and_is_written_the_same() -> None:
+    wishes: dict[str, Any] = {
+        "storage": "durable",
+        "fullPolicy": "drop-oldest",
+        "exclusive": True,
+        "lastValueKey": "subject",
+        "limits": {"maxBytes": 1_000_000, "maxConsumers": 3},
+    }
+    queue = decode(address(**wishes))
+    assert isinstance(queue, Address)
+    assert wishes.items() <= queue.to_dict()["spec"].items()
+    assert queue.spec.max_consumers == 3
+    log = decode(address(type="stream", retention={"bytes": 5_000, "age": "1h30m"}))
+    assert isinstance(log, Address)
+    assert decode(log.to_dict()) == log
+    assert log.spec.retention is not None
+    assert (log.spec.retention.size, log.spec.retention.age_ms) == (5_000, 5_400_000)
+    assert [*queue.unapplied(), *log.unapplied()] == []
+
+
+def test_what_means_nothing_to_a_type_is_warned_of() -> None:
+    quotes = decode(address(type="anycast", messageTtl={"maximum": 5}, messageRedelivery={"redeliveryDelay": 5}))
+    assert list(quotes.unapplied()) == [
+        "shop.orders: spec.messageTtl is kept, but has no effect on an anycast",
+        "shop.orders: spec.messageRedelivery is kept, but has no effect on an anycast",
+    ]
 
 
 @pytest.mark.parametrize("address_type", ADDRESS_TYPES)
@@ -140,6 +168,31 @@ def test_an_unknown_field_deep_inside_is_refused_with_its_path() -> None:
         ({"type": "stream", "partitions": "4"}, "spec.partitions", "expected a whole number, got '4'"),
         ({"messageTtl": 5}, "spec.messageTtl", "expected a map, got 5"),
         ({"forwarders": {}}, "spec.forwarders", "expected a list, got a map"),
+        ({"full_policy": "block"}, "spec.full_policy", "unknown field; did you mean 'fullPolicy'?"),
+        ({"exclusive": "yes"}, "spec.exclusive", "expected true or false, got 'yes'"),
+        ({"storage": "disk"}, "spec.storage", "expected one of message, memory, durable, got 'disk'"),
+        ({"fullPolicy": "page"}, "spec.fullPolicy", "expected one of block, reject, drop-oldest, got 'page'"),
+        (
+            {"type": "stream", "retention": {"age": "7 days"}},
+            "spec.retention.age",
+            "expected a duration such as 30s, 15m, 12h, 7d or 1h30m, at most a hundred years, got '7 days'",
+        ),
+        (
+            {"type": "stream", "retention": {"size": 5}},
+            "spec.retention.size",
+            "unknown field; expected one of age, bytes",
+        ),
+        ({"deadletter": "orders"}, "spec.deadletter", "expected another address, got 'orders' itself"),
+        (
+            {"type": "anycast", "expiry": "late"},
+            "spec.expiry",
+            "only a queue, topic or subscription has it, this is an anycast",
+        ),
+        (
+            {"type": "subscription", "topic": "t", "limits": {"maxConsumers": 2}},
+            "spec.limits.maxConsumers",
+            "only a queue has it, this is a subscription; use spec.subscription.maxConsumers",
+        ),
         (
             {"type": "quue"},
             "spec.type",
@@ -182,6 +235,21 @@ def test_the_name_of_an_address_is_space_dot_anything(name: str) -> None:
         ({"type": "anycast", "deadletter": "d", "expiry": "e"}, {"spec.deadletter", "spec.expiry"}),
         ({"type": "queue", "subscription": {"maxConsumers": 2}}, {"spec.subscription"}),
         ({"messageTtl": {"minimum": 5, "maximum": 4}}, {"spec.messageTtl"}),
+        ({"messageTtl": {"maximum": -1}}, {"spec.messageTtl.maximum"}),
+        (
+            {"messageRedelivery": {"redeliveryDelayMultiplier": 0.5}},
+            {"spec.messageRedelivery.redeliveryDelayMultiplier"},
+        ),
+        ({"messageRedelivery": {"maximumDeliveryAttempts": -2}}, {"spec.messageRedelivery.maximumDeliveryAttempts"}),
+        ({"messageRedelivery": {"redeliveryDelay": 9, "maximumDeliveryDelay": 8}}, {"spec.messageRedelivery"}),
+        ({"deadletter": "orders", "expiry": "orders"}, {"spec.deadletter", "spec.expiry"}),
+        ({"type": "stream", "storage": "memory", "fullPolicy": "reject"}, {"spec.storage", "spec.fullPolicy"}),
+        ({"type": "topic", "exclusive": True, "lastValueKey": "k"}, {"spec.exclusive", "spec.lastValueKey"}),
+        ({"slowPolicy": "spill", "retention": {"age": "1d"}}, {"spec.slowPolicy", "spec.retention"}),
+        ({"type": "anycast", "limits": {"maxBytes": 5}}, {"spec.limits"}),
+        ({"type": "stream", "limits": {"maxConsumers": 5}}, {"spec.limits.maxConsumers"}),
+        ({"limits": {"maxBytes": 0, "maxConsumers": 0}}, {"spec.limits.maxBytes", "spec.limits.maxConsumers"}),
+        ({"type": "stream", "retention": {"bytes": 0, "age": "0s"}}, {"spec.retention.bytes", "spec.retention.age"}),
         (
             {"forwarders": [{"name": "f", "remoteAddress": "a", "direction": "out"}]},
             {"spec.forwarders[0].remoteAddress"},

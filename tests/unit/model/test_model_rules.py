@@ -9,6 +9,7 @@ import pytest
 from enmasse.model.addresses import Address, AddressStatus, PlanStatus
 from enmasse.model.changes import change_problems, keep_immutable
 from enmasse.model.conditions import Condition, phase_of, stamp, unmet
+from enmasse.model.durations import milliseconds, written
 from enmasse.model.kinds import decode
 from enmasse.model.names import is_subdomain, object_name
 from enmasse.model.selectors import SelectorError, parse_selector
@@ -76,6 +77,8 @@ def test_messages_are_those_of_the_conditions_that_do_not_hold() -> None:
             {"type": "subscription", "topic": "a", "subscription": {"maxConsumers": 2}},
             "spec.subscription.maxConsumers",
         ),
+        ({}, {"storage": "memory"}, "spec.storage"),
+        ({"storage": "durable"}, {"storage": "message"}, "spec.storage"),
     ],
 )
 def test_what_is_fixed_cannot_change(old: dict[str, Any], new: dict[str, Any], path: str) -> None:
@@ -86,6 +89,26 @@ def test_what_is_fixed_cannot_change(old: dict[str, Any], new: dict[str, Any], p
 
 def test_a_plan_may_change() -> None:
     assert change_problems(address(), address(plan="standard-large-queue")) == []
+
+
+def test_the_storage_that_is_the_default_may_be_written_down() -> None:
+    assert change_problems(address(), address(storage="message")) == []
+    assert keep_immutable(address(storage="durable"), address()).spec.storage == "durable"
+
+
+@pytest.mark.parametrize(
+    ("text", "length_ms"),
+    [("1ms", 1), ("30s", 30_000), ("15m", 900_000), ("1h30m", 5_400_000), ("7d", 604_800_000), ("2w", 1_209_600_000)],
+)
+def test_a_duration_is_numbers_with_units(text: str, length_ms: int) -> None:
+    assert milliseconds(text) == length_ms
+    assert milliseconds(written(length_ms)) == length_ms
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "7 d", "-7d", "1.5h", "7D", "٣d", "99999999999d", "1d\n"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"duration|hundred years"):
+        milliseconds(text)
 
 
 def test_partitions_that_a_plan_decided_may_be_written_down_but_not_changed() -> None:

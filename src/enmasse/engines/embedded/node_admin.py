@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from enmasse.client import connect
 from enmasse.client.management import Management, ManagementError
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.ports import AddressEntity, Entity, NodeState, SpaceEntity
+from enmasse.control.ports import AddressEntity, AddressSettings, Entity, NodeState, SpaceEntity
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
@@ -23,7 +23,27 @@ __all__ = ["AmqpNodeAdmin"]
 _log = logging.getLogger(__name__)
 
 _SPACE, _ADDRESS = "io.enmasse.space", "io.enmasse.address"
-_SPACE_ATTRIBUTES = ("name", "spaceType", "authentication", "uid", "generation")
+_SPACE_ATTRIBUTES = ("name", "spaceType", "authentication", "uid", "generation", "maxBytes")
+_SETTINGS = {
+    "max_bytes": "maxBytes",
+    "max_consumers": "maxConsumers",
+    "full_policy": "fullPolicy",
+    "slow_policy": "slowPolicy",
+    "ttl_minimum": "ttlMinimum",
+    "ttl_maximum": "ttlMaximum",
+    "max_attempts": "maxAttempts",
+    "redelivery_delay": "redeliveryDelay",
+    "redelivery_multiplier": "redeliveryDelayMultiplier",
+    "max_redelivery_delay": "maxRedeliveryDelay",
+    "dead_letter": "deadletter",
+    "expiry": "expiry",
+    "exclusive": "exclusive",
+    "last_value_key": "lastValueKey",
+    "retention_bytes": "retentionBytes",
+    "retention_ms": "retentionMs",
+}
+"""The node's names of what can be changed of an address."""
+
 _ADDRESS_ATTRIBUTES = (
     "name",
     "space",
@@ -31,10 +51,12 @@ _ADDRESS_ATTRIBUTES = (
     "addressType",
     "topic",
     "partitions",
-    "maxConsumers",
     "uid",
     "generation",
+    "storage",
+    *_SETTINGS.values(),
 )
+_DEFAULTS = AddressSettings()
 _FIRST_DELAY_S = 0.05
 _LONGEST_DELAY_S = 1.0  # a local socket costs nothing to try, and a node that is back is wanted at once
 _TIMEOUT_S = 15.0  # for one operation: a commit, even on a disk that is busy with something else
@@ -110,7 +132,7 @@ class AmqpNodeAdmin:
     async def update(self, entity: Entity) -> None:
         """Give an entity new attributes, with its contents left as they are."""
         with _Errors():
-            await self._reachable().update(_type(entity), entity.name, _attributes(entity))
+            await self._reachable().update(_type(entity), entity.name, _changes(entity))
 
     async def delete(self, entity: Entity) -> None:
         """Remove an entity and its contents; one that is not there is removed already."""
@@ -157,25 +179,36 @@ def _type(entity: Entity) -> str:
 
 
 def _attributes(entity: Entity) -> dict[str, Any]:
-    """Return what a node is told of an entity; what does not concern its type is left out."""
+    """Return what a node is told of a new entity; what is as by default is left out."""
+    return {name: value for name, value in _changes(entity).items() if value is not None}
+
+
+def _changes(entity: Entity) -> dict[str, Any]:
+    """Return what a node is told of an entity that it has; null brings a default back."""
+    attributes: dict[str, Any]
     if isinstance(entity, SpaceEntity):
-        return {
+        attributes = {
             "spaceType": entity.space_type,
             "authentication": entity.authentication,
             "uid": entity.uid,
             "generation": entity.generation,
+            "maxBytes": entity.max_bytes,
         }
-    attributes = {
-        "space": entity.space,
-        "address": entity.address,
-        "addressType": entity.address_type,
-        "topic": entity.topic,
-        "partitions": entity.partitions,
-        "maxConsumers": entity.max_consumers,
-        "uid": entity.uid,
-        "generation": entity.generation,
-    }
-    return {name: value for name, value in attributes.items() if value}
+    else:
+        attributes = {
+            "space": entity.space,
+            "address": entity.address,
+            "addressType": entity.address_type,
+            "topic": entity.topic,
+            "partitions": entity.partitions,
+            "uid": entity.uid,
+            "generation": entity.generation,
+            "storage": entity.storage if entity.storage != "message" else "",
+        }
+        for field, name in _SETTINGS.items():
+            value = getattr(entity.settings, field)
+            attributes[name] = value if value != getattr(_DEFAULTS, field) else None
+    return {name: value or None for name, value in attributes.items()}
 
 
 def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
@@ -185,6 +218,7 @@ def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
         authentication=attributes.get("authentication") or "none",
         uid=attributes.get("uid") or "",
         generation=attributes.get("generation") or 0,
+        max_bytes=attributes.get("maxBytes") or 0,
     )
 
 
@@ -197,7 +231,13 @@ def _read_address(attributes: dict[str, Any]) -> AddressEntity:
         address_type=kind,
         topic=(attributes.get("topic") or "") if kind == "subscription" else "",
         partitions=(attributes.get("partitions") or 1) if kind == "stream" else 0,
-        max_consumers=(attributes.get("maxConsumers") or 0) if kind == "subscription" else 0,
         uid=attributes.get("uid") or "",
         generation=attributes.get("generation") or 0,
+        storage=attributes.get("storage") or "message",
+        settings=_read_settings(attributes),
     )
+
+
+def _read_settings(attributes: dict[str, Any]) -> AddressSettings:
+    told = {field: value for field, name in _SETTINGS.items() if (value := attributes.get(name)) is not None}
+    return AddressSettings(**told) if told else _DEFAULTS
