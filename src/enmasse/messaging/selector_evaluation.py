@@ -98,7 +98,7 @@ def _logical(node: Logical) -> Field:
     def joined(look: Look) -> bool | None:
         result: bool | None = not decisive
         for operand in operands:
-            known = operand(look)
+            known: bool | None = operand(look)
             if known is decisive:
                 return decisive
             if known is None:
