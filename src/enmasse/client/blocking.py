@@ -148,6 +148,8 @@ class Connection(_Closing):
         credit: int = CREDIT,
         dynamic: bool = False,
         settled: bool = False,
+        browse: bool = False,
+        selector: str | None = None,
         filters: Mapping[str, Any] | None = None,
         capabilities: Sequence[str] = (),
         properties: dict[str, Any] | None = None,
@@ -162,6 +164,8 @@ class Connection(_Closing):
                 credit=credit,
                 dynamic=dynamic,
                 settled=settled,
+                browse=browse,
+                selector=selector,
                 filters=filters,
                 capabilities=capabilities,
                 properties=properties,
@@ -390,6 +394,18 @@ class Management:
     def query(self, entity_type: str, attribute_names: Sequence[str] = ()) -> list[dict[str, Any]]:
         """The entities of a type, each with the attributes asked for."""
         return self._background.run(self._manager.query(entity_type, attribute_names))
+
+    def purge(self, name: str, selector: str | None = None) -> int:
+        """Delete messages of an address; how many."""
+        return self._background.run(self._manager.purge(name, selector))
+
+    def move(self, name: str, to: str, selector: str | None = None) -> int:
+        """Move messages of an address to another one; how many."""
+        return self._background.run(self._manager.move(name, to, selector))
+
+    def replay(self, name: str, selector: str | None = None) -> int:
+        """Send dead letters back to where they came from; how many."""
+        return self._background.run(self._manager.replay(name, selector))
 
 
 os.register_at_fork(after_in_child=_open.clear)

@@ -202,6 +202,8 @@ class Connection:
         credit: int = CREDIT,
         dynamic: bool = False,
         settled: bool = False,
+        browse: bool = False,
+        selector: str | None = None,
         filters: Mapping[str, Any] | None = None,
         capabilities: Sequence[str] = (),
         properties: dict[str, Any] | None = None,
@@ -216,6 +218,8 @@ class Connection:
             dynamic: have the peer make an address, which lives as long as the link; it is then in
                 ``Receiver.address``, and another one after each reconnect.
             settled: have messages sent settled, so that there is nothing to accept.
+            browse: get copies: what a queue stores stays there, whatever the outcome.
+            selector: get only what it selects, as in ``colour = 'red' AND size > 3``.
             filters: what to ask of the source, by name.
             capabilities: extensions to ask for, such as ``enmasse:frames``.
             properties: what to tell of the link.
@@ -234,6 +238,8 @@ class Connection:
                 credit=credit,
                 dynamic=dynamic,
                 settled=settled,
+                browse=browse,
+                selector=selector,
                 filters=filters,
                 capabilities=capabilities,
                 properties=properties,

@@ -1,4 +1,4 @@
-"""Manage a node: CREATE, READ, UPDATE, DELETE and QUERY over ``$management``.
+"""Manage a node: CREATE, READ, UPDATE, DELETE and QUERY over ``$management``, and what can be done to messages.
 
 The operations are those of the OASIS draft "AMQP Management 1.0"; the types and attributes of a node
 are in ``docs/reference/conventions.md``.
@@ -17,6 +17,8 @@ __all__ = ["Management", "ManagementError"]
 
 TIMEOUT_S = 30.0
 """For one operation: a node answers in milliseconds, unless it is being restarted."""
+
+ADDRESS_TYPE = "io.enmasse.address"
 
 _CONDITIONS = {400: "amqp:invalid-field", 401: "amqp:unauthorized-access", 403: "amqp:unauthorized-access",
                404: "amqp:not-found", 409: "amqp:precondition-failed", 501: "amqp:not-implemented"}  # fmt: skip
@@ -104,6 +106,51 @@ class Management:
         if not isinstance(names, list) or not isinstance(results, list):
             raise ManagementError(500, "the answer to a query has no attributeNames and results")
         return [dict(zip(names, values, strict=False)) for values in results]
+
+    async def purge(self, name: str, selector: str | None = None) -> int:
+        """Delete messages that an address stores; how many they were.
+
+        Args:
+            name: of the address entity, ``<namespace>/<object name>``.
+            selector: only what it selects, as in ``colour = 'red'``.
+
+        Raises:
+            ManagementError: there is no such address, it stores no messages, or the selector is not understood.
+        """
+        return await self._act("PURGE", name, {"selector": selector})
+
+    async def move(self, name: str, to: str, selector: str | None = None) -> int:
+        """Move messages that an address stores to another address of its space; how many they were.
+
+        Args:
+            name: as for ``purge``.
+            to: the other address, as applications call it.
+            selector: as for ``purge``.
+
+        Raises:
+            ManagementError: as for ``purge``, or there is no such other address.
+        """
+        return await self._act("MOVE", name, {"to": to, "selector": selector})
+
+    async def replay(self, name: str, selector: str | None = None) -> int:
+        """Send dead letters back to the addresses that they came from; how many they were.
+
+        Args:
+            name: as for ``purge``, of the address that stores the dead letters.
+            selector: as for ``purge``.
+
+        Raises:
+            ManagementError: as for ``purge``.
+        """
+        return await self._act("REPLAY", name, {"selector": selector})
+
+    async def _act(self, operation: str, name: str, arguments: Mapping[str, Any]) -> int:
+        given = {key: value for key, value in arguments.items() if value is not None}
+        answer = await self._ask(operation, {"type": ADDRESS_TYPE, "name": name}, given)
+        count = answer.get("count")
+        if not isinstance(count, int):
+            raise ManagementError(500, f"the answer to {operation} has no count")
+        return count
 
     async def _ask(
         self, operation: str, properties: dict[str, str], attributes: Mapping[str, Any] | None

@@ -20,6 +20,8 @@ __all__ = ["Receiver"]
 
 SETTLED, MIXED = 1, 2
 
+SELECTOR_FILTER = "apache.org:selector-filter:string"
+
 
 class Receiver(ClientLink):
     """Receives messages from one address; made by ``Connection.receiver``.
@@ -45,12 +47,17 @@ class Receiver(ClientLink):
         credit: int,
         dynamic: bool,
         settled: bool,
+        browse: bool,
+        selector: str | None,
         filters: Mapping[str, Any] | None,
         capabilities: Sequence[str],
         properties: dict[str, Any] | None,
     ) -> None:
         super().__init__(name, address, owner)
         self.filters = dict(filters or {})
+        if selector is not None:
+            self.filters[SELECTOR_FILTER] = selector
+        self._mode = Symbol("copy") if browse else None
         self._window = credit
         self._refill = max(1, credit // 2)
         self._taken = 0
@@ -175,7 +182,12 @@ class Receiver(ClientLink):
         self._attaching = session.attach_receiver(
             self.name,
             self,
-            Source(address=self._asked, dynamic=self._is_dynamic, filter=filters or None),
+            Source(
+                address=self._asked,
+                dynamic=self._is_dynamic,
+                distribution_mode=self._mode,
+                filter=filters or None,
+            ),
             snd_settle_mode=SETTLED if self._wants_settled else MIXED,
             desired_capabilities=self._capabilities or None,
             properties=self._properties,

@@ -119,6 +119,8 @@ class Requester:
                         credit=CREDIT,
                         dynamic=True,
                         settled=False,
+                        browse=False,
+                        selector=None,
                         filters=None,
                         capabilities=(),
                         properties=None,
