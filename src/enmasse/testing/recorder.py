@@ -172,3 +172,21 @@ class Recorder:
         """See ``ConnectionHandler``."""
         self.error = error
         self.diary.append(("closed", error and error.condition))
+
+    def on_transactional_message(
+        self,
+        link: ReceivingLink,
+        payload: bytes,
+        delivery_id: int,
+        settled: bool,
+        message_format: int,
+        txn_id: bytes,
+    ) -> None:
+        """See ``ConnectionHandler``."""
+        self.diary.append(
+            ("posted", (txn_id, Received(payload, delivery_id, settled, message_format, crossed=False)))
+        )
+
+    def on_transactional_outcome(self, session: Session, delivery_id: int, state: Any, settled: bool) -> None:
+        """See ``ConnectionHandler``."""
+        self.diary.append(("retired", (delivery_id, state, settled)))

@@ -78,7 +78,7 @@ states = st.sampled_from(
         bytes.fromhex("005324d00000000400000000"),
         bytes.fromhex("00800000000000000024 45"),
         b"\x00" + encode(Symbol("amqp:released:list")) + b"\x45",
-        encode(Described(ULong(0x34), [b"txn", Described(ULong(0x24), [])])),
+        encode(Described(ULong(0x99), [b"txn", Described(ULong(0x24), [])])),
     ]
 )
 maps = st.sampled_from([b"\xc1\x01\x00", encode({Symbol("k"): "v"})])

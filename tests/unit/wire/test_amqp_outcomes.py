@@ -36,7 +36,7 @@ OUTCOMES = [
     Modified(delivery_failed=True),
     Modified(True, True, {Symbol("x-opt-reason"): "tired", Symbol("x-opt-n"): ULong(3)}),
 ]
-TRANSACTIONAL = Described(ULong(0x34), [b"txn"])
+EXTENSION = Described(ULong(0x99), [b"state"])
 
 
 def sending(rcv_settle_mode: int = 0) -> tuple[RawPeer, RecordingSink, Session]:
@@ -223,7 +223,7 @@ def test_a_state_that_is_not_final_settles_nothing() -> None:
     delivery = sink.send(b"m")
     peer.say(Disposition(True, 0, None, False, Received(0, 0)))
     peer.say(Disposition(True, 0, None, False, None))
-    peer.say(Disposition(True, 0, None, False, TRANSACTIONAL))
+    peer.say(Disposition(True, 0, None, False, EXTENSION))
     assert not delivery.is_settled
     assert peer.hear_all(Disposition) == []
     peer.say(Disposition(True, 0, None, True, Received(0, 0)))

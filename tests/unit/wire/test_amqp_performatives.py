@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.wire.amqp.codec import decode, encode
+from enmasse.wire.amqp.composites import _LAYOUT
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import (
     _CLASSES,
-    _LAYOUT,
     Accepted,
     AmqpError,
     Attach,
@@ -35,6 +35,7 @@ from enmasse.wire.amqp.performatives import (
     decode_performative,
     encode_performative,
 )
+from enmasse.wire.amqp.transactions import Declare, Declared, Discharge, TransactionalState
 from enmasse.wire.amqp.types import Array, Described, Symbol, UInt, ULong
 
 ascii_text = st.text(st.characters(max_codepoint=127), max_size=20)
@@ -60,8 +61,13 @@ states = st.one_of(
     st.just(Released()),
     st.builds(Rejected, st.none() | errors),
     st.builds(Modified, st.booleans(), st.booleans(), st.none() | maps),
-    st.builds(Described, st.just(ULong(0x34)), st.just([b"txn"])),
+    st.builds(Described, st.just(ULong(0x99)), st.just([b"txn"])),
+    st.builds(Declared, st.binary(max_size=8)),
+    st.builds(TransactionalState, st.binary(max_size=8), st.none() | st.just(Accepted()) | st.just(Rejected())),
 )
+
+
+CLASSES = (*_CLASSES, Declare, Declared, Discharge)
 
 
 def composites(cls: type[Performative], name: str) -> st.SearchStrategy[Any]:
@@ -85,7 +91,7 @@ def performatives(cls: type[Performative]) -> st.SearchStrategy[Any]:
     return st.builds(cls, **fields)
 
 
-@pytest.mark.parametrize("cls", _CLASSES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @settings(max_examples=60)
 @given(data=st.data())
 def test_a_performative_comes_back(cls: type[Performative], data: st.DataObject) -> None:
@@ -95,7 +101,7 @@ def test_a_performative_comes_back(cls: type[Performative], data: st.DataObject)
     assert decode_performative(padded, 1, len(padded)) == (value, 1 + len(encoded))
 
 
-@pytest.mark.parametrize("cls", _CLASSES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @settings(max_examples=20)
 @given(data=st.data())
 def test_a_symbol_describes_as_well_as_a_number(cls: type[Performative], data: st.DataObject) -> None:
@@ -105,7 +111,7 @@ def test_a_symbol_describes_as_well_as_a_number(cls: type[Performative], data: s
     assert decode_performative(named, 0, len(named))[0] == value
 
 
-@pytest.mark.parametrize("cls", _CLASSES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @settings(max_examples=60)
 @given(data=st.data())
 def test_any_list_of_values_is_read_or_refused(cls: type[Performative], data: st.DataObject) -> None:

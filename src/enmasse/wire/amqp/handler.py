@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.connection import Connection
-    from enmasse.wire.amqp.link import Link
+    from enmasse.wire.amqp.link import Link, ReceivingLink
     from enmasse.wire.amqp.session import Session
 
 __all__ = ["ConnectionHandler"]
@@ -37,3 +37,24 @@ class ConnectionHandler(Protocol):
 
     def on_closed(self, error: AmqpError | None) -> None:
         """The connection is gone, after its sessions; ``error`` is the peer's or our own."""
+
+    def on_transactional_message(
+        self,
+        link: ReceivingLink,
+        payload: bytes,
+        delivery_id: int,
+        settled: bool,
+        message_format: int,
+        txn_id: bytes,
+    ) -> None:
+        """A message has arrived that counts only if its transaction is committed [AMQP 4.4.1]."""
+
+    def on_transactional_outcome(self, session: Session, delivery_id: int, state: Any, settled: bool) -> None:
+        """A receiver has told an outcome that concerns a transaction [AMQP 4.4.2].
+
+        Args:
+            session: its ``unsettled`` or ``enlisted`` has the delivery, and both stay as they are.
+            delivery_id: of the delivery.
+            state: a ``TransactionalState``; any other state, or none, for a delivery that is enlisted.
+            settled: whether the receiver has forgotten the delivery.
+        """

@@ -19,6 +19,7 @@ from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import LinkError, LocalError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Detach, Source, Target
+from enmasse.wire.amqp.transactions import TransactionalState
 from enmasse.wire.amqp.types import UInt
 
 if TYPE_CHECKING:
@@ -251,6 +252,22 @@ class SendingLink(Link):
         if connection.out_bytes > TURN_BYTES:
             connection.block_output()
 
+    def send_in_transaction(
+        self, delivery: Any, payload: bytes, settled: bool, message_format: int, state: TransactionalState
+    ) -> None:
+        """Send one message that counts only if its transaction is committed; see ``send``.
+
+        A peer that does not settle by itself is answered by the handler's ``on_transactional_outcome``.
+        """
+        session = self.session
+        self.delivery_count += 1
+        self.credit -= 1
+        delivery_id = session.next_delivery_id
+        session.next_delivery_id = (delivery_id + 1) & MASK
+        if not settled:
+            session.unsettled[delivery_id] = delivery
+        session.send_in_parts(self, delivery_id, payload, settled, message_format, state)
+
     def tell_blocked(self) -> None:
         """Tell the sink of a new link that its session holds back, if it does."""
         if self.is_open and (self.session.is_blocked or self.session.connection.is_blocked):
@@ -276,8 +293,8 @@ class ReceivingLink(Link):
     """The peer sends, we receive and grant credit."""
 
     __slots__ = (
-        "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "highest", "initial", "limit",
-        "max_message_size", "partial", "received", "settle", "takes_parts",
+        "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "highest", "initial",
+        "limit", "max_message_size", "partial", "received", "settle", "takes_parts",
     )  # fmt: skip
     is_sender = False
 
@@ -299,6 +316,8 @@ class ReceivingLink(Link):
         self.delivery_id = 0
         self.delivery_settled = False
         self.delivery_format = 0
+        self.delivery_txn: bytes | None = None
+        """The transaction that the delivery under way belongs to."""
         self.settle: Callable[[int, Any], None] = session.settle
         """Given (delivery id, state) tells the sender the outcome of a delivery; ranges of equal ones
         go out together."""
@@ -360,11 +379,23 @@ class ReceivingLink(Link):
             f"link {self.name!r:.100} sent delivery {self.received + 1}, {self.highest} were granted",
         )
 
-    def cross(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """A delivery above the present limit: crossed on the wire, or a breach [AMQP 2.6.7]."""
+    def count(self) -> bool:
+        """Count a delivery that has come, and tell whether it used up the last credit.
+
+        Raises:
+            LinkError: it is beyond whatever was granted.
+        """
+        if self.received < self.limit:
+            self.received += 1
+            return self.received == self.limit
         if self.received >= self.highest:
             error = self.beyond_limit()
             raise LinkError(error.condition, error.description or "")
         self.received += 1
         self.limit = self.received
+        return False
+
+    def cross(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """A delivery above the present limit: crossed on the wire, or a breach [AMQP 2.6.7]."""
+        self.count()
         self.sink.on_crossed(payload, delivery_id, settled, message_format)

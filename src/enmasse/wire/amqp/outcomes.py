@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from enmasse.wire.amqp.performatives import Accepted, Modified, Rejected, Released
+from enmasse.wire.amqp.transactions import Declared
 
 __all__ = ["ACCEPTED", "RELEASED", "SMALL_STATES", "TERMINAL"]
 
 ACCEPTED = Accepted()
 RELEASED = Released()
 
-TERMINAL = (Accepted, Rejected, Released, Modified)
-"""States after which a delivery has no other [AMQP 3.4]."""
+TERMINAL = (Accepted, Rejected, Released, Modified, Declared)
+"""States after which a delivery has no other [AMQP 3.4, 4.5.5]."""
 
 SMALL_STATES = {
     b"\x00\x53\x24\x45": ACCEPTED,

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 from enmasse.wire.amqp.errors import DecodeError, LinkError, SessionError
@@ -24,6 +25,7 @@ from enmasse.wire.amqp.performatives import (
     decode_performative,
 )
 from enmasse.wire.amqp.session_links import SessionLinks
+from enmasse.wire.amqp.transactions import TransactionalState
 
 __all__ = ["Session"]
 
@@ -149,9 +151,16 @@ class Session(SessionLinks):
                             else:
                                 raise DecodeError("more is no boolean")
                             if count > 6:
-                                if self._is_aborted(data, start, count - 6, data[at:body], stop):
-                                    link.abort()
-                                    return
+                                rare = self._rare_fields(data, start, count - 6, data[at:body], stop)
+                                if rare is not None:
+                                    if rare.aborted:
+                                        link.abort()
+                                        return
+                                    if isinstance(rare.state, TransactionalState):
+                                        txn_id = rare.state.txn_id
+                                        part = data[body:stop]
+                                        self._on_part(link, part, delivery_id, settled, more, message_format, txn_id)
+                                        return
                                 at = body
         if at != body:
             raise DecodeError("a transfer's fields do not fill its list")
@@ -173,13 +182,13 @@ class Session(SessionLinks):
             link.detach(AmqpError(error.condition, error.description))
 
     @staticmethod
-    def _is_aborted(data: bytes, start: int, count: int, rare: bytes, stop: int) -> bool:
-        """Read the rare fields of a transfer: rcv-settle-mode, state, resume, aborted, batchable."""
+    def _rare_fields(data: bytes, start: int, count: int, rare: bytes, stop: int) -> Transfer | None:
+        """Read rcv-settle-mode, state, resume, aborted and batchable, unless they say nothing."""
         if len(rare) == count and count <= 5 and not rare[:2].strip(b"\x40") and not rare[2:].strip(b"\x40\x42"):
-            return False
+            return None
         found, _ = decode_performative(data, start - 3, stop)
         assert isinstance(found, Transfer)
-        return found.aborted
+        return found
 
     def _on_part(
         self,
@@ -189,8 +198,9 @@ class Session(SessionLinks):
         settled: bool,
         more: bool,
         message_format: int,
+        txn_id: bytes | None = None,
     ) -> None:
-        """A transfer of a delivery that takes several [AMQP 2.6.14]."""
+        """A transfer of a delivery that takes several [AMQP 2.6.14], or belongs to a transaction [AMQP 4.4.1]."""
         if link.is_detach_sent:
             return
         if link.partial is None:
@@ -201,11 +211,14 @@ class Session(SessionLinks):
             link.delivery_id = delivery_id
             link.delivery_settled = False
             link.delivery_format = message_format
+            link.delivery_txn = txn_id
         elif delivery_id not in (-1, link.delivery_id):
             raise SessionError(
                 "amqp:invalid-field",
                 f"delivery {delivery_id} begins while {link.delivery_id} is not complete",
             )
+        elif txn_id is not None:
+            link.delivery_txn = txn_id
         link.partial += part
         link.delivery_settled |= settled
         if link.max_message_size and len(link.partial) > link.max_message_size:
@@ -224,7 +237,9 @@ class Session(SessionLinks):
         payload = bytes(link.partial)
         link.forget_parts()
         try:
-            if link.received < link.limit:
+            if link.delivery_txn is not None:
+                self._post(link, payload, link.delivery_txn)
+            elif link.received < link.limit:
                 link.received += 1
                 exhausted = link.received == link.limit
                 link.sink.on_message(payload, link.delivery_id, link.delivery_settled, link.delivery_format)
@@ -234,6 +249,14 @@ class Session(SessionLinks):
                 link.cross(payload, link.delivery_id, link.delivery_settled, link.delivery_format)
         except LinkError as error:
             link.detach(AmqpError(error.condition, error.description))
+
+    def _post(self, link: ReceivingLink, payload: bytes, txn_id: bytes) -> None:
+        exhausted = link.count()
+        self.connection.handler.on_transactional_message(
+            link, payload, link.delivery_id, link.delivery_settled, link.delivery_format, txn_id
+        )
+        if exhausted:
+            link.sink.on_exhausted()
 
     def _refill(self, frames: int) -> None:
         if frames > self._window_end:
@@ -319,25 +342,26 @@ class Session(SessionLinks):
         if state is None:
             if not settled:
                 return
-        elif not isinstance(state, TERMINAL) and not settled:
-            return
+        elif not isinstance(state, TERMINAL):
+            if isinstance(state, TransactionalState):
+                for delivery_id in self._ids(first, last):
+                    if delivery_id in self.unsettled or delivery_id in self.enlisted:
+                        self.connection.handler.on_transactional_outcome(self, delivery_id, state, settled)
+                return
+            if not settled:
+                return
         unsettled = self.unsettled
+        if self.enlisted:
+            for delivery_id in self._ids(first, last):
+                if delivery_id in self.enlisted:
+                    self.connection.handler.on_transactional_outcome(self, delivery_id, state, settled)
         if first == last:
             delivery = unsettled.pop(first, None)
             if delivery is not None:
                 delivery.sink.on_outcome(delivery, state)
         else:
-            span = (last - first) & MASK
-            if span >= 0x80000000:
-                raise SessionError("amqp:invalid-field", f"a disposition from {first} back to {last}")
-            if span < 2 * len(unsettled) + 64:
-                ids = range(first, first + span + 1)
-                if last < first:
-                    ids = [delivery_id & MASK for delivery_id in ids]  # type: ignore[assignment]
-            else:
-                ids = [i for i in unsettled if (i - first) & MASK <= span]  # type: ignore[assignment]
             pop = unsettled.pop
-            for delivery_id in ids:
+            for delivery_id in self._ids(first, last):
                 delivery = pop(delivery_id, None)
                 if delivery is not None:
                     delivery.sink.on_outcome(delivery, state)
@@ -346,6 +370,16 @@ class Session(SessionLinks):
             self.connection.put(
                 amqp_frame(self.channel, Disposition(role=False, first=first, last=last, settled=True, state=state))
             )
+
+    def _ids(self, first: int, last: int) -> Iterable[int]:
+        """The delivery ids from first to last, at least those that anything is known of [RFC 1982]."""
+        span = (last - first) & MASK
+        if span >= 0x80000000:
+            raise SessionError("amqp:invalid-field", f"a disposition from {first} back to {last}")
+        if span < 2 * len(self.unsettled) + 64:
+            ids = range(first, first + span + 1)
+            return ids if first <= last else [delivery_id & MASK for delivery_id in ids]
+        return [i for i in (*self.unsettled, *self.enlisted) if (i - first) & MASK <= span]
 
     def on_flow(self, data: bytes, at: int, stop: int) -> None:
         """A flow whose list starts at ``at``."""
@@ -363,7 +397,7 @@ class Session(SessionLinks):
             raise DecodeError("a flow is not a list of fields")
         if end > stop or count > 11:
             raise DecodeError("a flow is longer than its frame or its 11 fields")
-        numbers: list[int | None] = [None] * 11
+        numbers: list[Any] = [None] * 11
         for index in range(count):
             code = data[at]
             if code == 0x40:
@@ -388,7 +422,9 @@ class Session(SessionLinks):
             # A shape that is rare (properties, wide booleans) or wrong: the decoder knows which.
             found, _ = decode_performative(data, start - 3, stop)
             numbers = [getattr(found, name) for name in _FLOW_FIELDS]
-        incoming, window, outgoing, outgoing_window, handle, count_, credit, available, drain, echo, _ = numbers
+        incoming, window, outgoing, outgoing_window, handle, count_, credit, available, drain, echo, properties = (
+            numbers
+        )
         if window is None or outgoing is None or outgoing_window is None:
             raise DecodeError("a flow lacks a mandatory field")
         if incoming is None:
@@ -398,6 +434,9 @@ class Session(SessionLinks):
         if self._pending or self.is_blocked:
             self._send_pending()
         if handle is not None:
+            if properties is not None and "txn-id" in properties:
+                self._refuse_acquisition(handle)
+                return
             self._on_link_flow(handle, count_, credit, available, bool(drain))
             if echo and handle in self.receivers:
                 self.flow_pending(self.receivers[handle])
@@ -406,6 +445,13 @@ class Session(SessionLinks):
         elif echo:
             self._is_flow_due = True
             self.connection.session_due(self)
+
+    def _refuse_acquisition(self, handle: int) -> None:
+        """Credit that belongs to a transaction [AMQP 4.4.3]."""
+        link = self.senders.get(handle)
+        if link is not None:
+            problem = "credit cannot belong to a transaction; settle within the transaction what was received"
+            link.detach(AmqpError("amqp:not-implemented", problem))
 
     def _on_link_flow(
         self, handle: int, count: int | None, credit: int | None, available: int | None, drain: bool

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import MASK, TURN_BYTES, Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import AmqpError, Begin, Disposition, End, Flow, Transfer
+from enmasse.wire.amqp.performatives import (
+    AmqpError,
+    Begin,
+    Disposition,
+    End,
+    Flow,
+    Transfer,
+    encode_performative,
+)
+from enmasse.wire.amqp.transactions import TransactionalState
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.connection_output import ConnectionOutput
@@ -38,7 +47,7 @@ class SessionOutput:
 
     __slots__ = (
         "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_pending", "_refill_at",
-        "_settled_count", "_state", "_window_end", "by_name", "channel", "connection", "handles",
+        "_settled_count", "_state", "_window_end", "by_name", "channel", "connection", "enlisted", "handles",
         "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id", "receivers",
         "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders", "unsettled",
     )  # fmt: skip
@@ -64,6 +73,9 @@ class SessionOutput:
         self.remote_window = 0
         self.unsettled: dict[int, Any] = {}
         """What we sent and has no outcome yet, by delivery id."""
+        self.enlisted: dict[int, Any] = {}
+        """What we sent and has an outcome that waits for a transaction's end, by delivery id; the handler
+        keeps this account and hears of whatever else comes for these deliveries."""
         self._frames_in = 0
         self._initial_in = 0
         self._window_end = INCOMING_WINDOW
@@ -96,6 +108,16 @@ class SessionOutput:
             self._flush_dispositions()
             self.connection.put(
                 amqp_frame(self.channel, Disposition(role=True, first=delivery_id, settled=False, state=state))
+            )
+
+    def settle_sent(self, delivery_id: int, state: Any) -> None:
+        """Settle a delivery that we sent, whose receiver has told its state but not settled it."""
+        if not self.is_end_sent:
+            self.connection.put(
+                amqp_frame(
+                    self.channel,
+                    Disposition(role=False, first=delivery_id, last=delivery_id, settled=True, state=state),
+                )
             )
 
     def _flush_dispositions(self) -> None:
@@ -176,11 +198,19 @@ class SessionOutput:
         self.connection.put(amqp_frame(self.channel, flow))
 
     def send_in_parts(
-        self, link: SendingLink, delivery_id: int, payload: bytes, settled: bool, message_format: int
+        self,
+        link: SendingLink,
+        delivery_id: int,
+        payload: bytes,
+        settled: bool,
+        message_format: int,
+        state: TransactionalState | None = None,
     ) -> None:
-        """Send a message as several transfers, or when the window opens."""
+        """Send a message as several transfers, within a transaction, or when the window opens."""
         view = memoryview(payload)
-        limit = self.connection.remote_max_frame_size
+        room = self.connection.remote_max_frame_size - 48
+        if state is not None:
+            room -= len(encode_performative(state))
         at = 0
         size = len(payload)
         first = True
@@ -191,7 +221,7 @@ class SessionOutput:
                 transfer.delivery_tag = _U32.pack(delivery_id)
                 transfer.message_format = message_format
                 transfer.settled = settled
-            room = limit - 48
+            transfer.state = state
             transfer.more = size - at > room
             part = bytes(view[at : at + room])
             self._pending.append((link, amqp_frame(self.channel, transfer, len(part)), part))
