@@ -46,8 +46,8 @@ class JournalHarness:
 
     async def settle(self) -> None:
         deadline = time.monotonic() + 30
-        while self.storage.unconfirmed_bytes:
-            assert time.monotonic() < deadline, "batches were not answered"
+        while self.storage.unconfirmed_bytes or self.storage.waiting_reads:
+            assert time.monotonic() < deadline, "batches or reads were not answered"
             await asyncio.sleep(0.001)
 
     async def reopen(self) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_KEY_BYTES",
+    "MERGE_TABLE",
     "TABLE_PREFIX",
     "Answer",
     "AnswerKind",
@@ -54,6 +55,9 @@ MAX_BATCH_BYTES = 1 << 30
 
 TABLE_PREFIX = tuple(bytes((table,)) for table in range(256))
 """The first byte of every stored key, by table."""
+
+MERGE_TABLE = 250
+"""``Table.MERGE``: an instruction, not a record."""
 
 DELETED = 0xFFFFFFFF
 
@@ -112,6 +116,11 @@ class Batch:
         self.epoch = epoch
         self.number = number
         self.heard = heard
+
+    @property
+    def has_merges(self) -> bool:
+        """Whether any operation is an instruction to merge."""
+        return TABLE_PREFIX[MERGE_TABLE] in bytes(self._data[HEADER_BYTES : HEADER_BYTES + self._count])
 
     def operations(self) -> list[tuple[bytes, memoryview | None]]:
         """Stored keys (table byte and key) with their new value, ``None`` to delete.

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from enmasse.storage.batch import TABLE_PREFIX
+from enmasse.storage.batch import MERGE_TABLE, TABLE_PREFIX
 from enmasse.storage.errors import JournalFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from enmasse.storage.batch import Batch
 
@@ -34,15 +34,24 @@ DEFAULT_MAP_BYTES = 1 << 40
 _LEAST_MAP_BYTES = 1 << 30
 """Where even this is refused (an address-space limit), the journal cannot work."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""1 had neither volatile frames, nor the tables TIME, ATTEMPTS and OFFSET, nor "EMF2" frames."""
+
+_READABLE = range(1, FORMAT_VERSION + 1)
+"""An older format is made the present one when it is opened: nothing but its number changes."""
 
 _META = TABLE_PREFIX[0]
+_FRAME = TABLE_PREFIX[2]
+_SETTLED = TABLE_PREFIX[3]
+_ATTEMPTS = TABLE_PREFIX[8]
 _FORMAT_KEY = _META + b"format"
 _LAST_KEY = _META + b"last"
 _FORMAT = struct.Struct("<I")
 _LAST = struct.Struct("<QQ")
 
 _SCAN_CHUNK_BYTES = 1 << 20
+_HEADS_CHUNK = 4096
+_HEAD_BYTES = 64
 
 
 def _open(directory: str, map_bytes: int, *, readonly: bool) -> lmdb.Environment:
@@ -83,14 +92,15 @@ class WriteEnvironment:
         self._env.reader_check()
         with self._env.begin(write=True) as txn:
             found = txn.get(_FORMAT_KEY)
-            if found is None:
-                txn.put(_FORMAT_KEY, _FORMAT.pack(FORMAT_VERSION))
-            elif found != _FORMAT.pack(FORMAT_VERSION):
+            version = None if found is None else int.from_bytes(found, "little")
+            if version is not None and version not in _READABLE:
                 self._env.close()
                 raise JournalFormatError(
-                    f"the journal in {directory} has format {int.from_bytes(found, 'little')}, "
-                    f"this version reads {FORMAT_VERSION}: use the version that wrote it"
+                    f"the journal in {directory} has format {version}, "
+                    f"this version reads up to {FORMAT_VERSION}: use the version that wrote it"
                 )
+            if version != FORMAT_VERSION:
+                txn.put(_FORMAT_KEY, _FORMAT.pack(FORMAT_VERSION))
             last = txn.get(_LAST_KEY) or _LAST.pack(0, 0)
         if found is None:
             _sync_directory(directory)
@@ -116,8 +126,11 @@ class WriteEnvironment:
         with self._env.begin(write=True) as txn:
             put, delete = txn.put, txn.delete
             for batch in batches:
+                has_merges = batch.has_merges
                 for key, value in batch.operations():
-                    if value is None:
+                    if has_merges and key[0] == MERGE_TABLE:
+                        _merge(txn, key[1:], value)
+                    elif value is None:
                         delete(key)
                     else:
                         put(key, value)
@@ -127,6 +140,36 @@ class WriteEnvironment:
     def close(self) -> None:
         """Close the environment; what was applied is on disk already."""
         self._env.close()
+
+
+def _merge(txn: lmdb.Transaction, key: bytes, value: memoryview | None) -> None:
+    """Carry out one instruction within the transaction of its batch."""
+    from enmasse.messaging.merge import MERGE_BYTES, MERGE_FRAMES, merge_range, plan_merge  # noqa: PLC0415 - rare, and start is to be quick
+
+    found = merge_range(key, value)
+    if found is None:
+        return
+    first, end = _FRAME + found[0], _FRAME + found[1]
+    records: list[tuple[bytes, bytes]] = []
+    size = 0
+    with txn.cursor() as cursor:
+        there = cursor.set_range(first)
+        while there and len(records) < MERGE_FRAMES and size <= MERGE_BYTES:
+            at, frame = bytes(cursor.key()), bytes(cursor.value())
+            if at >= end:
+                break
+            records.append((at[1:], frame))
+            size += len(frame)
+            there = cursor.next()
+
+    def is_pointed_into(name: bytes) -> bool:
+        return txn.get(_SETTLED + name) is not None or txn.get(_ATTEMPTS + name) is not None
+
+    for table, changed, data in plan_merge(records, is_pointed_into):
+        if data is None:
+            txn.delete(TABLE_PREFIX[table] + changed)
+        else:
+            txn.put(TABLE_PREFIX[table] + changed, data)
 
 
 class ReadEnvironment:
@@ -200,6 +243,43 @@ class ReadEnvironment:
         while records := self._scan(first, end, _SCAN_CHUNK_BYTES):
             yield from records
             first = prefix + records[-1][0] + b"\0"
+
+    def heads(self, table: int, first: bytes, last: bytes) -> Iterator[tuple[bytes, bytes, int]]:
+        """Key, first 64 bytes and length of records, in transactions of some thousand each; copies no more."""
+        prefix = TABLE_PREFIX[table]
+        at, end = prefix + first, prefix + last
+        while True:
+            found: list[tuple[bytes, bytes, int]] = []
+            with self._env.begin(buffers=True) as txn, txn.cursor() as cursor:
+                there = cursor.set_range(at)
+                while there and len(found) < _HEADS_CHUNK:
+                    key, value = cursor.item()
+                    name = bytes(key)
+                    if name >= end:
+                        break
+                    found.append((name[1:], bytes(value[:_HEAD_BYTES]), len(value)))
+                    there = cursor.next()
+            yield from found
+            if len(found) < _HEADS_CHUNK:
+                return
+            at = prefix + found[-1][0] + b"\0"
+
+    def views(self, table: int, first: bytes, last: bytes) -> Generator[tuple[bytes, memoryview], None, None]:
+        """Records with views into the map, valid until the next one; one transaction until it is closed."""
+        prefix = TABLE_PREFIX[table]
+        end = prefix + last
+        with self._env.begin(buffers=True) as txn, txn.cursor() as cursor:
+            there = cursor.set_range(prefix + first)
+            while there:
+                key = bytes(cursor.key())
+                if key >= end:
+                    return
+                yield key[1:], memoryview(cursor.value())
+                there = cursor.next()
+
+    def forget_dead_readers(self) -> None:
+        """Free the slots of dead processes: their old transactions keep freed pages from being used."""
+        self._env.reader_check()
 
     def close(self) -> None:
         """Close the environment."""

@@ -5,7 +5,8 @@ Rules:
 2. A batch stays here, encoded, until its fate is known. When the journal process dies, another is
    started; it says what was committed, the rest is sent again under the same numbers.
 3. Each batch is answered once, in the order of numbers.
-4. Reads see commits, through this process's own read-only environment.
+4. Reads see commits, through this process's own read-only environment; ``fetch`` has another process
+   bring the pages into memory before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from enmasse.storage.batch import AnswerKind, encode_batch
+from enmasse.storage.batch import AnswerKind, encode_batch, split_answers
 from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment
 from enmasse.storage.errors import (
     JournalFormatError,
@@ -24,14 +25,16 @@ from enmasse.storage.errors import (
     JournalStateError,
     JournalUnavailableError,
 )
-from enmasse.storage.process import JournalProcess
+from enmasse.storage.fetching import Fetcher
+from enmasse.storage.process import PairedProcess
+from enmasse.storage.reading import ReadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from enmasse.errors import EnmasseError
-    from enmasse.messaging.storage import Operation, StorageListener, Table
+    from enmasse.messaging.storage import Fetched, Operation, StorageListener, Table
     from enmasse.storage.batch import Answer
 
 __all__ = ["JournalLink"]
@@ -82,9 +85,10 @@ class JournalLink:
         self._state = _State.NEW
         self._loop: asyncio.AbstractEventLoop
         self._listener: StorageListener
-        self._process: JournalProcess | None = None
+        self._process: PairedProcess[Answer] | None = None
         self._send: Callable[[bytes], None] | None = None
         self._reader: ReadEnvironment | None = None
+        self._fetcher: Fetcher | None = None
         self._started: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -189,6 +193,9 @@ class JournalLink:
             await asyncio.shield(self._ended)
         self._enter_end()
         self._state = _State.STOPPED
+        if self._fetcher is not None:
+            await self._fetcher.stop()
+            self._fetcher = None
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -231,6 +238,32 @@ class JournalLink:
         """Committed records with ``first <= key < last``, until their values reach ``limit_bytes``."""
         return self._environment().scan(table, first, last, limit_bytes)
 
+    def fetch(self, table: Table, first: bytes, last: bytes, limit_bytes: int, done: Fetched) -> None:
+        """Read like ``scan`` once the reader process has brought the pages into memory and checked frames.
+
+        What has no answer when the link is stopped gets none.
+        """
+        if self._fetcher is None:
+            self._fetcher = Fetcher(self._directory, self._map_bytes, self._environment())
+        self._fetcher.fetch(ReadRequest(table, first, last, limit_bytes), done)
+
+    @property
+    def waiting_reads(self) -> int:
+        """``fetch`` calls without an answer."""
+        return 0 if self._fetcher is None else self._fetcher.waiting
+
+    @property
+    def reader_pid(self) -> int | None:
+        """Process id of the reader, ``None`` while there is none: it is started on first need."""
+        return None if self._fetcher is None else self._fetcher.pid
+
+    def heads(self, table: Table, first: bytes, last: bytes) -> Iterator[tuple[bytes, bytes, int]]:
+        """Key, first 64 bytes and length of every committed record with ``first <= key < last``.
+
+        Reads in steps, so commits in between may be seen in part.
+        """
+        return self._environment().heads(table, first, last)
+
     def floor(self, table: Table, key: bytes, first: bytes) -> tuple[bytes, bytes] | None:
         """The committed record with the greatest key at most ``key`` and at least ``first``."""
         return self._environment().floor(table, key, first)
@@ -244,8 +277,10 @@ class JournalLink:
 
     def _spawn(self) -> None:
         self._refusal = None
-        self._process = JournalProcess(
-            self._loop, self._directory, self._map_bytes, self._lock_wait_s, self._answered, self._process_ended
+        arguments = ["--directory", self._directory, "--map-bytes", str(self._map_bytes)]
+        arguments += ["--lock-wait", str(self._lock_wait_s)]
+        self._process = PairedProcess(
+            self._loop, "enmasse.storage.journal", arguments, split_answers, self._answered, self._process_ended
         )
 
     def _answered(self, answers: list[Answer]) -> None:

@@ -1,4 +1,6 @@
-"""A node's handle on its journal process: start, socket pair, end; knows nothing of batches' fate.
+"""A node's handle on its journal or reader process: start, socket pair, end.
+
+It knows nothing of what is said.
 
 No threads: the loop watches the socket and the process (a pidfd). The process is started by exec
 with all other descriptors closed, as an inherited socket or lock would hide a death.
@@ -13,17 +15,15 @@ import subprocess
 import sys
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING
-
-from enmasse.storage.batch import split_answers
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from enmasse.storage.batch import Answer
+__all__ = ["PairedProcess"]
 
-__all__ = ["JournalProcess"]
+A = TypeVar("A")
 
 _SOCKET_BYTES = 1 << 18
 """Asked of the kernel: bounds what one turn of the loop copies; more only adds cold memory to each copy."""
@@ -32,14 +32,14 @@ _READ_BYTES = 1 << 13
 _CHUNKS_PER_WRITE = 64
 
 
-class JournalProcess:
-    """One running journal process.
+class PairedProcess(Generic[A]):
+    """One running process at the other end of a socket pair.
 
     Args:
         loop: watches the process and its socket.
-        directory: of the journal.
-        map_bytes: upper bound of the data file.
-        lock_wait_s: how long the process waits for an old writer to finish.
+        module: what it runs; given ``--fd N`` besides the arguments.
+        arguments: of its command line.
+        split: cuts complete answers off the front of what was received, and returns the rest too.
         on_answers: hears what the process said.
         on_ended: hears once that the process has ended, with its exit status (negative: signal),
             after all that it said.
@@ -51,13 +51,14 @@ class JournalProcess:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        directory: str,
-        map_bytes: int,
-        lock_wait_s: float,
-        on_answers: Callable[[list[Answer]], None],
+        module: str,
+        arguments: list[str],
+        split: Callable[[bytes], tuple[list[A], bytes]],
+        on_answers: Callable[[list[A]], None],
         on_ended: Callable[[int], None],
     ) -> None:
         self._loop = loop
+        self._split = split
         self._on_answers = on_answers
         self._on_ended = on_ended
         self._queue: deque[bytes | memoryview] = deque()
@@ -68,7 +69,7 @@ class JournalProcess:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
         ours.setblocking(False)
         try:
-            self._popen = _start(theirs.fileno(), directory, map_bytes, lock_wait_s)
+            self._popen = _start(theirs.fileno(), module, arguments)
         except BaseException:
             ours.close()
             raise
@@ -148,7 +149,7 @@ class JournalProcess:
         except OSError:
             data = b""
         if data:
-            answers, self._partial = split_answers(self._partial + data)
+            answers, self._partial = self._split(self._partial + data)
             if answers:
                 self._on_answers(answers)
         else:
@@ -169,9 +170,8 @@ class JournalProcess:
         self._on_ended(self._popen.wait())
 
 
-def _start(fd: int, directory: str, map_bytes: int, lock_wait_s: float) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "enmasse.storage.journal", "--directory", directory, "--fd", str(fd),
-               "--map-bytes", str(map_bytes), "--lock-wait", str(lock_wait_s)]  # fmt: skip
+def _start(fd: int, module: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", module, "--fd", str(fd), *arguments]
     # Blocked signals stay blocked through exec: no Ctrl-C can hit the process before it ignores them.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:

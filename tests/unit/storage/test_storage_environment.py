@@ -11,7 +11,7 @@ import pytest
 
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import Batch, encode_batch, split_batches
-from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
+from enmasse.storage.environment import FORMAT_VERSION, ReadEnvironment, WriteEnvironment
 from enmasse.storage.errors import JournalFormatError
 
 if TYPE_CHECKING:
@@ -84,10 +84,35 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     WriteEnvironment(str(tmp_path)).close()
     raw = lmdb.open(str(tmp_path))
     with raw.begin(write=True) as txn:
-        assert txn.replace(b"\0format", (99).to_bytes(4, "little")) == (1).to_bytes(4, "little")
+        assert txn.replace(b"\0format", (99).to_bytes(4, "little")) == FORMAT_VERSION.to_bytes(4, "little")
     raw.close()
-    with pytest.raises(JournalFormatError, match="format 99"):
+    with pytest.raises(JournalFormatError, match=f"format 99, this version reads up to {FORMAT_VERSION}"):
         WriteEnvironment(str(tmp_path))
+
+
+def test_an_older_format_is_upgraded_in_place(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    env.apply([batch(1, put(b"a", b"1"))])
+    env.close()
+    raw = lmdb.open(str(tmp_path))
+    with raw.begin(write=True) as txn:
+        txn.put(b"\0format", (1).to_bytes(4, "little"))
+    raw.close()
+    env = WriteEnvironment(str(tmp_path))
+    assert (env.epoch, env.number) == (1, 1)
+    env.close()
+    assert frames(tmp_path) == {b"a": b"1"}
+    raw = lmdb.open(str(tmp_path), readonly=True)
+    with raw.begin() as txn:
+        assert txn.get(b"\0format") == FORMAT_VERSION.to_bytes(4, "little")
+    raw.close()
+
+
+def test_an_instruction_to_merge_that_makes_no_sense_changes_nothing(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    env.apply([batch(1, put(b"a", b"1"), Operation(Table.MERGE, b"short", b""), Operation(Table.MERGE, b"", None))])
+    env.close()
+    assert frames(tmp_path) == {b"a": b"1"}
 
 
 def test_a_file_that_is_no_journal_is_refused_with_its_directory(tmp_path: Path) -> None:
