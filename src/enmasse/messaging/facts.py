@@ -4,7 +4,9 @@ Rules:
 1. Nothing is decoded that does not bear on what is asked; what lies behind it is not checked.
 2. Most messages are plain: for them the same two objects are given again and again, so that
    ``facts is PLAIN`` or ``facts.is_plain`` is all that a hot path has to test.
-3. Times are bounded by the end of the year 9999, so that arithmetic on them fits 64 bits.
+3. A message that was moved to an address for dead letters or for expired messages is done with times:
+   it neither expires nor waits any more.
+4. Times are bounded by the end of the year 9999, so that arithmetic on them fits 64 bits.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from enmasse.wire.amqp.codec import decode, skip
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import DEFAULT_PRIORITY, Sections, header_of
 
-__all__ = ["DELIVERY_DELAY", "DELIVERY_TIME", "LAST_MS", "PLAIN", "PLAIN_DURABLE", "Facts", "facts_of"]
+__all__ = ["DELIVERY_DELAY", "DELIVERY_TIME", "LAST_MS", "MOVED", "PLAIN", "PLAIN_DURABLE", "Facts", "facts_of"]
 
 DELIVERY_TIME = "x-opt-delivery-time"
 DELIVERY_DELAY = "x-opt-delivery-delay"
+MOVED = "x-opt-dead-letter-reason"
 
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, which some clients send to say never."""
@@ -30,7 +33,12 @@ MAX_HEADERS = 1_024
 MAX_HEADER_BYTES = 64
 """Longer than any header in a usual encoding."""
 
-_ANNOTATION_START = b"x-opt-delivery-"
+_ANNOTATION_START = b"x-opt-de"
+_DELIVERY = b"x-opt-delivery-"
+_MOVED = MOVED.encode()
+_NEVER = (0, 0)
+"""The times of a message that was moved."""
+
 _EXPIRY = 8
 """Place of the first of four properties that are read: expiry, creation, group, its sequence."""
 
@@ -157,7 +165,8 @@ def facts_of(payload: bytes) -> Facts:
                 found = _by_header.get(payload[:stop])
                 facts = _of_header(payload, stop) if found is None else found
             elif code == 0x72 and payload.find(_ANNOTATION_START, at, stop) >= 0:
-                late = _delivery(Sections(payload[:stop]).message_annotations)
+                if payload.find(_DELIVERY, at, stop) >= 0 or payload.find(_MOVED, at, stop) >= 0:
+                    late = _delivery(Sections(payload[:stop]).message_annotations)
             elif code < 0x70:
                 return _facts_slowly(payload)
             at = stop
@@ -234,6 +243,8 @@ def _group(value: Any) -> str | None:
 
 def _delivery(annotations: dict[Any, Any]) -> tuple[int, int] | None:
     """Time and delay of the delivery; ones that have passed are none."""
+    if MOVED in annotations:
+        return _NEVER
     times = []
     for name in (DELIVERY_TIME, DELIVERY_DELAY):
         value = _integer(annotations.get(name), name) or 0
@@ -251,6 +262,8 @@ def _joined(
     group_sequence: int | None = None,
 ) -> Facts:
     time, delay = late or (0, 0)
+    if late is _NEVER:
+        expires_ms = 0
     found = Facts(
         durable=facts.durable,
         priority=facts.priority,

@@ -84,6 +84,17 @@ def test_a_section_of_null_says_nothing() -> None:
     assert facts_of(section(0x72, {}) + BODY) is PLAIN
 
 
+def test_a_message_that_was_moved_neither_expires_nor_waits() -> None:
+    moved = {"x-opt-dead-letter-reason": "expired", "x-opt-delivery-delay": 5, "x-opt-delivery-time": "x"}
+    properties = Properties(absolute_expiry_time=5, group_id="g")
+    facts = facts_of(encode_message(b"body", message_annotations=moved, properties=properties))
+    assert (facts.expires_ms, facts.delivery_delay_ms, facts.delivery_time_ms, facts.group) == (0, 0, 0, "g")
+    assert facts_of(encode_message(b"", message_annotations=moved)) is PLAIN
+    slowly = section("amqp:message-annotations:map", moved) + section("amqp:properties:list", [None] * 8 + [5])
+    assert facts_of(slowly + BODY) is PLAIN
+    assert facts_of(encode_message(b"", message_annotations={"x-opt-debug": 1})) is PLAIN
+
+
 def test_an_empty_group_is_none() -> None:
     assert facts_of(encode_message(b"", properties=Properties(group_id=""))) is PLAIN
 
