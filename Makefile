@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SECONDS ?= 0
 
-.PHONY: help setup demo test check format bench test-tools clean
+.PHONY: help setup demo test check format bench soak test-tools clean
 help:
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
 	@echo "make test               the whole test suite"
 	@echo "make check              format, lint, types, layers, fast tests"
 	@echo "make bench              benchmarks, with peers where they are installed"
+	@echo "make soak [SECONDS=60]  new seeds of the simulation, for as long as wanted"
 	@echo "make test-tools         what only the tests need, through apt, npm and Maven"
 	@echo "make clean              remove everything that was made here"
 
@@ -47,6 +48,9 @@ format: setup
 
 bench: setup
 	@$(BIN)/python -m benchmarks
+
+soak: setup
+	@$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 
 test-tools:
 	@./tests/install-tools

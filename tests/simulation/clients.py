@@ -1,0 +1,136 @@
+"""Clients of the simulation: links in memory that tell the accounts what they do and hear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.delivery import ACCEPTED
+from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
+from enmasse.wire.amqp.performatives import Modified, Rejected
+from enmasse.wire.amqp.sections import Header, Properties, encode_message, header_of
+
+if TYPE_CHECKING:
+    from tests.simulation.accounts import Account, Message
+    from tests.simulation.world import World
+
+__all__ = ["Receiver", "Sender", "attempts_of", "number_of", "payload_of"]
+
+_NUMBER = re.compile(rb"#(\d+):")
+"""Nothing else in the messages of the simulation looks like it; decoding every body would take half the time."""
+
+
+def payload_of(message: Message, padding: int, **annotations: Any) -> bytes:
+    """The bytes of a message; its body starts with its number."""
+    ttl = round(message.ttl * 1000) or None
+    header = Header(durable=message.durable, priority=message.priority, ttl=ttl)
+    properties = None
+    if message.group is not None or message.key is not None:
+        properties = Properties(group_id=message.group, subject=message.key)
+    body = b"#%d:" % message.number + b"." * padding
+    return encode_message(body, header=header, properties=properties, message_annotations=annotations or None)
+
+
+def number_of(payload: bytes) -> int:
+    """The number of a message from its bytes."""
+    found = _NUMBER.search(payload)
+    assert found is not None, payload
+    return int(found[1])
+
+
+_HEADER = b"\x00\x53\x70\xc0"
+"""The header section as a short list, as nearly all are written."""
+
+
+def attempts_of(payload: bytes) -> int:
+    """How many failed deliveries a message tells."""
+    return _attempts(payload[: 5 + payload[4]] if payload.startswith(_HEADER) else payload)
+
+
+@lru_cache(maxsize=4096)
+def _attempts(start: bytes) -> int:
+    header = header_of(start)
+    return header.delivery_count if header is not None else 0
+
+
+class Sender(MemoryProducerPort):
+    """A sender's link.
+
+    Args:
+        told: called with a message and the outcome that its sender heard.
+    """
+
+    def __init__(self, told: Callable[[Message, Any], None]) -> None:
+        super().__init__()
+        self.waiting: dict[int, Message] = {}
+        """Messages without an outcome, by delivery id."""
+        self._told = told
+
+    def settle(self, delivery_id: int, state: Any) -> None:
+        """Hear an outcome."""
+        super().settle(delivery_id, state)
+        self._told(self.waiting.pop(delivery_id), state)
+
+    def put(self, message: Message, payload: bytes) -> None:
+        """Send one message, which may be answered before this returns."""
+        if not message.settled:
+            self.waiting[self._next_id] = message
+        self.send(payload, settled=message.settled)
+
+    def abandon(self) -> list[Message]:
+        """The connection is lost: what has no outcome gets none."""
+        left = list(self.waiting.values())
+        for message in left:
+            message.is_orphan = True
+        return left
+
+
+class Receiver(MemoryConsumerPort):
+    """A receiver's link.
+
+    Args:
+        world: whose clock and journal stamp what happens.
+        account: of the address.
+        presettle: whether messages come settled.
+    """
+
+    def __init__(self, world: World, account: Account, *, presettle: bool) -> None:
+        super().__init__()
+        self.account = account
+        self.presettle = presettle
+        self.is_blocked = False
+        self._world = world
+
+    def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        """Take one message."""
+        super().send(delivery, payload, settled, message_format)
+        world = self._world
+        self.account.delivered(
+            number_of(payload), attempts_of(payload), self, world.now, settled=settled, stamp=world.storage.submitted
+        )
+
+    def finish(self, at: int, state: Any) -> None:
+        """Settle what lies at a place among the unsettled."""
+        number = number_of(self.unsettled[at].payload)
+        self._tell(number, state)
+        self.settle(state, at=at)
+
+    def _tell(self, number: int, state: Any) -> None:
+        world, account = self._world, self.account
+        stamp = world.storage.submitted
+        if state is ACCEPTED:
+            account.accepted(number, stamp)
+        elif isinstance(state, Rejected):
+            world.reject(account, number)
+        else:
+            failed = isinstance(state, Modified) and bool(state.delivery_failed)
+            avoids = isinstance(state, Modified) and bool(state.undeliverable_here)
+            world.give_back(account, number, self, failed=failed, avoids=avoids)
+
+    def leave(self) -> None:
+        """The link is gone: everything that it had counts as a failed attempt."""
+        for arrival in self.unsettled:
+            self._world.give_back(self.account, number_of(arrival.payload), self, failed=True)
+        super().leave()

@@ -1,0 +1,214 @@
+"""A node without sockets: core and entities over a simulated journal, and what a node finds when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.core import Core
+from enmasse.messaging.delivery import ACCEPTED
+from enmasse.messaging.storage import Table
+from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.testing.ports import MemoryConsumerPort
+from enmasse.wire.amqp.sections import Sections
+from tests.simulation.clients import attempts_of, number_of
+
+if TYPE_CHECKING:
+    from enmasse.messaging.address import Address
+    from enmasse.testing.simulated_storage import SimulatedStorage
+
+__all__ = ["QUEUES", "SPACE", "STREAM_TABLES", "Findings", "Node", "look"]
+
+SPACE = "ns/space"
+FIRST_WALL_US = 1_700_000_000_000_000
+MAX_TURNS = 200
+"""Turns that may follow from one another; more mean that something asks for ever."""
+
+QUEUES = ("queue", "subscription", "deadletter")
+"""Types of addresses that messages wait at for receivers."""
+
+ALL = 1_000_000
+"""More credit than there are messages."""
+
+LOG_TABLES = (Table.FRAME, Table.SETTLED, Table.ATTEMPTS, Table.MARK)
+STREAM_TABLES = (*LOG_TABLES, Table.TIME, Table.PRODUCER, Table.OFFSET)
+
+
+class Node:
+    """One life of a node.
+
+    Args:
+        storage: its journal.
+        now: the clock in seconds.
+        report: hears what failed.
+    """
+
+    def __init__(self, storage: SimulatedStorage, now: float, report: Callable[[str], None]) -> None:
+        self.storage = storage
+        self.now = now
+        self._report = report
+        self._is_turn_due = False
+        self._ids = 0
+        self.core = Core(storage, self._request_turn, self._fault)
+        self.entities = Entities(self.core, self._new_id)
+        storage.listener = self.core
+
+    def _request_turn(self) -> None:
+        self._is_turn_due = True
+
+    def _fault(self, name: str, error: Exception) -> None:
+        self._report(f"{name} failed: {type(error).__name__}: {error}")
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"id-{self._ids}"
+
+    def load(self) -> None:
+        """Take up what the journal holds."""
+        self.entities.load()
+        self.turn()
+
+    def create(self, entity_type: str, name: str, attributes: dict[str, Any]) -> None:
+        """Add a space or an address, and wait until it is there."""
+        problems: list[Any] = []
+        self.entities.create(entity_type, name, attributes, problems.append)
+        self.settle()
+        assert problems == [None], problems
+
+    def create_space(self) -> None:
+        """Add the space that everything is in."""
+        self.create(SPACE_TYPE, SPACE, {})
+
+    def create_address(self, name: str, attributes: dict[str, Any]) -> None:
+        """Add an address to the space."""
+        self.create(ADDRESS_TYPE, f"{SPACE}.{name}", {"space": SPACE, "address": name, **attributes})
+
+    def find(self, name: str) -> Address:
+        """An address by its name."""
+        return self.entities.spaces[SPACE].find(name)
+
+    def wall_us(self) -> int:
+        """The wall clock in microseconds."""
+        return FIRST_WALL_US + int(self.now * 1_000_000)
+
+    def turn(self) -> None:
+        """Run turns until none is asked for."""
+        for _ in range(MAX_TURNS):
+            if not self._is_turn_due:
+                return
+            self._is_turn_due = False
+            self.core.run_turn(self.now, self.wall_us())
+        self._report(f"turns are still asked for after {MAX_TURNS}")
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, with every deadline and its turn on the way."""
+        end = self.now + seconds
+        self.turn()
+        for _ in range(MAX_TURNS):
+            deadline = self.core.next_deadline()
+            if deadline is None or deadline > end:
+                break
+            self.now = max(self.now, deadline)
+            self.core.handle_deadline(self.now)
+            self.turn()
+        else:
+            self._report(f"deadlines still come after {MAX_TURNS} within {seconds} s")
+        self.now = max(self.now, end)
+
+    def settle(self) -> None:
+        """Have everything done that waits for the journal."""
+        for _ in range(MAX_TURNS):
+            self.turn()
+            if self.storage.is_idle and self.core.is_idle:
+                return
+            if self.storage.is_idle:
+                # It waits after a failure.
+                self.advance(1.0)
+            self.storage.settle()
+        self._report(f"the journal is not idle after {MAX_TURNS} rounds")
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a node finds when it starts.
+
+    Attributes:
+        messages: by queue or subscription, in the order they were handed out: numbers and their
+            failed deliveries.
+        rows: by stream and partition: offset and number.
+    """
+
+    messages: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    rows: dict[str, list[list[tuple[int, int]]]] = field(default_factory=dict)
+
+
+def look(storage: SimulatedStorage, now: float, patience: float, report: Callable[[str], None]) -> Findings:
+    """Start a node over a journal of its own, see what it has, take all of it, and see that nothing is left.
+
+    Args:
+        storage: the journal, which is used up.
+        now: the clock.
+        patience: how long to wait for messages that are not to be delivered at once.
+        report: hears what does not fit.
+    """
+    node = Node(storage, now, lambda text: report(f"in a node that starts: {text}"))
+    node.load()
+    findings = Findings()
+    ports: dict[str, MemoryConsumerPort] = {}
+    stored: dict[str, int] = {}
+    logs = set()
+    for record in node.entities.records[ADDRESS_TYPE].values():
+        name, kind = record["address"], record["addressType"]
+        address = node.find(name)
+        if kind in QUEUES:
+            stored[name] = address.counts()["messagesStored"]
+            ports[name] = _attach(address, ALL)
+        elif kind == "stream":
+            findings.rows[name] = _rows(node, address, record.get("partitions", 1))
+            logs.add(record["log"])
+    node.settle()
+    if any(len(ports[name].arrivals) < count for name, count in stored.items()) and patience:
+        node.advance(patience)
+        node.settle()
+    for name, port in ports.items():
+        findings.messages[name] = [_seen(arrival.payload) for arrival in port.arrivals]
+        if len(port.arrivals) > stored[name]:
+            report(f"{name}: a node that starts says it holds {stored[name]} messages, and hands out more: "
+                   f"{len(port.arrivals)}")  # fmt: skip
+        while port.unsettled:
+            port.settle(ACCEPTED)
+    node.settle()
+    for name in ports:
+        counts = node.find(name).counts()
+        if counts["messagesStored"] or counts["bytesStored"]:
+            report(f"{name}: a node that starts has {counts['messagesStored']} messages of {counts['bytesStored']} "
+                   "bytes left when all were taken")  # fmt: skip
+    for table in LOG_TABLES:
+        left = [key for key, _ in storage.scan_all(table) if int.from_bytes(key[:4], "big") not in logs]
+        if left and not any(node.find(name).counts()["messagesStored"] for name in ports):
+            report(f"{len(left)} records of table {table.name} are left when all was taken: {left[0].hex()}")
+    return findings
+
+
+def _attach(address: Address, credit: int, **options: Any) -> MemoryConsumerPort:
+    port = MemoryConsumerPort()
+    port.sink = address.attach_consumer(port, AttachOptions(**options))
+    port.grant(credit)
+    return port
+
+
+def _seen(payload: bytes) -> tuple[int, int]:
+    return number_of(payload), attempts_of(payload)
+
+
+def _rows(node: Node, address: Address, partitions: int) -> list[list[tuple[int, int]]]:
+    port = _attach(address, ALL, presettle=True, filters={"enmasse:start": "first"})
+    node.settle()
+    rows: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
+    for payload in port.payloads:
+        annotations = Sections(payload).message_annotations
+        rows[annotations["x-opt-partition"]].append((annotations["x-opt-offset"], number_of(payload)))
+    port.leave()
+    return rows

@@ -1,0 +1,172 @@
+"""How a scenario is played: clients act by chance, the journal gets on, things break, and all is compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enmasse.messaging.delivery import ACCEPTED, FAILED, RELEASED
+from enmasse.wire.amqp.performatives import Rejected
+from tests.simulation.accounts import Message
+from tests.simulation.clients import payload_of
+from tests.simulation.scenario import make_scenario
+from tests.simulation.world import MAX_LINKS, BrokenPromiseError, World
+
+if TYPE_CHECKING:
+    from tests.simulation.scenario import AddressPlan
+
+__all__ = ["Play", "play"]
+
+OUTCOMES = [ACCEPTED, ACCEPTED, ACCEPTED, ACCEPTED, RELEASED, FAILED, None, Rejected()]
+
+
+class Play:
+    """One scenario being played.
+
+    Args:
+        seed: which.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.scenario = make_scenario(seed)
+        self.world = World(self.scenario)
+        self.random = self.world.random
+        self._actions = {
+            "send": self.send,
+            "receive": self.receive,
+            "finish": self.finish_some,
+            "block": self.block,
+            "drain": self.drain,
+            "lose_receiver": self.lose_receiver,
+            "lose_sender": self.lose_sender,
+            "journal": self.world.journal,
+            "pass_time": self.pass_time,
+        }
+        self.trace: list[str] = []
+
+    def run(self) -> None:
+        """Play it to its end.
+
+        Raises:
+            BrokenPromiseError: something that must hold does not.
+        """
+        world, scenario = self.world, self.scenario
+        names = list(scenario.weights)
+        weights = list(scenario.weights.values())
+        chance = self.random.random
+        for _ in range(scenario.steps):
+            for name in self.random.choices(names, weights, k=self.random.randint(1, 3)):
+                self._actions[name]()
+            world.after_step()
+            if chance() < 0.2:
+                world.check_depths()
+            if chance() < scenario.rates.crash:
+                world.crash()
+            elif chance() < scenario.look:
+                world.look()
+            elif chance() < scenario.calm:
+                world.calm()
+        world.calm()
+        world.look()
+        world.finish()
+
+    # What clients do
+
+    def _plan(self, *kinds: str) -> AddressPlan | None:
+        plans = [plan for plan in self.scenario.addresses if plan.kind in kinds]
+        return self.random.choice(plans) if plans else None
+
+    def send(self) -> None:
+        """A sender sends some messages."""
+        plan = self._plan("queue", "topic", "stream")
+        if plan is None:
+            return
+        if plan.kind == "stream":
+            self.world.stream_clients[plan.name].act()
+            return
+        senders = self.world.senders[plan.name]
+        if not senders or (len(senders) < MAX_LINKS and self.world.chance(0.1)):
+            self.world.attach_sender(plan)
+        sender = self.random.choice(senders)
+        for _ in range(self.random.randint(1, 4)):
+            if not sender.credit:
+                return
+            message = self._message(plan)
+            for account in self.world.fed_by(plan):
+                account.offer(message, message.number, self.world.now)
+            sender.put(message, payload_of(message, self.random.choice(self.scenario.padding)))
+
+    def _message(self, plan: AddressPlan) -> Message:
+        world, scenario = self.world, self.scenario
+        return Message(world.next_number(), world.chance(scenario.durable), world.chance(scenario.settled))
+
+    def receive(self) -> None:
+        """A receiver comes, or takes more or less."""
+        plan = self._plan("queue", "subscription", "topic")
+        if plan is None:
+            return
+        receivers = self.world.receivers[plan.name]
+        if not receivers or (len(receivers) < MAX_LINKS and self.world.chance(0.2)):
+            presettle = self.world.chance(0.15)
+            self.world.attach_receiver(plan, credit=self.random.randrange(10), presettle=presettle)
+        else:
+            self.random.choice(receivers).grant(self.random.randrange(12))
+
+    def finish_some(self) -> None:
+        """A receiver settles some of what it has."""
+        for receivers in self.world.receivers.values():
+            for receiver in receivers:
+                while receiver.unsettled and self.world.chance(0.7):
+                    at = 0 if self.world.chance(0.7) else self.random.randrange(len(receiver.unsettled))
+                    receiver.finish(at, self.random.choice(OUTCOMES))
+
+    def _receiver_place(self) -> tuple[str, int] | None:
+        places = [(n, i) for n, rs in self.world.receivers.items() for i in range(len(rs))]
+        return self.random.choice(places) if places else None
+
+    def block(self) -> None:
+        """A receiver's connection takes no more, or again."""
+        place = self._receiver_place()
+        if place is not None:
+            receiver = self.world.receivers[place[0]][place[1]]
+            receiver.is_blocked = not receiver.is_blocked
+            receiver.block(receiver.is_blocked)
+
+    def drain(self) -> None:
+        """A receiver asks for what there is at once."""
+        place = self._receiver_place()
+        if place is not None:
+            self.world.receivers[place[0]][place[1]].drain(self.random.randrange(1, 10))
+
+    def lose_receiver(self) -> None:
+        """A receiver's connection drops."""
+        place = self._receiver_place()
+        if place is not None:
+            self.world.receivers[place[0]].pop(place[1]).leave()
+
+    def lose_sender(self) -> None:
+        """A sender's connection drops."""
+        places = [(n, i) for n, ss in self.world.senders.items() for i in range(len(ss))]
+        if places:
+            name, index = self.random.choice(places)
+            sender = self.world.senders[name].pop(index)
+            sender.abandon()
+            sender.leave()
+
+    def pass_time(self) -> None:
+        """Time passes."""
+        self.world.node.advance(self.random.choice([0.0, self.scenario.pause, 0.1]))
+
+
+def play(seed: int) -> None:
+    """Play the scenario of a seed.
+
+    Raises:
+        BrokenPromiseError: something that must hold does not; the message says what, and how to play it again.
+    """
+    again = f"play it again: python -m tests.simulation --seed {seed}"
+    try:
+        Play(seed).run()
+    except BrokenPromiseError as error:
+        raise BrokenPromiseError(f"{error}\n{again}") from None
+    except Exception as error:
+        raise BrokenPromiseError(f"{type(error).__name__}: {error}\n{again}") from error
