@@ -1,194 +1,64 @@
 """Streams: partitioned logs that every reader reads at its own offset.
 
 Every message is stored, whatever its durable flag, and accepted after its commit; what a partition
-promises is said in ``stream_log``.
+promises is said in ``stream_log``, what is kept how long in ``stream_retention``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from enmasse.errors import EnmasseError
 from enmasse.messaging.address import Address, AttachOptions
-from enmasse.messaging.delivery import ACCEPTED, RELEASED, Consumer, ConsumerPort, Producer, ProducerPort
+from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.frame import Frame, FrameError
-from enmasse.messaging.log import FRAME_BYTES
 from enmasse.messaging.partition import partition_of
-from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT
-from enmasse.messaging.stream_log import MAX_PRODUCER_BYTES, Partition
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import AmqpError, Rejected
-from enmasse.wire.amqp.sections import Sections, key_and_subject
+from enmasse.messaging.queue import MAX_CREDIT
+from enmasse.messaging.stream_log import Ack, Partition
+from enmasse.messaging.stream_producers import (
+    COMMITS_CAPABILITY,
+    FRAME_CREDIT,
+    FRAME_FORMAT,
+    FRAMES_CAPABILITY,
+    CommitProducer,
+    MessageProducer,
+    key_of,
+    make_producer,
+)
+from enmasse.messaging.stream_readers import OFFSETS_CAPABILITY, StreamConsumer, make_reader
+from enmasse.messaging.stream_retention import Retention
+from enmasse.messaging.stream_rows import Templates
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
 
-__all__ = ["FRAMES_CAPABILITY", "FRAME_FORMAT", "OFFSETS_CAPABILITY", "Stream"]
-
-FRAME_FORMAT = 0x454D4601
-"""The message format of a transfer that carries a frame: "EMF" and a version."""
-
-FRAMES_CAPABILITY = "enmasse:frames"
-OFFSETS_CAPABILITY = "enmasse:offsets"
-PARTITION_PROPERTY = "enmasse:partition"
-PRODUCER_PROPERTY = "enmasse:producer"
-SEQUENCE_ANNOTATION = "x-opt-sequence"
+__all__ = [
+    "COMMITS_CAPABILITY",
+    "DEFAULT_MAX_BYTES",
+    "FRAMES_CAPABILITY",
+    "FRAME_CREDIT",
+    "FRAME_FORMAT",
+    "IN_FLIGHT_BYTES",
+    "OFFSETS_CAPABILITY",
+    "Stream",
+]
 
 DEFAULT_MAX_BYTES = 16 << 30
 
-FRAME_CREDIT = 16
-"""Frames that a bulk sender may have on their way: up to 16 MiB, some commits' worth."""
-
 IN_FLIGHT_BYTES = 32 << 20
 """What all senders of messages together may have on their way: a few commits at full rate."""
+
+TAIL_BYTES = 8 << 20
+"""Committed frames that a stream keeps in memory for readers that keep up, all partitions together."""
+
+LEAST_TAIL_BYTES = 64 << 10
 
 KNOWN_KEYS = 65_536
 """Keys whose partition is remembered: devices repeat themselves, and the hash takes microseconds."""
 
 
-def key_of(payload: bytes) -> bytes:
-    """A message's partition key: the annotation, else the subject, else nothing."""
-    try:
-        annotation, subject = key_and_subject(payload)
-    except DecodeError:
-        return b""
-    key = subject if annotation is None else annotation
-    if key is None:
-        return b""
-    return key if isinstance(key, bytes) else str(key).encode()
-
-
-class StreamProducer(Producer):
-    """A sender of messages."""
-
-    __slots__ = ()
-    address: Stream
-
-    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """Append to the partition of the message's key."""
-        if message_format:
-            if not settled:
-                self.settle(delivery_id, UNSUPPORTED_FORMAT)
-            return
-        stream = self.address
-        key = key_of(payload)
-        stream.partition_for(key).append(key, payload, None if settled else (self, delivery_id))
-
-    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """Take it if there is room, whatever the credit."""
-        if self.address.free_bytes > len(payload):
-            self.on_message(payload, delivery_id, settled, message_format)
-        elif settled:
-            self.address.dropped += 1
-        else:
-            self.settle(delivery_id, RELEASED)
-
-
-class IdempotentProducer(StreamProducer):
-    """A sender that numbers its messages, so that one sent again is not stored again."""
-
-    __slots__ = ("_id",)
-
-    def __init__(self, address: Stream, port: ProducerPort, target: str, producer: bytes) -> None:
-        super().__init__(address, port, target)
-        self._id = producer
-
-    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """Append to the partition of the message's key, unless it is there."""
-        try:
-            sequence = Sections(payload).message_annotations.get(SEQUENCE_ANNOTATION)
-        except DecodeError:
-            sequence = None
-        if message_format or not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
-            if not settled:
-                problem = f"a link with {PRODUCER_PROPERTY} carries messages with {SEQUENCE_ANNOTATION}, a number"
-                self.settle(delivery_id, Rejected(AmqpError("amqp:invalid-field", problem)))
-            return
-        key = key_of(payload)
-        ack = None if settled else (self, delivery_id)
-        # Without a key the sequence chooses, so that a message sent again meets its first copy.
-        partitions = self.address.partitions
-        partition = self.address.partition_for(key) if key else partitions[sequence % len(partitions)]
-        partition.append_once(key, payload, ack, self._id, sequence)
-
-
-class FrameProducer(StreamProducer):
-    """A sender of ready frames to one partition."""
-
-    __slots__ = ("partition",)
-
-    def __init__(self, address: Stream, port: ProducerPort, target: str, partition: Partition) -> None:
-        super().__init__(address, port, target)
-        self.partition = partition
-
-    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """Append a frame."""
-        problem = ""
-        if message_format != FRAME_FORMAT:
-            problem = f"a link with {FRAMES_CAPABILITY} carries messages of format {FRAME_FORMAT:#x}"
-        elif len(payload) > 4 * FRAME_BYTES:
-            problem = f"a frame of {len(payload)} bytes; {4 * FRAME_BYTES} are the most"
-        else:
-            try:
-                frame = Frame(payload)
-                frame.check_columns()
-            except FrameError as error:
-                problem = str(error)
-        if problem:
-            if not settled:
-                self.settle(delivery_id, Rejected(AmqpError("amqp:decode-error", problem)))
-            return
-        self.partition.append_frame(frame, None if settled else (self, delivery_id))
-
-
-class _Sent:
-    """A delivery that a reader may settle; nothing depends on it."""
-
-    __slots__ = ("sink",)
-
-    def __init__(self, sink: Consumer) -> None:
-        self.sink = sink
-
-
-class StreamConsumer(Consumer):
-    """What readers of all kinds share: they are served in the stream's turn."""
-
-    __slots__ = ()
-    address: Stream
-
-    def on_credit(self, gained: int, drain: bool) -> None:
-        """Send what there is for the credit."""
-        if drain:
-            if self.port.credit > 0 and not self.is_blocked:
-                self.pump()
-            self.port.drained()
-        else:
-            self.address.advanced()
-
-    def on_blocked(self, blocked: bool) -> None:
-        """The connection takes no more for now, or again."""
-        self.is_blocked = blocked
-        if not blocked:
-            self.address.advanced()
-
-    def on_outcome(self, delivery: Any, state: Any) -> None:
-        """Reading does not consume: the outcome is only counted."""
-        self.unsettled -= 1
-        if state is not ACCEPTED:
-            self.count(state)
-
-    def put(self, payload: bytes, message_format: int = 0) -> None:
-        """Send one message for one credit."""
-        self.deliveries += 1
-        if self.presettle:
-            self.send(None, payload, True, message_format)
-        else:
-            self.unsettled += 1
-            self.send(_Sent(self), payload, False, message_format)
-
-    def pump(self) -> None:
-        """Send what there is, as far as credit goes."""
-        raise NotImplementedError
+class StreamError(EnmasseError):
+    """Something stored in a stream cannot be read."""
 
 
 class Stream(Address):
@@ -201,42 +71,92 @@ class Stream(Address):
         uid: what tells this stream from another that had its name before.
         partitions: how many logs; fixed for ever.
         max_bytes: what may be stored; 0 is the default.
+        retention_bytes: above it the oldest frames are deleted; 0 keeps them until ``max_bytes``.
+        retention_ms: after it frames are deleted; 0 keeps them for ever. With either, ``max_bytes``
+            too makes the oldest go; with neither, a full stream takes no more.
     """
 
     kind = "stream"
     __slots__ = (
+        "_damaged",
         "_keys",
         "_round",
         "average_bytes",
         "bytes_stored",
+        "damaged",
         "has_news",
+        "leaving_bytes",
         "log_id",
+        "looks_at",
         "max_bytes",
         "partitions",
+        "retention",
+        "templates",
         "uid",
     )
 
     def __init__(
-        self, core: Core, name: str, log_id: int, *, uid: str, partitions: int = 1, max_bytes: int = 0
+        self,
+        core: Core,
+        name: str,
+        log_id: int,
+        *,
+        uid: str,
+        partitions: int = 1,
+        max_bytes: int = 0,
+        retention_bytes: int = 0,
+        retention_ms: int = 0,
     ) -> None:
         super().__init__(core, name)
         self.log_id = log_id
         self.uid = uid
-        self.limit_bytes(max_bytes)
         self.bytes_stored = 0
         """What is stored or about to be."""
+        self.leaving_bytes = 0
+        """What of it a batch on its way deletes."""
         self.average_bytes = 1_024
         """What a message takes, as far as the latest ones tell."""
         self.has_news = False
         """Whether some reader may have something to send since readers were last served."""
-        self.partitions = [Partition(self, index) for index in range(max(1, partitions))]
+        self.damaged = 0
+        """Frames that could not be read."""
+        self._damaged: set[tuple[int, int]] = set()
+        self.retention = Retention(self)
+        self.looks_at = 0.0
+        """When to look for what is too old."""
+        self.templates = Templates()
+        count = max(1, partitions)
+        tail_bytes = max(TAIL_BYTES // count, min(TAIL_BYTES, LEAST_TAIL_BYTES))
+        self.partitions = [Partition(self, index, tail_bytes) for index in range(count)]
         self._keys: dict[bytes, Partition] = {}
         self._round = 0
+        self.configure(max_bytes=max_bytes, retention_bytes=retention_bytes, retention_ms=retention_ms)
+
+    def configure(self, *, max_bytes: int = 0, retention_bytes: int = 0, retention_ms: int = 0) -> None:
+        """Change what may be stored and what is kept; all are as at first."""
+        self.retention.max_bytes = retention_bytes
+        self.retention.max_age_us = retention_ms * 1_000
+        self.looks_at = 0.0
+        self.limit_bytes(max_bytes)
 
     def limit_bytes(self, max_bytes: int) -> None:
         """Change what may be stored; 0 is the default."""
         self.max_bytes = max_bytes or DEFAULT_MAX_BYTES
         self.due()
+
+    # Partitions
+
+    def partition(self, index: Any) -> Partition:
+        """A partition by its number.
+
+        Raises:
+            AttachError: there is no such partition.
+        """
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(self.partitions):
+            raise AttachError(
+                "amqp:invalid-field", f"{self.name!r} has partitions 0 to {len(self.partitions) - 1}, not {index!r}"
+            )
+        return self.partitions[index]
 
     def partition_for(self, key: bytes) -> Partition:
         """The partition of a key; those without one take turns."""
@@ -254,36 +174,24 @@ class Stream(Address):
             partition = known[key] = partitions[partition_of(key, len(partitions))]
         return partition
 
+    def append(self, payload: bytes, ack: Ack | None) -> None:
+        """Add one message to the partition of its key; ``ack`` hears when it is stored."""
+        key = key_of(payload)
+        self.partition_for(key).append(key, payload, ack)
+
+    # Links
+
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
         """A sender joins; one with the frames capability names its partition.
 
         Raises:
             AttachError: the partition named does not exist.
         """
-        if FRAMES_CAPABILITY in options.capabilities:
-            index = options.properties.get(PARTITION_PROPERTY, 0)
-            return self.add_producer(FrameProducer(self, port, target, self._partition(index)))
-        identity = options.properties.get(PRODUCER_PROPERTY)
-        if identity is None:
-            return self.add_producer(self.make_producer(port, target))
-        producer = identity.encode() if isinstance(identity, str) else identity
-        if not isinstance(producer, bytes) or not 1 <= len(producer) <= MAX_PRODUCER_BYTES:
-            raise AttachError(
-                "amqp:invalid-field",
-                f"link property {PRODUCER_PROPERTY} takes a name of 1 to {MAX_PRODUCER_BYTES} bytes",
-            )
-        return self.add_producer(IdempotentProducer(self, port, target, producer))
-
-    def _partition(self, index: Any) -> Partition:
-        if not isinstance(index, int) or not 0 <= index < len(self.partitions):
-            raise AttachError(
-                "amqp:invalid-field", f"{self.name!r} has partitions 0 to {len(self.partitions) - 1}, not {index!r}"
-            )
-        return self.partitions[index]
+        return self.add_producer(make_producer(self, port, target, options))
 
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
         """A sender's end that is not granted credit."""
-        return StreamProducer(self, port, target)
+        return MessageProducer(self, port, target)
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """A reader joins, of messages, of frames or of offsets.
@@ -291,16 +199,23 @@ class Stream(Address):
         Raises:
             AttachError: its filters do not fit the stream.
         """
-        # Readers build on this module.
-        from enmasse.messaging.stream_readers import make_reader  # noqa: PLC0415
-
         return self.add_consumer(make_reader(self, port, options))
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A reader has gone; nothing depends on what it did not settle."""
+        consumer.port.take_unsettled()
+        super().remove_consumer(consumer)
+
+    # The turn
 
     @property
     def free_bytes(self) -> int:
         """What may still be stored."""
         if self.core.is_pressed:
             return 0
+        if self.retention.is_active:
+            # The oldest go, so this only waits for them where they go too slowly.
+            return self.retention.limit + 2 * IN_FLIGHT_BYTES - self.bytes_stored
         return self.max_bytes - self.bytes_stored
 
     def advanced(self) -> None:
@@ -309,33 +224,60 @@ class Stream(Address):
         self.due()
 
     def on_turn(self, now: float) -> None:
-        """Serve readers, then let senders have what there is room for."""
+        """Serve readers, see what is to go, then let senders have what there is room for."""
         readers = list(self.consumers) if self.has_news else []
         self.has_news = False
         for consumer in readers:
-            if consumer.port.credit > 0 and not consumer.is_blocked:
-                assert isinstance(consumer, StreamConsumer)
-                consumer.pump()
+            assert isinstance(consumer, StreamConsumer)
+            consumer.serve()
+        if self.retention.is_active:
+            self._look(now)
         producers = self.producers
         if not producers:
             return
-        share = min(self.free_bytes, IN_FLIGHT_BYTES) // (self.average_bytes * len(producers))
-        if self.free_bytes > 0:
+        free = self.free_bytes
+        share = min(free, IN_FLIGHT_BYTES) // (self.average_bytes * len(producers))
+        if free > 0:
             share = max(1, share)
         if not share and self.core.is_pressed:
             self.core.hold(self)
         for producer in producers:
-            most = FRAME_CREDIT if isinstance(producer, FrameProducer) else MAX_CREDIT
-            window = max(0, min(most, share))
+            if isinstance(producer, CommitProducer):
+                window = producer.max_credit
+            else:
+                assert isinstance(producer, MessageProducer)
+                window = max(0, min(producer.max_credit or MAX_CREDIT, share))
             port = producer.port
             credit = port.limit - port.received
             if 2 * credit <= window or credit > 2 * window:
                 port.grant(window)
 
-    def remove_consumer(self, consumer: Consumer) -> None:
-        """A reader has gone; nothing depends on what it did not settle."""
-        consumer.port.take_unsettled()
-        super().remove_consumer(consumer)
+    def _look(self, now: float) -> None:
+        """Have partitions written that something is to be deleted of."""
+        pause = self.retention.pause_s
+        is_time = bool(pause) and now >= self.looks_at
+        if is_time:
+            self.looks_at = now + pause
+            self.core.schedule(self, self.looks_at)
+        if is_time or self.retention.excess > 0:
+            for partition in self.partitions:
+                if partition.is_expired(self.core.wall_us):
+                    self.core.write(partition)
+
+    def on_deadline(self, now: float) -> None:
+        """It is time to look for what is too old."""
+        self.due()
+
+    def found_damaged(self, partition: Partition, offset: int) -> None:
+        """A frame that begins at an offset could not be read; told once."""
+        place = (partition.index, offset)
+        if place not in self._damaged:
+            self._damaged.add(place)
+            self.damaged += 1
+            problem = f"the frame at offset {offset} is damaged; its rows are left out"
+            self.core.report(partition.name, StreamError(problem))
+
+    # The stream as a whole
 
     def close(self, condition: str, description: str) -> None:
         """The stream is deleted."""
@@ -348,7 +290,22 @@ class Stream(Address):
         for partition in self.partitions:
             partition.load()
 
-    def counts(self) -> dict[str, int]:
-        """With what is stored."""
-        stored = sum(p.visible - p.low for p in self.partitions)
-        return super().counts() | {"messagesStored": stored, "bytesStored": self.bytes_stored}
+    def counts(self) -> dict[str, Any]:
+        """With what is stored, where partitions begin and end, and how far named consumers are."""
+        consumers = [
+            {
+                "name": name,
+                "partition": partition.index,
+                "offset": offset,
+                "lag": partition.visible - max(offset, partition.low),
+            }
+            for partition in self.partitions
+            for name, offset in partition.consumers.stored.items()
+        ]
+        return super().counts() | {
+            "messagesStored": sum(p.visible - p.low for p in self.partitions),
+            "bytesStored": self.bytes_stored,
+            "damaged": self.damaged,
+            "partitionMarks": [[p.index, p.low, p.visible] for p in self.partitions],
+            "consumers": consumers,
+        }

@@ -1,40 +1,47 @@
-"""One partition of a stream: a log that is appended to, committed and read.
+"""One partition of a stream: a log that is appended to, committed and kept.
 
 Rules:
 1. What one turn wrote is one frame (more only where it would be too large); offsets are given when the
    frame is cut, and taken back when its commit fails, so they are consecutive.
-2. Readers see rows only after their commit.
-3. A producer's (id, sequence) that is committed is accepted and written nowhere; one that is on its way is
-   released, so that its sender asks again once the answer is known. One whose commit failed is missing
-   until it comes again, whatever came after it.
+2. Times never go back within a partition, whatever the clock does.
+3. Readers see rows only after their commit.
+4. One batch carries it all: frames, their index entries, producers' sequences, consumers' offsets, what
+   retention deletes, and where the log begins and ends.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from enmasse.messaging.delivery import ACCEPTED, RELEASED, Producer
-from enmasse.messaging.frame import Frame, encode_frame, restamp_frame, split_payload
+from enmasse.messaging.frame import Frame, FrameError, encode_frame, restamp_frame, split_payload
 from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, log_key, log_range
+from enmasse.messaging.merge import merge_operation
 from enmasse.messaging.storage import Operation, Table
+from enmasse.messaging.stream_consumers import ConsumerOffsets, Done
+from enmasse.messaging.stream_index import Entry, TimeIndex
+from enmasse.messaging.stream_merging import RUN_FRAMES, Merging, Span
+from enmasse.messaging.stream_retention import LowEnd
+from enmasse.messaging.stream_sequences import Sequences
+from enmasse.messaging.stream_tail import Tail
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from enmasse.messaging.stream import Stream
 
-__all__ = ["Ack", "Partition"]
-
-TAIL_BYTES = 4 << 20
-"""Committed frames that a partition keeps in memory for readers that keep up."""
+__all__ = ["MAX_PRODUCER_BYTES", "Ack", "Partition"]
 
 MAX_PRODUCER_BYTES = 255
 
-MAX_MISSING = 4_096
-"""Sequences of one producer that failed and are waited for; a sender that never sends them again is not
-to fill the memory."""
+ROW_BYTES = 20
+"""What a row takes in a frame beside its message and key: its time and its place in three columns."""
 
-_MARK = struct.Struct(">QQQ")
+_MARK = struct.Struct(">QQQQQ")
+_FIRST_MARK = struct.Struct(">QQQ")
+"""Without what was appended in all and the latest time: of data written by the first versions."""
 
 Ack = tuple[Producer, int]
 """Who hears that a message is stored, and the id for that."""
@@ -68,63 +75,31 @@ class _Ready:
 class _Cut:
     """What one batch holds of a partition."""
 
-    __slots__ = ("acks", "frames", "sequences", "size")
+    __slots__ = ("acks", "commits", "done", "frames", "low", "merged", "released", "sequences", "size")
 
     def __init__(self) -> None:
-        self.frames: list[tuple[int, bytes, int]] = []
-        """First offset, bytes, rows."""
+        self.frames: list[tuple[int, int, bytes, int]] = []
+        """First offset, end, bytes, and what they count for."""
         self.acks: list[Ack] = []
         self.sequences: dict[bytes, set[int]] = {}
+        self.commits: dict[str, int | None] = {}
+        self.done: list[Done] = []
         self.size = 0
-
-
-class _Numbers:
-    """What a partition knows of an idempotent producer's sequences."""
-
-    __slots__ = ("coming", "last", "missing")
-
-    def __init__(self) -> None:
-        self.last = -1
-        """The highest that is committed."""
-        self.missing: set[int] = set()
-        """Those that failed and did not come again."""
-        self.coming: set[int] = set()
-        """Those on their way to the disk."""
-
-    def record(self, stored: set[int]) -> bytes:
-        """What to keep once these are stored: the highest, and what is missing below it."""
-        last = max(self.last, *stored)
-        missing = sorted(number for number in self.missing - stored if number < last)
-        return struct.pack(f">{1 + len(missing)}Q", last, *missing)
-
-    def load(self, record: bytes) -> None:
-        """Take up a record."""
-        self.last, *missing = struct.unpack(f">{len(record) // 8}Q", record)
-        self.missing = set(missing)
-
-    def stored(self, numbers: set[int]) -> None:
-        """These are on disk."""
-        self.last = max(self.last, *numbers)
-        self.coming -= numbers
-        self.missing -= numbers
-
-    def failed(self, numbers: set[int]) -> None:
-        """These are not."""
-        self.coming -= numbers
-        self.missing |= numbers
-        if len(self.missing) > MAX_MISSING:
-            self.missing = set(sorted(self.missing)[-MAX_MISSING:])
+        self.low = -1
+        """Where the log begins once this is on disk; -1 leaves it where it is."""
+        self.released = 0
+        self.merged: Span | None = None
 
 
 class Partition:
     """One log of a stream."""
 
     __slots__ = (
-        "_groups", "_numbers", "_tail", "_tail_bytes", "bytes_stored", "index", "low", "next_offset", "stream",
-        "visible",
+        "_groups", "_low_end", "_merging", "_sequences", "appended", "bytes_stored", "consumers", "index",
+        "index_of_time", "is_closed", "last_us", "low", "next_offset", "stream", "tail", "visible",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream, index: int) -> None:
+    def __init__(self, stream: Stream, index: int, tail_bytes: int) -> None:
         self.stream = stream
         self.index = index
         self.low = 0
@@ -134,12 +109,19 @@ class Partition:
         self.visible = 0
         """The offset up to which readers see rows."""
         self.bytes_stored = 0
-        self._numbers: dict[bytes, _Numbers] = {}
-        """What is known of every idempotent producer."""
+        self.appended = 0
+        """Bytes that were ever stored."""
+        self.last_us = 0
+        """The latest row's time."""
+        self.is_closed = False
+        self.tail = Tail(tail_bytes)
+        """The latest frames."""
+        self.consumers = ConsumerOffsets()
+        self.index_of_time = TimeIndex(stream.core.storage, stream.log_id, index)
+        self._sequences = Sequences()
         self._groups: list[_Rows | _Ready] = []
-        self._tail: deque[tuple[int, int, bytes]] = deque()
-        """First offset, next offset and bytes of the latest frames."""
-        self._tail_bytes = 0
+        self._merging = Merging()
+        self._low_end = LowEnd(self)
 
     @property
     def name(self) -> str:
@@ -163,7 +145,7 @@ class Partition:
         rows.keys.append(key)
         rows.heads.append(head)
         rows.bodies.append(body)
-        size = len(payload) + len(key) + 20
+        size = len(payload) + len(key) + ROW_BYTES
         rows.bytes += size
         self._take(size)
         if ack is not None:
@@ -194,97 +176,162 @@ class Partition:
 
     def _is_known(self, producer: bytes, sequence: int, ack: Ack | None) -> bool:
         """Whether a sequence came before; its sender is answered then."""
-        numbers = self._numbers.get(producer)
-        if numbers is None:
-            numbers = self._numbers[producer] = _Numbers()
-        if sequence in numbers.coming:
-            state: Any = RELEASED
-        elif sequence <= numbers.last and sequence not in numbers.missing:
-            state = ACCEPTED
-        else:
-            numbers.coming.add(sequence)
+        state = self._sequences.judge(producer, sequence)
+        if state is None:
             return False
         if ack is not None:
             ack[0].settle(ack[1], state)
         return True
 
+    # Consumers and upkeep
+
+    def advance_consumer(self, name: str, offset: int) -> None:
+        """A named consumer has got through everything below ``offset``; written with the next batch."""
+        self.consumers.advance(name, offset)
+        self.stream.core.write(self)
+
+    def commit_consumer(self, name: str, offset: int | None, done: Done) -> None:
+        """A client says where a consumer is; ``done`` hears whether that is on disk."""
+        self.consumers.commit(name, offset, done)
+        self.stream.core.write(self)
+
+    def is_expired(self, wall_us: int) -> bool:
+        """Whether retention has something to delete here now."""
+        return self._low_end.is_due(wall_us)
+
+    @property
+    def oldest(self) -> Entry | None:
+        """Where the oldest frame begins; ``None`` while that is not known."""
+        return self._low_end.oldest
+
     # The journal
 
     def cut(self, wall_us: int) -> tuple[list[Operation], _Cut | None]:
+        """What is to be written of this partition."""
+        if self.is_closed:
+            return [], None
+        cut = _Cut()
+        operations = self._cut_groups(cut, max(wall_us, self.last_us)) if self._groups else []
+        log_id, index = self.stream.log_id, self.index
+        if cut.sequences:
+            prefix = log_key(log_id, index, 0)
+            for producer, record in self._sequences.cut(cut.sequences, wall_us // 1_000_000):
+                operations.append(Operation(Table.PRODUCER, prefix + producer, record))
+        if self.consumers.is_due:
+            prefix = log_key(log_id, index, 0)
+            cut.commits, cut.done = self.consumers.cut()
+            for name, record in self.consumers.records(cut.commits):
+                operations.append(Operation(Table.OFFSET, prefix + name, record))
+        end = self._low_end.take(wall_us)
+        if end is not None:
+            operations += self._low_end.deletions
+            cut.low = end.first
+            cut.released = max(0, self.bytes_stored - (self.appended - end.before))
+            self.stream.leaving_bytes += cut.released
+        if operations:
+            run = self._merging.run()
+            if run is not None and run.first >= max(self.low, cut.low):
+                operations.append(merge_operation(log_key(log_id, index, run.first), run.end))
+                cut.merged = run
+                self._low_end.forget()
+        if cut.frames or cut.acks or cut.low >= 0:
+            low = self.low if cut.low < 0 else cut.low
+            stored = self.bytes_stored + cut.size - cut.released
+            mark = _MARK.pack(low, self.next_offset, stored, self.appended + cut.size, self.last_us)
+            operations.append(Operation(Table.MARK, log_key(log_id, index, 0), mark))
+        return operations, cut if operations else None
+
+    def _cut_groups(self, cut: _Cut, wall_us: int) -> list[Operation]:
         """Frames of what gathered."""
         groups, self._groups = self._groups, []
-        if not groups:
-            return [], None
-        log_id, index = self.stream.log_id, self.index
+        stream, index = self.stream, self.index
         operations: list[Operation] = []
-        cut = _Cut()
-        size = 0
         for group in groups:
             first = self.next_offset
             if isinstance(group, _Ready):
                 frame = group.frame
                 count = frame.rows
+                size = len(frame.data)
                 data = restamp_frame(frame, first, wall_us)
                 if group.ack is not None:
                     cut.acks.append(group.ack)
                 if frame.producer:
                     cut.sequences.setdefault(frame.producer, set()).add(frame.sequence)
-                cut.size += len(frame.data)
             else:
                 count = len(group.keys)
+                size = group.bytes
                 cut.acks += group.acks
                 for producer, sequence in group.sequences:
                     cut.sequences.setdefault(producer, set()).add(sequence)
-                cut.size += group.bytes
                 if count:
-                    stream = self.stream
-                    stream.average_bytes = (stream.average_bytes + group.bytes // count + 1) // 2
+                    stream.average_bytes = (stream.average_bytes + size // count + 1) // 2
                 times = [wall_us] * count
                 data = encode_frame(first, times, group.keys, group.heads, group.bodies, whole=group.whole)
+            stream.core.gathered_bytes -= size
             if not count:
+                stream.bytes_stored -= size
                 continue
             self.next_offset = first + count
-            size += len(data)
-            cut.frames.append((first, data, count))
-            operations.append(Operation(Table.FRAME, log_key(log_id, index, first), data))
-        self.stream.core.gathered_bytes -= cut.size
-        for producer, sequences in cut.sequences.items():
-            record = self._numbers[producer].record(sequences)
-            operations.append(Operation(Table.PRODUCER, log_key(log_id, index, 0) + producer, record))
-        mark = _MARK.pack(self.low, self.next_offset, self.bytes_stored + size)
-        operations.append(Operation(Table.MARK, log_key(log_id, index, 0), mark))
-        return operations, cut
+            cut.frames.append((first, self.next_offset, data, size))
+            operations.append(Operation(Table.FRAME, log_key(stream.log_id, index, first), data))
+            operations.append(self.index_of_time.operation(Entry(first, wall_us, self.appended + cut.size)))
+            cut.size += size
+        self.last_us = wall_us
+        return operations
 
     def committed(self, token: _Cut) -> None:
         """What was cut is on disk: tell senders and readers."""
-        for first, data, count in token.frames:
-            self.visible = first + count
-            self.bytes_stored += len(data)
-            self._tail.append((first, first + count, data))
-            self._tail_bytes += len(data)
-            self.stream.bytes_stored += len(data)
-        while self._tail_bytes > TAIL_BYTES and len(self._tail) > 1:
-            self._tail_bytes -= len(self._tail.popleft()[2])
-        self.stream.bytes_stored -= token.size
-        for producer, sequences in token.sequences.items():
-            self._numbers[producer].stored(sequences)
+        stream = self.stream
+        if token.merged is not None:
+            self._merging.merged(token.merged)
+            self._low_end.forget()
+        for first, end, data, size in token.frames:
+            self.visible = end
+            self.tail.add(first, end, data)
+            self._merging.add(Span(first, end, size))
+        self.bytes_stored += token.size
+        self.appended += token.size
+        if token.low >= 0:
+            self._release(token)
+        if token.sequences:
+            self._sequences.stored(token.sequences)
+        self.consumers.written(token.commits, token.done)
         for sender, delivery_id in token.acks:
             sender.settle(delivery_id, ACCEPTED)
-        self.stream.advanced()
+        if token.frames or token.low >= 0:
+            stream.advanced()
+
+    def _release(self, token: _Cut) -> None:
+        """What retention deleted is gone."""
+        stream = self.stream
+        self.low = token.low
+        self.bytes_stored -= token.released
+        stream.bytes_stored -= token.released
+        stream.leaving_bytes -= token.released
+        self.tail.forget(token.low)
+        self._merging.forget(token.low)
+        self._low_end.passed()
 
     def failed(self, token: _Cut, reason: str) -> None:
         """What was cut is not on disk: its senders are to send again."""
-        self.stream.bytes_stored -= token.size
+        stream = self.stream
+        stream.bytes_stored -= token.size
+        stream.leaving_bytes -= token.released
         # Of a log only one batch is on its way, so nothing was given offsets above these.
         self.next_offset = self.visible
-        for producer, sequences in token.sequences.items():
-            self._numbers[producer].failed(sequences)
+        if token.sequences:
+            self._sequences.failed(token.sequences)
+        self._low_end.forget()
+        self.consumers.failed(token.commits, token.done)
+        if token.commits and not self.is_closed:
+            stream.core.write(self)
         for sender, delivery_id in token.acks:
             sender.settle(delivery_id, RELEASED)
-        self.stream.advanced()
+        stream.advanced()
 
     def close(self) -> None:
         """The stream is deleted: what is not on its way to the journal is not written any more."""
+        self.is_closed = True
         groups, self._groups = self._groups, []
         for group in groups:
             acks = [group.ack] if isinstance(group, _Ready) else group.acks
@@ -292,52 +339,53 @@ class Partition:
             for ack in acks:
                 if ack is not None:
                     ack[0].settle(ack[1], RELEASED)
+        self.consumers.failed(*self.consumers.cut())
 
     def load(self) -> None:
         """Take up what the journal holds."""
         storage = self.stream.core.storage
-        first, last = log_range(self.stream.log_id, self.index)
-        mark = storage.get(Table.MARK, first)
+        mark = storage.get(Table.MARK, log_key(self.stream.log_id, self.index, 0))
         if mark is not None:
-            self.low, self.next_offset, self.bytes_stored = _MARK.unpack(mark)
+            if len(mark) == _MARK.size:
+                self.low, self.next_offset, self.bytes_stored, self.appended, self.last_us = _MARK.unpack(mark)
+            else:
+                self.low, self.next_offset, self.bytes_stored = _FIRST_MARK.unpack(mark)
+                self.appended = self.bytes_stored
+                self.last_us = self._time_of_last_row()
             self.visible = self.next_offset
             self.stream.bytes_stored += self.bytes_stored
+        self._sequences.load(self._records(Table.PRODUCER))
+        self.consumers.load(self._records(Table.OFFSET))
+        self._load_end()
+
+    def _time_of_last_row(self) -> int:
+        """What the last frame says."""
+        first, last = log_range(self.stream.log_id, self.index)
+        found = self.stream.core.storage.floor(Table.FRAME, last, first)
+        with suppress(FrameError):
+            if found is not None:
+                return max(Frame(found[1]).timestamps(), default=0)
+        return 0
+
+    def _load_end(self) -> None:
+        """Find out which of the latest frames are small."""
+        entries = self.index_of_time.latest(RUN_FRAMES)
+        following = Entry(self.visible, self.last_us, self.appended)
+        spans: list[Span] = []
+        for entry in reversed(entries):
+            span = Span(entry.first, following.first, following.before - entry.before)
+            if span.is_large:
+                break
+            spans.append(span)
+            following = entry
+        for span in reversed(spans):
+            self._merging.add(span)
+
+    def _records(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+        """Names and values of a table that is kept by name."""
+        first, last = log_range(self.stream.log_id, self.index)
         at = first
-        while found := storage.scan(Table.PRODUCER, at, last, FRAME_BYTES):
+        while found := self.stream.core.storage.scan(table, at, last, FRAME_BYTES):
             for key, value in found:
-                numbers = self._numbers[key[len(first) :]] = _Numbers()
-                numbers.load(value)
+                yield key[len(first) :], value
             at = found[-1][0] + b"\0"
-
-    # Reading
-
-    def read(self, offset: int, limit_bytes: int) -> list[tuple[int, int, bytes]]:
-        """Committed frames from the one that holds ``offset`` on: first offset, next offset, bytes.
-
-        Memory answers readers that keep up; the journal answers the others.
-        """
-        if offset >= self.visible:
-            return []
-        tail = self._tail
-        if tail and offset >= tail[0][0]:
-            found = []
-            size = 0
-            for item in tail:
-                if item[1] > offset:
-                    found.append(item)
-                    size += len(item[2])
-                    if size >= limit_bytes:
-                        break
-            return found
-        storage = self.stream.core.storage
-        low, last = log_range(self.stream.log_id, self.index)
-        key = log_key(self.stream.log_id, self.index, offset)
-        start = storage.floor(Table.FRAME, key, low)
-        records = storage.scan(Table.FRAME, start[0] if start else key, last, limit_bytes)
-        found = []
-        for record_key, data in records:
-            frame_first = int.from_bytes(record_key[-8:], "big")
-            frame_next = frame_first + Frame(data, verify=False).rows
-            if frame_next > offset and frame_next <= self.visible:
-                found.append((frame_first, frame_next, data))
-        return found

@@ -1,33 +1,34 @@
 """Readers of a stream: of messages one by one, of whole frames, and of offsets.
 
 Conventions (docs/reference/conventions.md): source filters name partition and position, the desired
-capability tells which kind of reader it is.
+capability tells which kind of reader it is, and a name makes it a consumer whose offsets are kept.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
-from enmasse.messaging.delivery import ConsumerPort
+from enmasse.messaging.delivery import ACCEPTED, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.frame import Frame
-from enmasse.messaging.stream import (
-    FRAME_FORMAT,
-    FRAMES_CAPABILITY,
-    OFFSETS_CAPABILITY,
-    Stream,
-    StreamConsumer,
-)
+from enmasse.messaging.stream_consumers import consumer_name
 from enmasse.messaging.stream_log import Partition
+from enmasse.messaging.stream_position import Position
+from enmasse.messaging.stream_producers import FRAME_FORMAT, FRAMES_CAPABILITY
+from enmasse.messaging.stream_rows import Rows
 from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import with_message_annotations
+from enmasse.wire.amqp.performatives import Rejected
 from enmasse.wire.amqp.types import Described, Timestamp, ULong
 
-__all__ = ["make_reader"]
+if TYPE_CHECKING:
+    from enmasse.messaging.stream import Stream
+
+__all__ = ["CONSUMER", "OFFSETS_CAPABILITY", "StreamConsumer", "make_reader"]
+
+OFFSETS_CAPABILITY = "enmasse:offsets"
+CONSUMER = "enmasse:consumer"
+"""Filter or link property: the name under which a reader's offsets are kept."""
 
 PARTITION_FILTER = "enmasse:partition"
 FROM_FILTER = "enmasse:from"
@@ -35,7 +36,12 @@ TO_FILTER = "enmasse:to"
 START_FILTER = "enmasse:start"
 
 READ_BYTES = 1 << 20
-"""What a reader takes from the journal at once."""
+"""What a reader takes from the journal at once, all its partitions together."""
+
+LEAST_READ_BYTES = 64 << 10
+
+CHUNK_ROWS = 256
+"""Messages that are made ready at once, and come of one partition before the next has its turn."""
 
 
 def make_reader(stream: Stream, port: ConsumerPort, options: AttachOptions) -> StreamConsumer:
@@ -48,6 +54,9 @@ def make_reader(stream: Stream, port: ConsumerPort, options: AttachOptions) -> S
         return _OffsetsReader(stream, port, options)
     if FRAMES_CAPABILITY in options.capabilities:
         return _FrameReader(stream, port, options)
+    name = options.filters.get(CONSUMER, options.properties.get(CONSUMER))
+    if name is not None:
+        return _NamedReader(stream, port, options, consumer_name(name, CONSUMER))
     return _MessageReader(stream, port, options)
 
 
@@ -60,130 +69,277 @@ def _number(filters: dict[str, Any], name: str, default: int | None) -> int | No
 
 def _partitions(stream: Stream, options: AttachOptions) -> list[Partition]:
     index = _number(options.filters, PARTITION_FILTER, None)
-    if index is None:
-        return stream.partitions
-    if index >= len(stream.partitions):
-        raise AttachError(
-            "amqp:invalid-field", f"{stream.name!r} has partitions 0 to {len(stream.partitions) - 1}, not {index}"
-        )
-    return [stream.partitions[index]]
+    return stream.partitions if index is None else [stream.partition(index)]
 
 
-class _Position:
-    """Where a reader is in one partition, and what it has fetched from there on."""
+class StreamConsumer(Consumer):
+    """What readers of all kinds share: they are served in the stream's turn."""
 
-    __slots__ = ("fetched", "offset", "partition", "rows")
+    __slots__ = ("_is_draining",)
+    address: Stream
 
-    def __init__(self, partition: Partition, offset: int) -> None:
-        self.partition = partition
-        self.offset = offset
-        self.fetched: deque[tuple[int, int, bytes]] = deque()
-        self.rows: deque[tuple[int, int, bytes]] = deque()
+    def __init__(self, address: Stream, port: ConsumerPort, presettle: bool) -> None:
+        super().__init__(address, port, presettle)
+        self._is_draining = False
 
-    def next_frame(self) -> tuple[int, int, bytes] | None:
-        """The frame that holds the offset, or the next one after it."""
-        fetched = self.fetched
-        while fetched and fetched[0][1] <= self.offset:
-            fetched.popleft()
-        if not fetched:
-            fetched.extend(self.partition.read(self.offset, READ_BYTES))
-        return fetched[0] if fetched else None
+    def on_credit(self, gained: int, drain: bool) -> None:
+        """Send what there is for the credit; a drain ends when nothing is left to come from the disk."""
+        if drain:
+            self._is_draining = True
+            self.serve()
+        else:
+            self.address.advanced()
+
+    def on_blocked(self, blocked: bool) -> None:
+        """The connection takes no more for now, or again."""
+        self.is_blocked = blocked
+        if not blocked:
+            self.address.advanced()
+
+    def on_outcome(self, delivery: Any, state: Any) -> None:
+        """Reading does not consume: the outcome is only counted."""
+        self.unsettled -= 1
+        if state is not ACCEPTED:
+            self.count(state)
+
+    def serve(self) -> None:
+        """Send what there is, as far as credit goes."""
+        if self.port.credit > 0 and not self.is_blocked:
+            self.pump()
+        if self._is_draining and not self.is_blocked and not self.is_reading:
+            self._is_draining = False
+            self.port.drained()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether there may be more once the disk has answered."""
+        return False
+
+    def pump(self) -> None:
+        """Send what there is, as far as credit goes."""
+        raise NotImplementedError
+
+
+class _Sent:
+    """A delivery that a reader may settle; nothing depends on it."""
+
+    __slots__ = ("sink",)
+
+    def __init__(self, sink: Consumer) -> None:
+        self.sink = sink
 
 
 class _FrameReader(StreamConsumer):
     """Whole frames of one partition; credit counts frames."""
 
-    __slots__ = ("_end", "_position")
+    __slots__ = ("_end", "_position", "_sent")
 
     def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions) -> None:
         super().__init__(stream, port, options.presettle)
-        index = _number(options.filters, PARTITION_FILTER, 0)
-        partition = _partitions(stream, AttachOptions(filters={PARTITION_FILTER: index}))[0]
+        partition = stream.partition(_number(options.filters, PARTITION_FILTER, 0))
         start = _number(options.filters, FROM_FILTER, None)
         self._end = _number(options.filters, TO_FILTER, None)
-        self._position = _Position(partition, partition.visible if start is None else max(start, partition.low))
+        start = partition.visible if start is None else max(start, partition.low)
+        self._position = Position(partition, start, READ_BYTES)
+        self._sent = _Sent(self)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether there may be more once the disk has answered."""
+        return self._position.is_reading
 
     def pump(self) -> None:
         """One frame for each credit; a link with an end is closed when it is reached."""
         position = self._position
         end = self._end
-        while self.port.credit > 0 and not self.is_blocked and (end is None or position.offset < end):
-            frame = position.next_frame()
-            if frame is None:
+        port = self.port
+        while port.credit > 0 and not self.is_blocked and (end is None or position.offset < end):
+            piece = position.piece()
+            if piece is None:
                 break
-            if end is not None and frame[0] >= end:
-                # The offsets in between were never given to a row; there is nothing to wait for.
+            if end is not None and piece[0] >= end:
+                # What was in between is deleted or damaged; there is nothing to wait for.
                 position.offset = end
                 break
-            position.fetched.popleft()
-            position.offset = frame[1]
-            self.put(frame[2], FRAME_FORMAT)
+            position.offset = piece[1]
+            self.deliveries += 1
+            self.unsettled += not self.presettle
+            self.send(self._sent, piece[2], self.presettle, FRAME_FORMAT)
         if end is not None and position.offset >= end:
             self.port.detach()
             self.gone()
 
 
+class _Place:
+    """A position and the messages that are ready to go from there on."""
+
+    __slots__ = ("at", "payloads", "position", "rows", "since_us", "unsettled")
+
+    def __init__(self, position: Position, since_us: int) -> None:
+        self.position = position
+        self.since_us = since_us
+        """Rows before that time are left out."""
+        self.rows: Rows | None = None
+        self.payloads: list[bytes] = []
+        self.at = 0
+        """How many of them have gone."""
+        self.unsettled: deque[_Kept] = deque()
+        """What a named consumer has and did not settle, with what it settled out of order."""
+
+    def fill(self, count: int) -> bool:
+        """Make up to ``count`` messages ready; false if there are none."""
+        position = self.position
+        while True:
+            rows = self.rows
+            if rows is None:
+                piece = position.piece()
+                if piece is None:
+                    return False
+                stream = position.partition.stream
+                rows = Rows(piece[2], position.partition.index, position.offset, self.since_us, stream.templates)
+                self.rows = rows
+            position.offset = rows.offset
+            self.payloads = rows.take(count)
+            if self.payloads:
+                self.since_us = 0
+                self.at = 0
+                return True
+            self.rows = None
+
+
 class _MessageReader(StreamConsumer):
     """Messages one by one, of one partition or of all in turn."""
 
-    __slots__ = ("_positions",)
+    __slots__ = ("_places", "_sent")
 
     def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions) -> None:
         super().__init__(stream, port, options.presettle)
-        start = options.filters.get(START_FILTER, "next")
-        self._positions = [
-            _Position(partition, self._start(partition, start)) for partition in _partitions(stream, options)
-        ]
+        partitions = _partitions(stream, options)
+        limit = max(READ_BYTES // len(partitions), LEAST_READ_BYTES)
+        self._places: deque[_Place] = deque()
+        for partition in partitions:
+            offset, since_us = self._start(partition, options.filters.get(START_FILTER))
+            self._places.append(_Place(Position(partition, offset, limit), since_us))
+        self._sent = _Sent(self)
 
-    @staticmethod
-    def _start(partition: Partition, start: Any) -> int:
+    def _start(self, partition: Partition, start: Any) -> tuple[int, int]:
+        """The offset to begin at, and the time before which rows are left out."""
+        if start is None or start == "next":
+            return partition.visible, 0
         if start == "first":
-            return partition.low
-        if start == "next":
-            return partition.visible
+            return partition.low, 0
         if start == "last":
-            return max(partition.low, partition.visible - 1)
-        if isinstance(start, int) and not isinstance(start, bool | Timestamp) and start >= 0:
-            return max(start, partition.low)
+            return max(partition.low, partition.visible - 1), 0
+        if isinstance(start, Timestamp):
+            since_us = max(0, start * 1_000)
+            entry = partition.index_of_time.before(since_us)
+            return (partition.low if entry is None else max(entry.first, partition.low)), since_us
+        if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+            return max(start, partition.low), 0
         raise AttachError(
-            "amqp:not-implemented", f"filter {START_FILTER} takes first, last, next or an offset, not {start!r}"
+            "amqp:not-implemented",
+            f"filter {START_FILTER} takes first, last, next, an offset or a timestamp, not {start!r}",
         )
 
-    def pump(self) -> None:
-        """One message for each credit, partitions in turn."""
-        positions = self._positions
-        idle = 0
-        while self.port.credit > 0 and not self.is_blocked and idle < len(positions):
-            position = positions[0]
-            if len(positions) > 1:
-                positions.append(positions.pop(0))
-            if not position.rows and not self._cut_rows(position):
-                idle += 1
-                continue
-            idle = 0
-            offset, timestamp, payload = position.rows.popleft()
-            position.offset = offset + 1
-            annotations = {
-                "x-opt-offset": ULong(offset),
-                "x-opt-partition": ULong(position.partition.index),
-                "x-opt-enqueued-time": Timestamp(timestamp // 1000),
-            }
-            # What a sender garbled is for its reader to judge.
-            with suppress(DecodeError):
-                payload = with_message_annotations(payload, annotations)
-            self.put(payload)
+    @property
+    def is_reading(self) -> bool:
+        """Whether there may be more once the disk has answered."""
+        return any(place.position.is_reading for place in self._places)
 
-    @staticmethod
-    def _cut_rows(position: _Position) -> bool:
-        found = position.next_frame()
-        if found is None:
-            return False
-        frame = Frame(found[2], verify=False)
-        skip = max(0, position.offset - frame.first_offset)
-        offsets = range(frame.first_offset, frame.next_offset)
-        rows = list(zip(offsets, frame.timestamps(), frame.payloads(), strict=True))
-        position.rows.extend(rows[skip:])
-        return True
+    def pump(self) -> None:
+        """One message for each credit, a run of each partition in turn."""
+        places = self._places
+        port = self.port
+        idle = 0
+        while port.credit > 0 and not self.is_blocked and idle < len(places):
+            place = places[0]
+            if place.at >= len(place.payloads) and not place.fill(min(CHUNK_ROWS, port.credit)):
+                idle += 1
+            else:
+                idle = 0
+                self.put(place)
+            if place.at >= len(place.payloads):
+                places.rotate(-1)
+
+    def put(self, place: _Place) -> None:
+        """Send what is ready of one partition."""
+        send = self.send
+        presettle = self.presettle
+        sent = self._sent
+        port = self.port
+        payloads = place.payloads
+        start = at = place.at
+        end = min(len(payloads), at + port.credit)
+        while at < end and not self.is_blocked:
+            send(sent, payloads[at], presettle)
+            at += 1
+        place.at = at
+        self.deliveries += at - start
+        if not presettle:
+            self.unsettled += at - start
+
+
+class _Kept:
+    """A delivery whose outcome moves a consumer's offset."""
+
+    __slots__ = ("is_done", "offset", "place", "sink")
+
+    def __init__(self, sink: Consumer, place: _Place, offset: int) -> None:
+        self.sink = sink
+        self.place = place
+        self.offset = offset
+        self.is_done = False
+
+
+class _NamedReader(_MessageReader):
+    """A reader that goes on where it was; what it has accepted is kept under its name."""
+
+    __slots__ = ("_consumer",)
+
+    def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions, consumer: str) -> None:
+        self._consumer = consumer
+        if not all(partition.consumers.has_room(consumer) for partition in _partitions(stream, options)):
+            raise AttachError("amqp:resource-limit-exceeded", f"{stream.name!r} keeps no more consumers")
+        super().__init__(stream, port, options)
+
+    def _start(self, partition: Partition, start: Any) -> tuple[int, int]:
+        if start is None:
+            start = partition.consumers.told.get(self._consumer)
+        return super()._start(partition, start)
+
+    def put(self, place: _Place) -> None:
+        """Send what is ready of one partition, each as its own delivery."""
+        if self.presettle:
+            super().put(place)
+            return
+        payloads, at = place.payloads, place.at
+        rows = place.rows
+        assert rows is not None
+        offset = rows.offset - len(payloads) + at
+        end = min(len(payloads), at + self.port.credit)
+        while at < end and not self.is_blocked:
+            kept = _Kept(self, place, offset)
+            place.unsettled.append(kept)
+            self.deliveries += 1
+            self.unsettled += 1
+            self.send(kept, payloads[at], False)
+            at += 1
+            offset += 1
+        place.at = at
+
+    def on_outcome(self, delivery: Any, state: Any) -> None:
+        """What was accepted or rejected is done with; released or modified it would come again."""
+        super().on_outcome(delivery, state)
+        if state is not ACCEPTED and not isinstance(state, Rejected):
+            return
+        delivery.is_done = True
+        place: _Place = delivery.place
+        unsettled = place.unsettled
+        offset = -1
+        while unsettled and unsettled[0].is_done:
+            offset = unsettled.popleft().offset
+        if offset >= 0:
+            place.position.partition.advance_consumer(self._consumer, offset + 1)
 
 
 class _OffsetsReader(StreamConsumer):
@@ -210,4 +366,5 @@ class _OffsetsReader(StreamConsumer):
                 for index, (low, following) in enumerate(marks)
             ],
         }
-        self.put(encode(Described(ULong(0x77), value)))
+        self.deliveries += 1
+        self.send(None, encode(Described(ULong(0x77), value)), True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging import stream_log
+from enmasse.messaging import stream, stream_readers
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import RELEASED
 from enmasse.messaging.errors import AttachError
@@ -15,7 +15,6 @@ from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY, OFFSETS_CA
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.performatives import Rejected
 from enmasse.wire.amqp.sections import Sections, encode_message
-from enmasse.wire.amqp.types import Timestamp
 
 LOG = 4
 
@@ -50,8 +49,15 @@ class Scene:
     ) -> MemoryConsumerPort:
         named = {"enmasse:" + name.rstrip("_"): value for name, value in filters.items()}
         port = self.harness.receiver(self.stream, credit, filters=named, capabilities=capabilities, **options)
-        self.harness.turn()
+        self.settle()
         return port
+
+    def settle(self) -> None:
+        """Let the disk answer until nobody asks any more."""
+        self.harness.turn()
+        while self.harness.storage.waiting_reads:
+            self.harness.storage.answer_reads()
+            self.harness.turn()
 
 
 def numbers(port: MemoryConsumerPort) -> list[int]:
@@ -97,9 +103,9 @@ def test_the_last_of_an_empty_stream_is_the_first_to_come() -> None:
     assert numbers(reader) == [0]
 
 
-@pytest.mark.parametrize("start", ["latest", -1, 1.5, True, b"first", Timestamp(5)])
+@pytest.mark.parametrize("start", ["latest", -1, 1.5, True, b"first"])
 def test_a_start_that_is_not_served_is_refused(start: Any) -> None:
-    with pytest.raises(AttachError, match="first, last, next or an offset"):
+    with pytest.raises(AttachError, match="first, last, next, an offset or a timestamp"):
         Scene(1).reader(start=start)
 
 
@@ -173,7 +179,8 @@ def test_a_message_that_cannot_be_read_comes_as_it_was_sent() -> None:
     assert scene.reader(start="first").payloads == [b"\x00\x53\x72garbage"]
 
 
-def test_a_reader_reads_all_partitions_in_turn_unless_it_names_one() -> None:
+def test_a_reader_reads_all_partitions_in_turn_unless_it_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_readers, "CHUNK_ROWS", 1)
     scene = Scene(partitions=3)
     for partition in range(3):
         scene.append(*range(partition * 10, partition * 10 + 3), partition=partition)
@@ -308,7 +315,7 @@ def test_a_partition_that_does_not_exist_is_refused_for_messages_too() -> None:
 @pytest.mark.parametrize("tail_bytes", [1, 500, 1 << 20])
 @pytest.mark.parametrize("start", [0, 1, 30, 58, 59])
 def test_memory_and_journal_give_the_same_rows(monkeypatch: pytest.MonkeyPatch, tail_bytes: int, start: int) -> None:
-    monkeypatch.setattr(stream_log, "TAIL_BYTES", tail_bytes)
+    monkeypatch.setattr(stream, "TAIL_BYTES", tail_bytes)
     scene = Scene(60, size=4)
     expected = list(range(start, 60))
     assert numbers(scene.reader(start=start)) == expected
@@ -329,16 +336,16 @@ def test_reading_in_small_steps_gives_the_same_rows(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_slow_reader_goes_on_in_the_journal_where_memory_no_longer_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_log, "TAIL_BYTES", 400)
+    monkeypatch.setattr(stream, "TAIL_BYTES", 400)
     scene = Scene()
     reader = scene.reader(1, start="first")
     for number in range(30):
         scene.append(number)
         if number % 3 == 0:
             reader.grant(1)
-            scene.harness.turn()
+            scene.settle()
     reader.grant(100)
-    scene.harness.turn()
+    scene.settle()
     assert numbers(reader) == list(range(30))
 
 

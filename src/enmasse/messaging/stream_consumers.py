@@ -1,0 +1,107 @@
+"""Named consumers of a partition: the offset each has come to, kept with the stream.
+
+An offset that a consumer commits is the next one it wants. What outcomes commit only moves forward; what
+a client commits by a message may move anywhere.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+
+from enmasse.messaging.errors import AttachError
+
+__all__ = ["MAX_CONSUMERS", "MAX_NAME_BYTES", "ConsumerOffsets", "consumer_name"]
+
+MAX_CONSUMERS = 1_024
+"""Names that a partition keeps; more are the sign of a client that makes up a new one each time."""
+
+MAX_NAME_BYTES = 255
+
+_OFFSET = struct.Struct(">Q")
+
+Done = Callable[[bool], None]
+"""Hears whether a commit is on disk."""
+
+
+def consumer_name(value: object, what: str) -> str:
+    """A consumer's name as a client gave it.
+
+    Raises:
+        AttachError: it is none.
+    """
+    if not isinstance(value, str) or not 1 <= len(value.encode()) <= MAX_NAME_BYTES:
+        raise AttachError("amqp:invalid-field", f"{what} takes a name of 1 to {MAX_NAME_BYTES} bytes")
+    return str(value)
+
+
+class ConsumerOffsets:
+    """The offsets that named consumers of one partition committed."""
+
+    __slots__ = ("_coming", "_done", "stored", "told")
+
+    def __init__(self) -> None:
+        self.stored: dict[str, int] = {}
+        """What is on disk, by name."""
+        self.told: dict[str, int] = {}
+        """What consumers have come to, whether or not it is on disk."""
+        self._coming: dict[str, int | None] = {}
+        self._done: list[Done] = []
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be written."""
+        return bool(self._coming or self._done)
+
+    def has_room(self, name: str) -> bool:
+        """Whether a name is known, or one more may be."""
+        return name in self.told or len(self.told) < MAX_CONSUMERS
+
+    def advance(self, name: str, offset: int) -> None:
+        """A consumer has got through everything below ``offset``."""
+        if offset > self.told.get(name, -1):
+            self.told[name] = offset
+            self._coming[name] = offset
+
+    def commit(self, name: str, offset: int | None, done: Done) -> None:
+        """A client says where it is; ``None`` forgets the name. ``done`` hears when that is on disk."""
+        if offset is None:
+            self.told.pop(name, None)
+        else:
+            self.told[name] = offset
+        self._coming[name] = offset
+        self._done.append(done)
+
+    def cut(self) -> tuple[dict[str, int | None], list[Done]]:
+        """What is to be written now, and who hears of it."""
+        coming, self._coming = self._coming, {}
+        done, self._done = self._done, []
+        return coming, done
+
+    @staticmethod
+    def records(coming: dict[str, int | None]) -> Iterable[tuple[bytes, bytes | None]]:
+        """Name and value of the records to write; ``None`` deletes one."""
+        for name, offset in coming.items():
+            yield name.encode(), None if offset is None else _OFFSET.pack(offset)
+
+    def written(self, coming: dict[str, int | None], done: list[Done]) -> None:
+        """What was cut is on disk."""
+        for name, offset in coming.items():
+            if offset is None:
+                self.stored.pop(name, None)
+            else:
+                self.stored[name] = offset
+        for hear in done:
+            hear(True)
+
+    def failed(self, coming: dict[str, int | None], done: list[Done]) -> None:
+        """What was cut is not on disk; what consumers got through goes again, clients ask again."""
+        self._coming = coming | self._coming
+        for hear in done:
+            hear(False)
+
+    def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take up what the journal holds."""
+        for name, value in records:
+            (self.stored[name.decode()],) = _OFFSET.unpack(value)
+        self.told = dict(self.stored)

@@ -1,0 +1,232 @@
+"""Senders to a stream: of messages, of numbered messages, of frames, and of consumers' offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.delivery import ACCEPTED, RELEASED, Producer, ProducerPort
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.frame import Frame, FrameError
+from enmasse.messaging.log import FRAME_BYTES
+from enmasse.messaging.queue import UNSUPPORTED_FORMAT
+from enmasse.messaging.stream_consumers import consumer_name
+from enmasse.messaging.stream_log import MAX_PRODUCER_BYTES, Partition
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.performatives import AmqpError, Rejected
+from enmasse.wire.amqp.sections import Sections, key_and_subject
+
+if TYPE_CHECKING:
+    from enmasse.messaging.stream import Stream
+
+__all__ = [
+    "COMMITS_CAPABILITY",
+    "FRAMES_CAPABILITY",
+    "FRAME_CREDIT",
+    "FRAME_FORMAT",
+    "MessageProducer",
+    "make_producer",
+]
+
+FRAME_FORMAT = 0x454D4601
+"""The message format of a transfer that carries a frame: "EMF" and a version."""
+
+FRAMES_CAPABILITY = "enmasse:frames"
+COMMITS_CAPABILITY = "enmasse:commits"
+PARTITION_PROPERTY = "enmasse:partition"
+PRODUCER_PROPERTY = "enmasse:producer"
+SEQUENCE_ANNOTATION = "x-opt-sequence"
+
+FRAME_CREDIT = 16
+"""Frames that a bulk sender may have on their way: up to 16 MiB, some commits' worth."""
+
+COMMIT_CREDIT = 100
+
+
+def make_producer(stream: Stream, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
+    """The sender's end that the options ask for.
+
+    Raises:
+        AttachError: the partition named does not exist, or the producer's name is none.
+    """
+    if FRAMES_CAPABILITY in options.capabilities:
+        index = options.properties.get(PARTITION_PROPERTY, 0)
+        return FrameProducer(stream, port, target, stream.partition(index))
+    if COMMITS_CAPABILITY in options.capabilities:
+        return CommitProducer(stream, port, target)
+    identity = options.properties.get(PRODUCER_PROPERTY)
+    if identity is None:
+        return MessageProducer(stream, port, target)
+    producer = identity.encode() if isinstance(identity, str) else identity
+    if not isinstance(producer, bytes) or not 1 <= len(producer) <= MAX_PRODUCER_BYTES:
+        raise AttachError(
+            "amqp:invalid-field",
+            f"link property {PRODUCER_PROPERTY} takes a name of 1 to {MAX_PRODUCER_BYTES} bytes",
+        )
+    return NumberedProducer(stream, port, target, producer)
+
+
+def key_of(payload: bytes) -> bytes:
+    """A message's partition key: the annotation, else the subject, else nothing."""
+    try:
+        annotation, subject = key_and_subject(payload)
+    except DecodeError:
+        return b""
+    key = subject if annotation is None else annotation
+    if key is None:
+        return b""
+    return key if isinstance(key, bytes) else str(key).encode()
+
+
+class MessageProducer(Producer):
+    """A sender of messages."""
+
+    __slots__ = ()
+    address: Stream
+
+    max_credit = 0
+    """The most that it is granted; 0 leaves that to the stream."""
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Append to the partition of the message's key."""
+        if message_format:
+            if not settled:
+                self.settle(delivery_id, UNSUPPORTED_FORMAT)
+            return
+        self.address.append(payload, None if settled else (self, delivery_id))
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Take it if there is room, whatever the credit."""
+        if self.address.free_bytes > len(payload):
+            self.on_message(payload, delivery_id, settled, message_format)
+        elif settled:
+            self.address.dropped += 1
+        else:
+            self.settle(delivery_id, RELEASED)
+
+    def reject(self, delivery_id: int, settled: bool, condition: str, problem: str) -> None:
+        """What came does not fit the link."""
+        if not settled:
+            self.settle(delivery_id, Rejected(AmqpError(condition, problem)))
+
+
+class NumberedProducer(MessageProducer):
+    """A sender that numbers its messages, so that one sent again is not stored again."""
+
+    __slots__ = ("_id",)
+
+    def __init__(self, address: Stream, port: ProducerPort, target: str, producer: bytes) -> None:
+        super().__init__(address, port, target)
+        self._id = producer
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Append to the partition of the message's key, unless it is there."""
+        try:
+            sequence = Sections(payload).message_annotations.get(SEQUENCE_ANNOTATION)
+        except DecodeError:
+            sequence = None
+        if message_format or not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
+            problem = f"a link with {PRODUCER_PROPERTY} carries messages with {SEQUENCE_ANNOTATION}, a number"
+            self.reject(delivery_id, settled, "amqp:invalid-field", problem)
+            return
+        key = key_of(payload)
+        ack = None if settled else (self, delivery_id)
+        # Without a key the sequence chooses, so that a message sent again meets its first copy.
+        partitions = self.address.partitions
+        partition = self.address.partition_for(key) if key else partitions[sequence % len(partitions)]
+        partition.append_once(key, payload, ack, self._id, sequence)
+
+
+class FrameProducer(MessageProducer):
+    """A sender of ready frames to one partition."""
+
+    __slots__ = ("partition",)
+    max_credit = FRAME_CREDIT
+
+    def __init__(self, address: Stream, port: ProducerPort, target: str, partition: Partition) -> None:
+        super().__init__(address, port, target)
+        self.partition = partition
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Append a frame."""
+        problem = ""
+        if message_format != FRAME_FORMAT:
+            problem = f"a link with {FRAMES_CAPABILITY} carries messages of format {FRAME_FORMAT:#x}"
+        elif len(payload) > 4 * FRAME_BYTES:
+            problem = f"a frame of {len(payload)} bytes; {4 * FRAME_BYTES} are the most"
+        else:
+            try:
+                frame = Frame(payload)
+                frame.check_columns()
+            except FrameError as error:
+                problem = str(error)
+        if problem:
+            self.reject(delivery_id, settled, "amqp:decode-error", problem)
+            return
+        self.partition.append_frame(frame, None if settled else (self, delivery_id))
+
+
+class _Commit:
+    """One message about several partitions, accepted once every one has stored its part."""
+
+    __slots__ = ("_delivery_id", "_is_good", "_left", "_producer")
+
+    def __init__(self, producer: Producer, delivery_id: int | None, parts: int) -> None:
+        self._producer = producer
+        self._delivery_id = delivery_id
+        self._left = parts
+        self._is_good = True
+
+    def done(self, is_stored: bool) -> None:
+        """One partition has stored its part, or has not."""
+        self._left -= 1
+        self._is_good = self._is_good and is_stored
+        if not self._left and self._delivery_id is not None:
+            self._producer.settle(self._delivery_id, ACCEPTED if self._is_good else RELEASED)
+
+
+class CommitProducer(MessageProducer):
+    """A sender of the offsets that named consumers have come to."""
+
+    __slots__ = ()
+    max_credit = COMMIT_CREDIT
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Keep a consumer's offsets."""
+        try:
+            name, offsets = self._read(payload, message_format)
+        except AttachError as error:
+            self.reject(delivery_id, settled, error.condition, error.description)
+            return
+        commit = _Commit(self, None if settled else delivery_id, len(offsets) or 1)
+        for partition, offset in offsets:
+            partition.commit_consumer(name, offset, commit.done)
+        if not offsets:
+            commit.done(True)
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Keep them: they take no room."""
+        self.on_message(payload, delivery_id, settled, message_format)
+
+    def _read(self, payload: bytes, message_format: int) -> tuple[str, list[tuple[Partition, int | None]]]:
+        condition = "amqp:invalid-field"
+        try:
+            body: Any = Sections(payload).body
+        except DecodeError as error:
+            raise AttachError("amqp:decode-error", str(error)) from None
+        if message_format or not isinstance(body, dict) or not isinstance(body.get("offsets"), dict):
+            raise AttachError(condition, 'offsets come as a map {"consumer": name, "offsets": {partition: next}}')
+        name = consumer_name(body.get("consumer"), "consumer")
+        found: list[tuple[Partition, int | None]] = []
+        for index, offset in body["offsets"].items():
+            partition = self.address.partition(index)
+            if offset is not None:
+                is_number = isinstance(offset, int) and not isinstance(offset, bool)
+                if not is_number or not 0 <= offset <= partition.visible:
+                    raise AttachError(
+                        condition, f"partition {index} has offsets up to {partition.visible}, not {offset!r}"
+                    )
+                if not partition.consumers.has_room(name):
+                    raise AttachError("amqp:resource-limit-exceeded", f"partition {index} keeps no more consumers")
+            found.append((partition, offset))
+        return name, found

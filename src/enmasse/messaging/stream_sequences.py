@@ -1,0 +1,138 @@
+"""What a partition knows of idempotent producers: which sequences it has, which it still waits for.
+
+Rules:
+1. A sequence that is committed is accepted and written nowhere; one that is on its way is released, so
+   that its sender asks again once the answer is known. One whose commit failed is missing until it comes
+   again, whatever came after it.
+2. Producers are kept in the order of their last use. Beyond ``MAX_PRODUCERS`` the one that was silent the
+   longest is forgotten.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from enmasse.messaging.delivery import ACCEPTED, RELEASED
+
+__all__ = ["MAX_PRODUCERS", "Sequences"]
+
+MAX_PRODUCERS = 65_536
+"""Producers that a partition remembers: some 10 MB at most, and more than ever write to one at a time."""
+
+MAX_MISSING = 4_096
+"""Sequences of one producer that failed and are waited for; a sender that never sends them again is not
+to fill the memory."""
+
+_LAST = struct.Struct(">Q")
+_USED = struct.Struct(">I")
+_NONE: frozenset[int] = frozenset()
+
+
+class _Producer:
+    """One producer's sequences."""
+
+    __slots__ = ("coming", "last", "missing", "used_s")
+
+    def __init__(self) -> None:
+        self.last = -1
+        """The highest that is committed."""
+        self.missing: frozenset[int] | set[int] = _NONE
+        """Those that failed and did not come again."""
+        self.coming: set[int] | None = None
+        """Those on their way to the disk."""
+        self.used_s = 0
+        """When it was last written, in seconds since 1970."""
+
+    def record(self, stored: set[int], now_s: int) -> bytes:
+        """What to keep once these are stored: the highest, what is missing below it, and the time."""
+        last = max(self.last, *stored)
+        missing = sorted(number for number in self.missing - stored if number < last)
+        return struct.pack(f">{1 + len(missing)}QI", last, *missing, now_s)
+
+    def load(self, record: bytes) -> None:
+        """Take up a record; those of the first versions have no time."""
+        count = len(record) // _LAST.size
+        self.last, *missing = struct.unpack_from(f">{count}Q", record)
+        self.missing = set(missing) or _NONE
+        if len(record) % _LAST.size:
+            (self.used_s,) = _USED.unpack_from(record, len(record) - _USED.size)
+
+
+class Sequences:
+    """The sequences of every producer that a partition remembers."""
+
+    __slots__ = ("_producers",)
+
+    def __init__(self) -> None:
+        self._producers: dict[bytes, _Producer] = {}
+
+    def __len__(self) -> int:
+        """How many producers are remembered."""
+        return len(self._producers)
+
+    def judge(self, producer: bytes, sequence: int) -> Any:
+        """The outcome of one that came before; ``None`` if it is new, and then it is on its way."""
+        known = self._producers.get(producer)
+        if known is None:
+            known = self._producers[producer] = _Producer()
+        coming = known.coming
+        if coming is not None and sequence in coming:
+            return RELEASED
+        if sequence <= known.last and sequence not in known.missing:
+            return ACCEPTED
+        if coming is None:
+            coming = known.coming = set()
+        coming.add(sequence)
+        return None
+
+    def cut(self, coming: dict[bytes, set[int]], now_s: int) -> Iterable[tuple[bytes, bytes | None]]:
+        """The records to write with these sequences; ``None`` deletes one."""
+        producers = self._producers
+        for producer, sequences in coming.items():
+            known = producers.pop(producer)
+            producers[producer] = known
+            known.used_s = now_s
+            yield producer, known.record(sequences, now_s)
+        surplus = len(producers) - MAX_PRODUCERS
+        if surplus > 0:
+            idle = [producer for producer, known in producers.items() if not known.coming][:surplus]
+            for producer in idle:
+                del producers[producer]
+                yield producer, None
+
+    def stored(self, written: dict[bytes, set[int]]) -> None:
+        """These are on disk."""
+        for producer, numbers in written.items():
+            known = self._producers[producer]
+            known.last = max(known.last, *numbers)
+            known.missing = (known.missing - numbers) or _NONE
+            self._arrived(known, numbers)
+
+    def failed(self, lost: dict[bytes, set[int]]) -> None:
+        """These are not, and are waited for."""
+        for producer, numbers in lost.items():
+            known = self._producers[producer]
+            missing = set(known.missing | numbers)
+            if len(missing) > MAX_MISSING:
+                missing = set(sorted(missing)[-MAX_MISSING:])
+            known.missing = missing
+            self._arrived(known, numbers)
+
+    @staticmethod
+    def _arrived(known: _Producer, numbers: set[int]) -> None:
+        if known.coming is not None:
+            known.coming -= numbers
+            if not known.coming:
+                known.coming = None
+
+    def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take up every producer's record."""
+        loaded = []
+        for producer, record in records:
+            known = _Producer()
+            known.load(record)
+            loaded.append((producer, known))
+        loaded.sort(key=lambda item: item[1].used_s)
+        self._producers = dict(loaded)
