@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from enmasse.api.actions import action_routes
 from enmasse.api.discovery import discovery_routes
 from enmasse.api.guard import Guard
 from enmasse.api.resources import resource_routes
@@ -21,6 +22,7 @@ from enmasse.version import __version__
 if TYPE_CHECKING:
     import asyncio
 
+    from enmasse.control.ports import MessageAdmin
     from enmasse.control.registry import Registry
 
 __all__ = ["create_app"]
@@ -28,18 +30,20 @@ __all__ = ["create_app"]
 _log = logging.getLogger(__name__)
 
 
-def create_app(registry: Registry, stop: asyncio.Event) -> FastAPI:
+def create_app(registry: Registry, stop: asyncio.Event, messages: MessageAdmin) -> FastAPI:
     """Return the application.
 
     Args:
         registry: where the resources lie.
         stop: set when the server stops, so that watches end.
+        messages: the way to what the addresses store.
     """
     app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None)
     app.add_middleware(Guard)
     app.include_router(discovery_routes(registry))
     for kind in KINDS:
         app.include_router(resource_routes(kind, registry, stop))
+    app.include_router(action_routes(registry, messages))
     app.add_exception_handler(EnmasseError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -90,7 +90,7 @@ async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore
         print(json.dumps({"event": "listening", "url": url}), flush=True)  # noqa: T201  # for whoever started us
         _log.info("API at %s, node %s at %s", url, settings.node, node_url)
         try:
-            await serve_http(create_app(registry, stop), listener, stop)
+            await serve_http(create_app(registry, stop, node), listener, stop)
         finally:
             for task in background:
                 task.cancel()

@@ -9,10 +9,11 @@ from fastapi.responses import JSONResponse
 from enmasse.control.errors import (
     ConflictError,
     ExpiredVersionError,
+    NodeRefusedError,
     ResourceExistsError,
     ResourceNotFoundError,
 )
-from enmasse.errors import ConfigError, EnmasseError
+from enmasse.errors import ConfigError, EnmasseError, UnavailableError
 from enmasse.model.errors import InvalidResourceError
 
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ _REASONS = {
     415: "UnsupportedMediaType",
     422: "Invalid",
     500: "InternalError",
+    503: "ServiceUnavailable",
 }
+
+_PASSED_ON = frozenset({400, 404, 409})
+"""What a node says of the request itself; all else is the node's own trouble."""
 
 Document = dict[str, Any]
 
@@ -85,6 +90,10 @@ def answer_error(error: EnmasseError) -> JSONResponse:
             code, reason, details = 410, "Expired", {}
         case InvalidResourceError():
             code, reason, details = 422, "Invalid", _causes(error.problems)
+        case NodeRefusedError():
+            return answer(error.status if error.status in _PASSED_ON else 503, error.description)
+        case UnavailableError():
+            code, reason, details = 503, "ServiceUnavailable", {}
         case ConfigError():
             code, reason, details = 400, "BadRequest", {}
         case _:

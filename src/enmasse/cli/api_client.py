@@ -22,6 +22,7 @@ __all__ = ["ApiClient", "Document", "parse_kind"]
 Document = dict[str, Any]
 
 _TIMEOUT_S = 30.0  # far beyond what the API takes; something is wrong then
+_ACTION_TIMEOUT_S = 630.0  # the API waits 600 s for a node that goes through millions of messages
 _WARNING = re.compile(r'\b299 - "([^"]*)"')
 _CONFLICTS = 5  # attempts at changing an object that others change at the same time
 
@@ -119,6 +120,12 @@ class ApiClient:
     def delete(self, kind: Kind, namespace: str, name: str) -> None:
         """Delete an object."""
         self._call("DELETE", _path(kind, namespace, name))
+
+    def act(self, document: Document, action: str, arguments: Document) -> Document:
+        """Have something done to the messages of an address; the API's own words and figures about it."""
+        metadata = document["metadata"]
+        path = _path(_kind_of(document), metadata["namespace"], metadata["name"])
+        return self._call("POST", f"{path}/{action}", json=arguments, timeout=_ACTION_TIMEOUT_S)
 
     def resolve(self, kind: Kind, namespace: str, name: str, space: str | None = None) -> Document:
         """Return the object that a user means: by its name, an address also by what it is called.

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from enmasse.cli.address import address
 from enmasse.cli.apply import apply
 from enmasse.cli.control import control
 from enmasse.cli.create import create
@@ -87,6 +88,7 @@ app.command("apply", rich_help_panel=_DECLARE)(apply)
 app.command("get", rich_help_panel=_DECLARE)(get)
 app.command("describe", rich_help_panel=_DECLARE)(describe)
 app.command("delete", rich_help_panel=_DECLARE)(delete)
+app.add_typer(address, name="address", rich_help_panel=_USE)
 app.command("send", rich_help_panel=_USE)(send)
 app.command("receive", rich_help_panel=_USE)(receive)
 app.command("request", rich_help_panel=_USE)(request)

@@ -5,7 +5,7 @@ EnmasseError
 │   ├── UsageError         2: the arguments do not fit together
 │   ├── NotFoundError      3: what was named does not exist
 │   └── UnreachableError   4: nothing answers, or not in time
-└── ApiError               what the API answered; 404 counts as not found
+└── ApiError               what the API answered; 404 counts as not found, 503 as not reachable
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def exit_code(error: EnmasseError) -> int:
             return error.code
         case ApiError(status=404):
             return NOT_FOUND
+        case ApiError(status=503):
+            return UNREACHABLE
         case RemoteError(condition=condition) if condition == _AMQP_NOT_FOUND:
             return NOT_FOUND
         case UnavailableError():

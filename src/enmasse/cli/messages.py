@@ -68,18 +68,28 @@ def read_body(body: str | None) -> str | bytes:
 
 
 def parse_properties(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return application properties from ``key=value`` words; all values are strings.
+    """Return application properties from ``key=text`` and ``key:=json`` words.
 
     Raises:
-        UsageError: for a word without ``=``.
+        UsageError: for a word of another form, or a value that is no number, text, true, false or null.
     """
-    properties = {}
+    properties: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        if not key or not equals:
-            raise UsageError(f"--property takes KEY=VALUE, not '{pair}'")
-        properties[key] = value
+        if not key.rstrip(":") or not equals:
+            raise UsageError(f"--property takes KEY=TEXT or KEY:=JSON, not '{pair}'")
+        properties[key.removesuffix(":")] = _json_value(pair, value) if key.endswith(":") else value
     return properties
+
+
+def _json_value(pair: str, text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = ...
+    if not isinstance(value, str | int | float | bool | None):
+        raise UsageError(f"--property takes a number, a quoted text, true, false or null after ':=', not '{pair}'")
+    return value
 
 
 def to_text(message: Message) -> str:
@@ -111,6 +121,8 @@ def to_json(message: Message) -> dict[str, Any]:
         "priority": None if message.priority == 4 else message.priority,  # AMQP's own default
         "ttl": message.ttl,
         "creationTime": message.creation_time,
+        "groupId": message.group_id,
+        "deliveryCount": message.delivery_count or None,
         "properties": message.properties or None,
         "annotations": message.annotations or None,
     }

@@ -18,9 +18,11 @@ __all__ = [
     "Files",
     "KindName",
     "Labels",
+    "MessageSelector",
     "Namespace",
     "Output",
     "OutputChoice",
+    "Properties",
     "Space",
     "StructuredChoice",
     "StructuredOutput",
@@ -80,8 +82,21 @@ Space = Annotated[
     typer.Option("--space", "-s", metavar="NAME", help="Address space; may be left out if there is only one."),
 ]
 Labels = Annotated[str, typer.Option("--selector", "-l", metavar="LABELS", help="Only objects with these labels.")]
+MessageSelector = Annotated[
+    str | None,
+    typer.Option("--selector", metavar="EXPRESSION", help="Only messages such as \"colour = 'red' AND size > 3\"."),
+]
 OutputChoice = Annotated[Output, typer.Option("--output", "-o", help="Form of the output.")]
 StructuredChoice = Annotated[StructuredOutput, typer.Option("--output", "-o", help="Form of the output.")]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "-p",
+        metavar="KEY=TEXT|KEY:=JSON",
+        help="Application property: a text, a number or true or false.",
+    ),
+]
 Files = Annotated[
     list[str],
     typer.Option(

@@ -10,7 +10,15 @@ import typer
 
 from enmasse.cli.errors import UnreachableError
 from enmasse.cli.messages import explain, open_connection, to_json, to_text
-from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space, StructuredChoice, StructuredOutput
+from enmasse.cli.options import (
+    DEFAULT_DATA,
+    Data,
+    MessageSelector,
+    Namespace,
+    Space,
+    StructuredChoice,
+    StructuredOutput,
+)
 from enmasse.cli.output import Writer
 from enmasse.errors import EnmasseError
 
@@ -34,6 +42,8 @@ def receive(
         str | None,
         typer.Option("--from", metavar="POSITION", help="Of a stream: first, last, next or an offset."),
     ] = None,
+    selector: MessageSelector = None,
+    browse: Annotated[bool, typer.Option("--browse", help="Get copies, and take nothing away.")] = False,
     space: Space = None,
     output: StructuredChoice = StructuredOutput.TABLE,
     namespace: Namespace = None,
@@ -49,7 +59,18 @@ def receive(
     filters = {"enmasse:start": int(start) if start.isdigit() else start} if start is not None else {}
     try:
         received = asyncio.run(
-            _receive(writer, data, address, count, timeout, credit, filters, output, space, namespace)
+            _receive(
+                writer,
+                data,
+                address,
+                count=count,
+                timeout_s=timeout,
+                credit=credit,
+                source={"filters": filters, "selector": selector, "browse": browse},
+                output=output,
+                space=space,
+                namespace=namespace,
+            )
         )
     except EnmasseError as error:
         raise explain(error) from None
@@ -62,10 +83,11 @@ async def _receive(
     writer: Writer,
     data: Path,
     address: str,
+    *,
     count: int | None,
     timeout_s: float | None,
     credit: int,
-    filters: dict[str, Any],
+    source: dict[str, Any],
     output: StructuredOutput,
     space: str | None,
     namespace: str | None,
@@ -74,7 +96,7 @@ async def _receive(
     async with open_connection(data, "receive", space, namespace) as connection:
         # With a count, credit is granted by hand: what nobody asked for is not fetched.
         window = credit if count is None else 0
-        async with connection.receiver(address, credit=window, filters=filters) as receiver:
+        async with connection.receiver(address, credit=window, **source) as receiver:
             if count is not None:
                 receiver.grant(min(credit, count))
             while count is None or received < count:
@@ -82,7 +104,8 @@ async def _receive(
                 if delivery is None:
                     break
                 _print(writer, delivery.message, output)
-                await delivery.accept()
+                if not delivery.settled:
+                    await delivery.accept()
                 received += 1
                 if count is not None and received + credit <= count:
                     receiver.grant(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enmasse.cli.messages import explain, open_connection, parse_properties, read_body, to_json, to_text
-from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space, StructuredChoice, StructuredOutput
+from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Properties, Space, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer
 from enmasse.client import Message
 from enmasse.errors import EnmasseError
@@ -29,9 +29,7 @@ def request(
         float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for the reply.")
     ] = 10.0,
     subject: Annotated[str | None, typer.Option("--subject", help="Subject.")] = None,
-    properties: Annotated[
-        list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="Application property.")
-    ] = None,
+    properties: Properties = None,
     space: Space = None,
     output: StructuredChoice = StructuredOutput.TABLE,
     namespace: Namespace = None,

@@ -10,7 +10,7 @@ import typer
 
 from enmasse.cli.errors import CliError
 from enmasse.cli.messages import explain, open_connection, parse_properties, read_body
-from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
+from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Properties, Space
 from enmasse.cli.output import Writer
 from enmasse.client import Message, Outcome
 from enmasse.errors import EnmasseError
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from enmasse.client import Sender
 
 __all__ = ["send"]
+
+DEFAULT_PRIORITY = 4
+"""AMQP's own."""
 
 _UNDER_WAY = 1000  # messages without outcome at a time; more only costs memory
 
@@ -33,9 +36,19 @@ def send(
     count: Annotated[int, typer.Option("--count", "-c", min=1, help="Send it so often.")] = 1,
     subject: Annotated[str | None, typer.Option("--subject", help="Subject; the key of a stream.")] = None,
     durable: Annotated[bool, typer.Option("--durable", help="Have it stored before it is accepted.")] = False,
-    properties: Annotated[
-        list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="Application property.")
+    ttl: Annotated[
+        float | None, typer.Option("--ttl", metavar="SECONDS", min=0.001, help="Worthless after so long.")
     ] = None,
+    priority: Annotated[
+        int, typer.Option("--priority", metavar="0-9", min=0, max=9, help="Higher goes first.")
+    ] = DEFAULT_PRIORITY,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="NAME", help="Messages of a group go to the same receiver.")
+    ] = None,
+    delay: Annotated[
+        float, typer.Option("--delay", metavar="SECONDS", min=0, help="Not to be delivered before so long.")
+    ] = 0.0,
+    properties: Properties = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for each outcome.")
     ] = 10.0,
@@ -50,7 +63,14 @@ def send(
     code is 1 if a message was not accepted.
     """
     message = Message(
-        read_body(body), subject=subject, durable=durable, properties=parse_properties(properties or [])
+        read_body(body),
+        subject=subject,
+        durable=durable,
+        ttl=ttl,
+        priority=priority,
+        group_id=group,
+        properties=parse_properties(properties or []),
+        annotations={"x-opt-delivery-delay": round(delay * 1000)} if delay else None,
     )
     try:
         outcomes = asyncio.run(_send(data, address, message, count, timeout, space, namespace))

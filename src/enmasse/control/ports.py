@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["AddressEntity", "AddressSettings", "Entity", "NodeAdmin", "NodeState", "SpaceEntity"]
+__all__ = ["AddressEntity", "AddressSettings", "Entity", "MessageAdmin", "NodeAdmin", "NodeState", "SpaceEntity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +142,16 @@ class NodeAdmin(Protocol):
 
     async def delete(self, entity: Entity) -> None:
         """Remove an entity and its contents; one that is not there is removed already."""
+
+
+class MessageAdmin(Protocol):
+    """The way to what the addresses of one node store; errors are those of ``NodeAdmin``."""
+
+    async def purge(self, name: str, selector: str | None) -> int:
+        """Delete what an address stores, or what of it a selector chooses; how many messages."""
+
+    async def move(self, name: str, to: str, selector: str | None) -> int:
+        """Move messages of an address to another address of its space; how many."""
+
+    async def replay(self, name: str, selector: str | None) -> int:
+        """Send dead letters back to the addresses that they came from; how many."""

@@ -12,6 +12,7 @@ import pytest
 from enmasse.api.app import create_app
 from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
+from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,15 +26,39 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
         yield Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
 
 
+class MemoryMessages:
+    """A node that has 3 messages wherever it is asked, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str | None, ...]] = []
+        self.error: EnmasseError | None = None
+
+    async def purge(self, name: str, selector: str | None) -> int:
+        return self._answer("purge", name, selector)
+
+    async def move(self, name: str, to: str, selector: str | None) -> int:
+        return self._answer("move", name, to, selector)
+
+    async def replay(self, name: str, selector: str | None) -> int:
+        return self._answer("replay", name, selector)
+
+    def _answer(self, *call: str | None) -> int:
+        self.calls.append(call)
+        if self.error is not None:
+            raise self.error
+        return 3
+
+
 class Api:
     """Sends requests to the application, each in a loop of its own."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
+        self.messages = MemoryMessages()
 
     def __call__(self, method: str, path: str, **options: Any) -> httpx.Response:
         async def body() -> httpx.Response:
-            transport = httpx.ASGITransport(create_app(self.registry, asyncio.Event()))
+            transport = httpx.ASGITransport(create_app(self.registry, asyncio.Event(), self.messages))
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return await client.request(method, path, **options)
 

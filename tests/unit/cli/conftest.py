@@ -15,6 +15,7 @@ import pytest
 from enmasse.api.app import create_app
 from enmasse.api.server import open_listener, serve_http
 from enmasse.cli.app import run_app
+from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
 from enmasse.engines.embedded.paths import Layout
@@ -57,6 +58,21 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return Cli(monkeypatch, capsys)
 
 
+class MemoryMessages:
+    """A node with 1 message wherever it is asked."""
+
+    async def purge(self, name: str, selector: str | None) -> int:
+        if selector == "(":
+            raise NodeRefusedError(400, "the selector is not understood at character 2")
+        return 1
+
+    async def move(self, name: str, to: str, selector: str | None) -> int:
+        return 1
+
+    async def replay(self, name: str, selector: str | None) -> int:
+        raise NodeUnavailableError("node node-0 is not connected")
+
+
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[str]:
     """Serve the API from a thread, and have the data directory lead to it."""
@@ -74,7 +90,7 @@ def api(tmp_path: Path) -> Iterator[str]:
         with ResourceStore(layout.data / "resources.db") as store:
             registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
             registry.plant_catalog()
-            await serve_http(create_app(registry, stop), listener, stop)
+            await serve_http(create_app(registry, stop, MemoryMessages()), listener, stop)
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()

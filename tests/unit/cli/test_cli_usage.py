@@ -35,6 +35,10 @@ EVERY_COMMAND = (
     ["delete"],
     ["create", "space"],
     ["create", "address"],
+    ["address", "purge"],
+    ["address", "move"],
+    ["address", "replay"],
+    ["address", "browse"],
     ["send"],
     ["receive"],
     ["request"],
@@ -154,7 +158,9 @@ def test_an_error_has_its_exit_code(error: EnmasseError, code: int) -> None:
 
 def test_properties_are_key_value_words() -> None:
     assert parse_properties(["a=b", "c=d=e", "f="]) == {"a": "b", "c": "d=e", "f": ""}
-    for wrong in ("a", "=b"):
+    typed = parse_properties(["n:=5", "x:=1.5", "t:=true", 's:="5"', "z:=null", "a:b=c"])
+    assert typed == {"n": 5, "x": 1.5, "t": True, "s": "5", "z": None, "a:b": "c"}
+    for wrong in ("a", "=b", ":=5", "a:=", "a:=red", "a:=[1]", "a:={}"):
         with pytest.raises(UsageError):
             parse_properties([wrong])
 

@@ -60,6 +60,7 @@ _DEFAULTS = AddressSettings()
 _FIRST_DELAY_S = 0.05
 _LONGEST_DELAY_S = 1.0  # a local socket costs nothing to try, and a node that is back is wanted at once
 _TIMEOUT_S = 15.0  # for one operation: a commit, even on a disk that is busy with something else
+_ACTION_TIMEOUT_S = 600.0  # for what goes through every message of an address: there may be millions
 
 
 class AmqpNodeAdmin:
@@ -76,6 +77,7 @@ class AmqpNodeAdmin:
         self._url = url
         self._jitter = jitter
         self._management: Management | None = None
+        self._actions: Management | None = None
 
     @property
     def name(self) -> str:
@@ -106,17 +108,18 @@ class AmqpNodeAdmin:
         async with connect(self._url, container_id="enmasse-control", reconnect=False) as connection:
             watching = asyncio.create_task(_wait_for_loss(connection, lost))
             self._management = Management(connection, timeout=_TIMEOUT_S)
+            self._actions = Management(connection, timeout=_ACTION_TIMEOUT_S)
             try:
                 yield lost
             finally:
-                self._management = None
+                self._management = self._actions = None
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
 
     async def observe(self) -> NodeState:
         """Return all that the node has now."""
         with _Errors():
-            management = self._reachable()
+            management = self._reachable(self._management)
             spaces = await management.query(_SPACE, _SPACE_ATTRIBUTES)
             addresses = await management.query(_ADDRESS, _ADDRESS_ATTRIBUTES)
         return NodeState(
@@ -127,26 +130,41 @@ class AmqpNodeAdmin:
     async def create(self, entity: Entity) -> None:
         """Add an entity."""
         with _Errors():
-            await self._reachable().create(_type(entity), entity.name, _attributes(entity))
+            await self._reachable(self._management).create(_type(entity), entity.name, _attributes(entity))
 
     async def update(self, entity: Entity) -> None:
         """Give an entity new attributes, with its contents left as they are."""
         with _Errors():
-            await self._reachable().update(_type(entity), entity.name, _changes(entity))
+            await self._reachable(self._management).update(_type(entity), entity.name, _changes(entity))
 
     async def delete(self, entity: Entity) -> None:
         """Remove an entity and its contents; one that is not there is removed already."""
         try:
             with _Errors():
-                await self._reachable().delete(_type(entity), entity.name)
+                await self._reachable(self._management).delete(_type(entity), entity.name)
         except NodeRefusedError as error:
             if error.status != 404:
                 raise
 
-    def _reachable(self) -> Management:
-        if self._management is None:
+    async def purge(self, name: str, selector: str | None) -> int:
+        """Delete what an address stores, or what of it a selector chooses; how many messages."""
+        with _Errors():
+            return await self._reachable(self._actions).purge(name, selector)
+
+    async def move(self, name: str, to: str, selector: str | None) -> int:
+        """Move messages of an address to another address of its space; how many."""
+        with _Errors():
+            return await self._reachable(self._actions).move(name, to, selector)
+
+    async def replay(self, name: str, selector: str | None) -> int:
+        """Send dead letters back to the addresses that they came from; how many."""
+        with _Errors():
+            return await self._reachable(self._actions).replay(name, selector)
+
+    def _reachable(self, management: Management | None) -> Management:
+        if management is None:
             raise NodeUnavailableError(f"node {self._name} is not connected")
-        return self._management
+        return management
 
 
 class _Errors:
