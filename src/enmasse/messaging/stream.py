@@ -12,9 +12,9 @@ from enmasse.errors import EnmasseError
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.partition import partition_of
 from enmasse.messaging.queue import MAX_CREDIT
-from enmasse.messaging.stream_log import Ack, Partition
+from enmasse.messaging.stream_heads import Heads
+from enmasse.messaging.stream_log import Partition
 from enmasse.messaging.stream_producers import (
     COMMITS_CAPABILITY,
     FRAME_CREDIT,
@@ -22,7 +22,6 @@ from enmasse.messaging.stream_producers import (
     FRAMES_CAPABILITY,
     CommitProducer,
     MessageProducer,
-    key_of,
     make_producer,
 )
 from enmasse.messaging.stream_readers import OFFSETS_CAPABILITY, StreamConsumer, make_reader
@@ -53,9 +52,6 @@ TAIL_BYTES = 8 << 20
 
 LEAST_TAIL_BYTES = 64 << 10
 
-KNOWN_KEYS = 65_536
-"""Keys whose partition is remembered: devices repeat themselves, and the hash takes microseconds."""
-
 
 class StreamError(EnmasseError):
     """Something stored in a stream cannot be read."""
@@ -79,12 +75,12 @@ class Stream(Address):
     kind = "stream"
     __slots__ = (
         "_damaged",
-        "_keys",
         "_round",
         "average_bytes",
         "bytes_stored",
         "damaged",
         "has_news",
+        "heads",
         "leaving_bytes",
         "log_id",
         "looks_at",
@@ -128,7 +124,7 @@ class Stream(Address):
         count = max(1, partitions)
         tail_bytes = max(TAIL_BYTES // count, min(TAIL_BYTES, LEAST_TAIL_BYTES))
         self.partitions = [Partition(self, index, tail_bytes) for index in range(count)]
-        self._keys: dict[bytes, Partition] = {}
+        self.heads = Heads(self.partitions)
         self._round = 0
         self.configure(max_bytes=max_bytes, retention_bytes=retention_bytes, retention_ms=retention_ms)
 
@@ -158,26 +154,11 @@ class Stream(Address):
             )
         return self.partitions[index]
 
-    def partition_for(self, key: bytes) -> Partition:
-        """The partition of a key; those without one take turns."""
+    def next_partition(self) -> Partition:
+        """The partition of the next message without a key: they take turns."""
         partitions = self.partitions
-        if len(partitions) == 1:
-            return partitions[0]
-        if not key:
-            self._round = (self._round + 1) % len(partitions)
-            return partitions[self._round]
-        known = self._keys
-        partition = known.get(key)
-        if partition is None:
-            if len(known) >= KNOWN_KEYS:
-                known.clear()
-            partition = known[key] = partitions[partition_of(key, len(partitions))]
-        return partition
-
-    def append(self, payload: bytes, ack: Ack | None) -> None:
-        """Add one message to the partition of its key; ``ack`` hears when it is stored."""
-        key = key_of(payload)
-        self.partition_for(key).append(key, payload, ack)
+        self._round = (self._round + 1) % len(partitions)
+        return partitions[self._round]
 
     # Links
 

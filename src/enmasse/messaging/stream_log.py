@@ -16,11 +16,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from enmasse.messaging.delivery import ACCEPTED, RELEASED, Producer
-from enmasse.messaging.frame import Frame, FrameError, encode_frame, restamp_frame, split_payload
+from enmasse.messaging.frame import Frame, FrameError, encode_frame, restamp_frame
 from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, log_key, log_range
 from enmasse.messaging.merge import merge_operation
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream_consumers import ConsumerOffsets, Done
+from enmasse.messaging.stream_heads import Head
 from enmasse.messaging.stream_index import Entry, TimeIndex
 from enmasse.messaging.stream_merging import RUN_FRAMES, Merging, Span
 from enmasse.messaging.stream_retention import LowEnd
@@ -95,7 +96,7 @@ class Partition:
     """One log of a stream."""
 
     __slots__ = (
-        "_groups", "_low_end", "_merging", "_sequences", "appended", "bytes_stored", "consumers", "index",
+        "_groups", "_low_end", "_merging", "_open", "_sequences", "appended", "bytes_stored", "consumers", "index",
         "index_of_time", "is_closed", "last_us", "low", "next_offset", "stream", "tail", "visible",
     )  # fmt: skip
 
@@ -120,6 +121,8 @@ class Partition:
         self.index_of_time = TimeIndex(stream.core.storage, stream.log_id, index)
         self._sequences = Sequences()
         self._groups: list[_Rows | _Ready] = []
+        self._open: _Rows | None = None
+        """The last of them, while one more row may be added."""
         self._merging = Merging()
         self._low_end = LowEnd(self)
 
@@ -130,32 +133,42 @@ class Partition:
 
     # Appending
 
-    def append(self, key: bytes, payload: bytes, ack: Ack | None) -> _Rows:
-        """Add one message; ``ack`` hears when it is stored."""
-        groups = self._groups
-        if not groups:
-            self.stream.core.write(self)
-        rows = groups[-1] if groups else None
-        if not isinstance(rows, _Rows) or rows.bytes >= FRAME_BYTES or len(rows.keys) >= FRAME_ROWS:
-            rows = _Rows()
-            groups.append(rows)
-        head, body, whole = split_payload(payload)
-        if whole:
+    def append(self, payload: bytes, ack: Ack | None) -> None:
+        """Add one message, whatever its key says; ``ack`` hears when it is stored."""
+        head = self.stream.heads.of(payload)
+        self.append_parts(head, payload[head.body_at :], ack)
+
+    def append_parts(self, head: Head, body: bytes, ack: Ack | None) -> _Rows:
+        """Add one message by its head and the content of its body."""
+        stream = self.stream
+        rows = self._open
+        if rows is None:
+            if not self._groups:
+                stream.core.write(self)
+            rows = self._open = _Rows()
+            self._groups.append(rows)
+        key = head.key
+        if head.is_whole:
             rows.whole.append(len(rows.keys))
         rows.keys.append(key)
-        rows.heads.append(head)
+        rows.heads.append(head.data)
         rows.bodies.append(body)
-        size = len(payload) + len(key) + ROW_BYTES
-        rows.bytes += size
-        self._take(size)
         if ack is not None:
             rows.acks.append(ack)
+        size = head.size + len(key) + ROW_BYTES
+        rows.bytes += size
+        if rows.bytes >= FRAME_BYTES or len(rows.keys) >= FRAME_ROWS:
+            self._open = None
+        stream.bytes_stored += size
+        stream.core.gathered_bytes += size
+        if not stream.is_due:
+            stream.due()
         return rows
 
-    def append_once(self, key: bytes, payload: bytes, ack: Ack | None, producer: bytes, sequence: int) -> None:
+    def append_once(self, head: Head, payload: bytes, ack: Ack | None, producer: bytes, sequence: int) -> None:
         """Add one message of an idempotent producer, unless it was added before."""
         if not self._is_known(producer, sequence, ack):
-            self.append(key, payload, ack).sequences.append((producer, sequence))
+            self.append_parts(head, payload[head.body_at :], ack).sequences.append((producer, sequence))
 
     def append_frame(self, frame: Frame, ack: Ack | None) -> None:
         """Add a ready frame, unless its producer has added it before; ``ack`` hears when it is stored."""
@@ -164,15 +177,11 @@ class Partition:
         if not self._groups:
             self.stream.core.write(self)
         self._groups.append(_Ready(frame, ack))
-        self._take(len(frame.data))
-
-    def _take(self, size: int) -> None:
-        stream = self.stream
-        stream.bytes_stored += size
-        stream.core.gathered_bytes += size
-        if not stream.is_due:
-            stream.is_due = True
-            stream.core.due(stream)
+        self._open = None
+        size = len(frame.data)
+        self.stream.bytes_stored += size
+        self.stream.core.gathered_bytes += size
+        self.stream.due()
 
     def _is_known(self, producer: bytes, sequence: int, ack: Ack | None) -> bool:
         """Whether a sequence came before; its sender is answered then."""
@@ -243,7 +252,7 @@ class Partition:
 
     def _cut_groups(self, cut: _Cut, wall_us: int) -> list[Operation]:
         """Frames of what gathered."""
-        groups, self._groups = self._groups, []
+        groups, self._groups, self._open = self._groups, [], None
         stream, index = self.stream, self.index
         operations: list[Operation] = []
         for group in groups:
@@ -332,7 +341,7 @@ class Partition:
     def close(self) -> None:
         """The stream is deleted: what is not on its way to the journal is not written any more."""
         self.is_closed = True
-        groups, self._groups = self._groups, []
+        groups, self._groups, self._open = self._groups, [], None
         for group in groups:
             acks = [group.ack] if isinstance(group, _Ready) else group.acks
             self.stream.core.gathered_bytes -= len(group.frame.data) if isinstance(group, _Ready) else group.bytes

@@ -11,10 +11,11 @@ from enmasse.messaging.frame import Frame, FrameError
 from enmasse.messaging.log import FRAME_BYTES
 from enmasse.messaging.queue import UNSUPPORTED_FORMAT
 from enmasse.messaging.stream_consumers import consumer_name
+from enmasse.messaging.stream_heads import NO_HEAD
 from enmasse.messaging.stream_log import MAX_PRODUCER_BYTES, Partition
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
-from enmasse.wire.amqp.sections import Sections, key_and_subject
+from enmasse.wire.amqp.sections import Sections
 
 if TYPE_CHECKING:
     from enmasse.messaging.stream import Stream
@@ -66,26 +67,19 @@ def make_producer(stream: Stream, port: ProducerPort, target: str, options: Atta
     return NumberedProducer(stream, port, target, producer)
 
 
-def key_of(payload: bytes) -> bytes:
-    """A message's partition key: the annotation, else the subject, else nothing."""
-    try:
-        annotation, subject = key_and_subject(payload)
-    except DecodeError:
-        return b""
-    key = subject if annotation is None else annotation
-    if key is None:
-        return b""
-    return key if isinstance(key, bytes) else str(key).encode()
-
-
 class MessageProducer(Producer):
     """A sender of messages."""
 
-    __slots__ = ()
+    __slots__ = ("_head",)
     address: Stream
 
     max_credit = 0
     """The most that it is granted; 0 leaves that to the stream."""
+
+    def __init__(self, address: Stream, port: ProducerPort, target: str) -> None:
+        super().__init__(address, port, target)
+        self._head = NO_HEAD
+        """What the latest message began with."""
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Append to the partition of the message's key."""
@@ -93,7 +87,13 @@ class MessageProducer(Producer):
             if not settled:
                 self.settle(delivery_id, UNSUPPORTED_FORMAT)
             return
-        self.address.append(payload, None if settled else (self, delivery_id))
+        head = self._head
+        if head.size != len(payload) or not payload.startswith(head.data):
+            head = self.address.heads.of(payload, head)
+            if not head.is_whole:
+                self._head = head
+        partition = head.partition or self.address.next_partition()
+        partition.append_parts(head, payload[head.body_at :], None if settled else (self, delivery_id))
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Take it if there is room, whatever the credit."""
@@ -129,12 +129,12 @@ class NumberedProducer(MessageProducer):
             problem = f"a link with {PRODUCER_PROPERTY} carries messages with {SEQUENCE_ANNOTATION}, a number"
             self.reject(delivery_id, settled, "amqp:invalid-field", problem)
             return
-        key = key_of(payload)
+        head = self.address.heads.of(payload)
         ack = None if settled else (self, delivery_id)
         # Without a key the sequence chooses, so that a message sent again meets its first copy.
         partitions = self.address.partitions
-        partition = self.address.partition_for(key) if key else partitions[sequence % len(partitions)]
-        partition.append_once(key, payload, ack, self._id, sequence)
+        partition = head.partition or partitions[sequence % len(partitions)]
+        partition.append_once(head, payload, ack, self._id, sequence)
 
 
 class FrameProducer(MessageProducer):

@@ -198,9 +198,9 @@ def test_what_one_turn_wrote_to_a_partition_is_one_frame_with_the_turns_time(sce
 def test_a_turn_that_is_too_large_for_one_frame_is_several(scene: Scene) -> None:
     partition = scene.stream.partitions[0]
     for _ in range(FRAME_ROWS + 1):
-        partition.append(b"", encode_message(b"x"), None)
+        partition.append(encode_message(b"x"), None)
     for _ in range(3):
-        partition.append(b"", encode_message(bytes(FRAME_BYTES // 2)), None)
+        partition.append(encode_message(bytes(FRAME_BYTES // 2)), None)
     scene.harness.commit()
     assert [found.rows for found in scene.stored()] == [FRAME_ROWS, 3, 1]
     assert len(scene.rows()) == FRAME_ROWS + 4
@@ -430,12 +430,13 @@ def test_a_duplicate_of_a_frame_whose_commit_fails_is_not_accepted(scene: Scene)
 
 def test_a_producer_that_never_sends_again_what_failed_does_not_fill_the_memory(scene: Scene) -> None:
     partition = scene.stream.partitions[0]
+    head = scene.stream.heads.of(b"")
     for turn in range(3):
         for number in range(3_000):
-            partition.append_once(b"", b"", None, b"p", turn * 3_000 + number)
+            partition.append_once(head, b"", None, b"p", turn * 3_000 + number)
         scene.harness.fail()
         scene.harness.advance(PAUSE_S)
-    partition.append_once(b"", b"", None, b"p", 10_000)
+    partition.append_once(head, b"", None, b"p", 10_000)
     scene.harness.commit()
     ((_, record),) = scene.harness.storage.scan_all(Table.PRODUCER)
     assert len(record) == 8 * (1 + 4_096) + 4

@@ -31,7 +31,7 @@ class Scene:
 
     def append(self, *numbers: int, partition: int = 0, commit: bool = True) -> None:
         for number in numbers:
-            self.stream.partitions[partition].append(b"", encode_message(b"%d" % number), None)
+            self.stream.partitions[partition].append(encode_message(b"%d" % number), None)
         if commit:
             self.harness.commit()
 
@@ -166,7 +166,7 @@ def test_a_message_tells_its_place_and_time() -> None:
 def test_annotations_of_the_sender_stay() -> None:
     scene = Scene()
     payload = encode_message(b"x", message_annotations={"x-opt-partition-key": "k", "x-opt-offset": 99})
-    scene.stream.partitions[0].append(b"k", payload, None)
+    scene.stream.partitions[0].append(payload, None)
     scene.harness.commit()
     annotations = Sections(scene.reader(start="first").payloads[0]).message_annotations
     assert (annotations["x-opt-partition-key"], annotations["x-opt-offset"]) == ("k", 0)
@@ -174,7 +174,7 @@ def test_annotations_of_the_sender_stay() -> None:
 
 def test_a_message_that_cannot_be_read_comes_as_it_was_sent() -> None:
     scene = Scene()
-    scene.stream.partitions[0].append(b"", b"\x00\x53\x72garbage", None)
+    scene.stream.partitions[0].append(b"\x00\x53\x72garbage", None)
     scene.harness.commit()
     assert scene.reader(start="first").payloads == [b"\x00\x53\x72garbage"]
 
