@@ -14,6 +14,7 @@ from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.space import AnonymousTerminus, Space
+from enmasse.messaging.stream_readers import CONSUMER
 from enmasse.node.tenancy import choose_space
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
@@ -174,7 +175,8 @@ class Binding:
         else:
             options.source = _text(source.address)
             address = space.find(options.source)
-        if address.kind == "stream" and attach.snd_settle_mode != 0:
+        is_named = CONSUMER in filters or CONSUMER in options.properties
+        if address.kind == "stream" and attach.snd_settle_mode != 0 and not is_named:
             # Nothing hangs on a reader's outcome, so it is asked for only if the reader wants to give it.
             options.presettle = True
         consumer = address.attach_consumer(link, options)
