@@ -30,7 +30,8 @@ def make_address(core: Core, record: Record) -> Address:
     if kind == "topic":
         return Topic(core, name)
     if kind == "stream":
-        return Stream(core, name, log, uid=record["uid"], partitions=record.get("partitions", 1), **limits)
+        partitions = record.get("partitions", 1)
+        return Stream(core, name, log, uid=record["uid"], partitions=partitions, **_stream_bounds(record))
     consumers = record.get("maxConsumers", 0)
     if kind == "subscription":
         topic = record["topic"]
@@ -41,7 +42,18 @@ def make_address(core: Core, record: Record) -> Address:
 
 def configure_address(address: Address, record: Record) -> None:
     """Have an address follow what its record says by now."""
-    if isinstance(address, Queue | Stream):
+    if isinstance(address, Stream):
+        address.configure(**_stream_bounds(record))
+    elif isinstance(address, Queue):
         address.limit_bytes(record.get("maxBytes", 0))
-    if isinstance(address, Queue):
         address.max_consumers = record.get("maxConsumers", 0)
+
+
+def _stream_bounds(record: Record) -> dict[str, int]:
+    """Return what bounds a stream; more may be kept than the default limit if that is said."""
+    kept = record.get("retentionBytes", 0)
+    return {
+        "max_bytes": record.get("maxBytes", 0) or kept,
+        "retention_bytes": kept,
+        "retention_ms": record.get("retentionMs", 0),
+    }

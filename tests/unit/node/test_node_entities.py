@@ -12,7 +12,7 @@ from enmasse.messaging.anycast import Anycast
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import ACCEPTED
 from enmasse.messaging.frame import Frame
-from enmasse.messaging.log import log_range
+from enmasse.messaging.log import log_key, log_range
 from enmasse.messaging.multicast import Multicast
 from enmasse.messaging.queue import DEFAULT_MAX_BYTES, Queue
 from enmasse.messaging.space import Space
@@ -80,6 +80,9 @@ class Node:
     def receiver(self, address: str, credit: int = 100, **options: Any) -> MemoryConsumerPort:
         port = self.harness.receiver(self.find(address), credit, **options)
         self.harness.turn()
+        while self.harness.storage.waiting_reads:
+            self.harness.storage.answer_reads()
+            self.harness.turn()
         return port
 
     def restarted(self) -> Node:
@@ -307,6 +310,16 @@ def test_a_limit_of_0_is_the_default_again(node: Node) -> None:
     assert (queue.max_bytes, queue.max_consumers) == (DEFAULT_MAX_BYTES, 0)
 
 
+def test_the_retention_of_a_stream_can_be_changed_and_stays_changed(node: Node) -> None:
+    node.address("s", "stream", retentionBytes=64 << 30)
+    bounds = node.find("s").retention
+    assert (bounds.max_bytes, bounds.max_age_us, node.find("s").max_bytes) == (64 << 30, 0, 64 << 30)
+    node.update("ns/s", retentionMs=5_000, retentionBytes=None, maxBytes=1 << 20)
+    for found in (node, node.restarted()):
+        bounds = found.find("s").retention
+        assert (bounds.max_bytes, bounds.max_age_us, found.find("s").max_bytes) == (0, 5_000_000, 1 << 20)
+
+
 def test_a_null_brings_the_default_back(node: Node) -> None:
     node.address("q", "queue", ttlMaximum=5_000, deadletter="failed", maxBytes=7)
     node.update("ns/q", ttlMaximum=None, maxBytes=None, uid=None)
@@ -440,8 +453,11 @@ def test_messages_that_were_on_their_way_when_their_address_was_deleted_leave_no
 
 def test_a_large_log_is_deleted_in_steps(node: Node) -> None:
     node.address("s", "stream")
-    for body in range(DELETE_STEP + 10):
-        node.fill("s", body)
+    node.fill("s", 1)
+    log = node.entities.records[ADDRESS_TYPE]["ns/s"]["log"]
+    producers = [Operation(Table.PRODUCER, log_key(log, 0, index), b"") for index in range(DELETE_STEP + 10)]
+    node.harness.core.store(producers, lambda _reason: None)
+    node.harness.commit()
     node.entities.delete(ADDRESS_TYPE, "ns/s", node.answers.append)
     steps = []
     node.harness.turn()
