@@ -22,8 +22,9 @@ from benchmarks.cases import Case
 from benchmarks.comparison import Plan, compare
 from benchmarks.connections import measure_idle
 from benchmarks.generators import build
+from benchmarks.measurement import Line, Measurement, Setting
 from benchmarks.node import Node
-from benchmarks.peers import Floor, Mosquitto, RabbitMQ, Server
+from benchmarks.peers import Floor, Mosquitto, Peer, RabbitMQ, Server
 from benchmarks.results import Results
 from enmasse.errors import EnmasseError
 
@@ -39,8 +40,9 @@ SCRIPTS = {
     "spark": ("From a stream into Spark", "spark_source.py", ()),
 }
 """Title, file in this folder, arguments."""
+MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {"stored": stored.MEASUREMENTS}
 SUITES = (*TRAFFIC, "connections", *SCRIPTS)
-PEERS = (RabbitMQ, Artemis, Mosquitto)
+PEERS: tuple[type[Peer], ...] = (RabbitMQ, Artemis, Mosquitto)
 
 
 def main() -> int:
@@ -58,7 +60,14 @@ def main() -> int:
         metavar="SECONDS",
         help="how long to wait, in all, until others leave the machine alone (default: %(default)s)",
     )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="multiplies the numbers of messages that are stored at once (default: %(default)s)",
+    )
     parser.add_argument("--no-peers", action="store_true", help="measure EnMasse alone")
+    parser.add_argument("--peer", metavar="TEXT", help="only the peers whose name contains this")
     parser.add_argument(
         "--directory",
         type=Path,
@@ -81,7 +90,10 @@ def main() -> int:
     for suite in suites:
         try:
             if suite in TRAFFIC:
-                run_traffic(suite, given.case, plan, results, with_peers=not given.no_peers)
+                peers = () if given.no_peers else chosen(given.peer)
+                run_traffic(suite, given.case, plan, results, peers=peers, with_floor=bool(peers))
+                setting = Setting(results.directory, given.seconds, given.runs, given.scale, plan.patience)
+                failed |= not run_measurements(suite, given.case, setting, results)
             elif suite == "connections":
                 measure_idle(results)
             else:
@@ -98,8 +110,8 @@ def show_list(suites: Sequence[str]) -> None:
         if suite in TRAFFIC:
             title, cases = TRAFFIC[suite]
             print(f"{suite}: {title}")
-            for case in cases:
-                print(f"    {case.name}")
+            names = [case.name for case in cases] + [one.name for one in MEASUREMENTS.get(suite, ())]
+            print("\n".join(f"    {name}" for name in names))
         elif suite in SCRIPTS:
             print(f"{suite}: {SCRIPTS[suite][0]} (benchmarks/{SCRIPTS[suite][1]})")
         else:
@@ -108,7 +120,14 @@ def show_list(suites: Sequence[str]) -> None:
         print(f"{'installed' if peer.is_installed() else 'missing  '}  {peer.INSTALL}")
 
 
-def run_traffic(suite: str, only: str | None, plan: Plan, results: Results, *, with_peers: bool) -> None:
+def chosen(text: str | None) -> tuple[type[Peer], ...]:
+    """The peers to measure beside us."""
+    return tuple(peer for peer in PEERS if text is None or text.lower() in peer.__name__.lower())
+
+
+def run_traffic(
+    suite: str, only: str | None, plan: Plan, results: Results, *, peers: Sequence[type[Peer]], with_floor: bool
+) -> None:
     title, all_cases = TRAFFIC[suite]
     cases = [case for case in all_cases if only is None or only in case.name]
     if not cases:
@@ -118,7 +137,7 @@ def run_traffic(suite: str, only: str | None, plan: Plan, results: Results, *, w
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="run-", dir=results.directory)))
         servers: list[Server] = []
-        for server in start(scratch, results, with_peers=with_peers):
+        for server in start(scratch, results, peers, with_floor=with_floor):
             stack.callback(server.stop)
             server.prepare(cases)
             servers.append(server)
@@ -129,17 +148,35 @@ def run_traffic(suite: str, only: str | None, plan: Plan, results: Results, *, w
             results.show(found)
 
 
-def start(directory: Path, results: Results, *, with_peers: bool) -> Iterator[Server]:
+def start(directory: Path, results: Results, peers: Sequence[type[Peer]], *, with_floor: bool) -> Iterator[Server]:
     """Ourselves, the machine's floor, and the peers that are here."""
     yield Node(directory)
-    if not with_peers:
-        return
-    yield Floor(directory)
-    for peer in PEERS:
+    if with_floor:
+        yield Floor(directory)
+    for peer in peers:
         if peer.is_installed():
             yield peer(directory)
         else:
             results.console.print(f"Not here to compare with: {peer.INSTALL}", highlight=False)
+
+
+def run_measurements(suite: str, only: str | None, setting: Setting, results: Results) -> bool:
+    """Measure what has a plan of its own; whether all of it came to its end."""
+    is_done = True
+    for measurement in MEASUREMENTS.get(suite, ()):
+        if only is not None and only not in measurement.name:
+            continue
+        lines: list[Line] = []
+        failure = ""
+        build("amqp_load")
+        with results.console.status(measurement.name):
+            try:
+                lines.extend(measurement.measure(setting))
+            except EnmasseError as error:
+                is_done = False
+                failure = str(error)
+        results.add_lines(suite, measurement.name, lines, failure)
+    return is_done
 
 
 def run_script(suite: str, seconds: float, results: Results) -> bool:

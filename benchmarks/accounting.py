@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
-__all__ = ["Patience", "cpu_seconds", "descendants", "rss_bytes"]
+__all__ = ["AnonymousPeak", "Patience", "anonymous_bytes", "cpu_seconds", "descendants", "rss_bytes"]
 
 PROBE_S = 0.3
 """How long the machine is watched before a run: a few times the tick in which it counts."""
+
+SAMPLE_S = 0.1
 
 QUIET_SHARE = 0.05
 """Others may use this part of the machine: the limit above which a run is thrown away."""
@@ -29,6 +34,47 @@ def rss_bytes(pids: Iterable[int]) -> int:
     """Resident memory of processes."""
     page = os.sysconf("SC_PAGE_SIZE")
     return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page for pid in pids)
+
+
+def anonymous_bytes(pids: Iterable[int]) -> int:
+    """Memory of processes that still run, without the pages of files that they map."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+                if line.startswith("RssAnon:"):
+                    total += int(line.split()[1]) * 1024
+    return total
+
+
+class AnonymousPeak:
+    """Watches the anonymous memory of a server in a thread; a context manager.
+
+    Args:
+        pids: tells the server's processes.
+
+    Attributes:
+        bytes: the most that was seen.
+    """
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self.bytes = 0
+        self._pids = pids
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(SAMPLE_S):
+            self.bytes = max(self.bytes, anonymous_bytes(self._pids()))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.bytes = max(self.bytes, anonymous_bytes(self._pids()))
 
 
 def descendants(pid: int) -> list[int]:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 from benchmarks.accounting import descendants
 from benchmarks.cases import Case
@@ -37,7 +38,7 @@ class Artemis:
         directory: where its instance lies.
     """
 
-    INSTALL = (
+    INSTALL: ClassVar[str] = (
         "Artemis: unpack apache-artemis-*-bin.tar.gz of Maven Central in build/, or set ARTEMIS_HOME; needs Java"
     )
     OUTSTANDING = 1_000
@@ -72,8 +73,8 @@ class Artemis:
             return
 
     def load(self, case: Case) -> Load | None:
-        """A queue stands in for anycast; it knows no streams."""
-        if case.kind == "stream":
+        """A queue stands in for anycast; it knows no streams, and subscriptions only by other names."""
+        if case.kind == "stream" or case.subscriptions:
             return None
         more = ["--capability", "topic" if case.kind in ("topic", "multicast") else "queue"]
         if not case.outstanding and not case.rate:

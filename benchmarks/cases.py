@@ -16,26 +16,32 @@ class Case:
         kind: the type of the address.
         size: bytes of each body.
         pairs: senders, each with a receiver and an address of its own.
+        senders: senders on one address, where nobody receives.
         fanout: receivers of each message, on one address.
+        subscriptions: whether each of these receivers has a durable subscription of its own.
         settled: whether messages are sent settled.
         durable: whether messages are marked durable.
         stores: whether nobody receives: the sender's acceptance is the end.
         rate: messages a second in all; 0 is as many as go.
         outstanding: messages that may be on their way; 0 leaves that to credit.
         target: CPU microseconds per message that we want to stay under; 0 is without one.
+        target_of: the role whose share the target is for; empty is all of them together.
     """
 
     name: str
     kind: str
     size: int = 100
     pairs: int = 1
+    senders: int = 1
     fanout: int = 1
+    subscriptions: bool = False
     settled: bool = False
     durable: bool = False
     stores: bool = False
     rate: int = 0
     outstanding: int = 0
     target: float = 0.0
+    target_of: str = ""
 
     @property
     def address(self) -> str:
@@ -47,6 +53,11 @@ class Case:
         """Every address of the case."""
         return [f"{self.kind}.{number}" for number in range(self.pairs)]
 
+    @property
+    def subscribed(self) -> list[str]:
+        """Every durable subscription of the case, to its only address."""
+        return [f"subscription.{number}" for number in range(self.fanout)] if self.subscriptions else []
+
     def amqp(self, port: int, address: str, *more: str) -> tuple[str, ...]:
         """Arguments of ``amqp_load``."""
         arguments = ["--port", str(port), "--address", address, "--size", str(self.size), *more]
@@ -54,6 +65,8 @@ class Case:
             arguments += ["--mode", "send"]
         if self.pairs > 1:
             arguments += ["--connections", str(self.pairs)]
+        if self.senders > 1:
+            arguments += ["--senders", str(self.senders)]
         if self.fanout > 1:
             arguments += ["--receivers", str(self.fanout), "--multicast"]
         if self.settled:

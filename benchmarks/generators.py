@@ -28,7 +28,6 @@ NO_COMPILER = (
 )
 
 LATE_S = 60.0
-"""What a generator may take beyond its measured time: to attach, to drain, to give up."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,9 @@ def build(tool: str) -> Path:
     return binary
 
 
-def run(load: Load, pids: Iterable[int], *, seconds: float, warmup: float = 0.0) -> dict[str, Any]:
+def run(
+    load: Load, pids: Iterable[int], *, seconds: float, warmup: float = 0.0, late: float = LATE_S
+) -> dict[str, Any]:
     """Run a generator once.
 
     Args:
@@ -72,6 +73,7 @@ def run(load: Load, pids: Iterable[int], *, seconds: float, warmup: float = 0.0)
         pids: the server's processes, whose CPU time it counts.
         seconds: how long to measure.
         warmup: how long to send before that.
+        late: what it may take beyond that: to attach, to drain, to give up.
 
     Returns:
         What it measured, as ``load/README`` describes.
@@ -86,9 +88,9 @@ def run(load: Load, pids: Iterable[int], *, seconds: float, warmup: float = 0.0)
         *("--server-pid", ",".join(map(str, pids)), "--json"),
     ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + warmup + LATE_S)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + warmup + late)
     except subprocess.TimeoutExpired:
-        raise UnavailableError(f"no end after {seconds + warmup + LATE_S:.0f} s: {' '.join(command)}") from None
+        raise UnavailableError(f"no end after {seconds + warmup + late:.0f} s: {' '.join(command)}") from None
     if done.returncode or not done.stdout:
         raise UnavailableError(f"{done.stderr.strip() or f'exit code {done.returncode}'}: {' '.join(command)}")
     result: dict[str, Any] = json.loads(done.stdout)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from benchmarks.accounting import descendants
 from benchmarks.cases import Case
 from benchmarks.generators import Load
 from benchmarks.processes import Process
@@ -20,6 +26,9 @@ __all__ = ["Node"]
 SPACE = "default/bench"
 PARTITIONS = 4
 
+MAX_BYTES = 32 << 30
+"""Of each stored address: no case is to end at a limit."""
+
 
 class Node:
     """A node with an empty journal.
@@ -30,53 +39,95 @@ class Node:
 
     def __init__(self, directory: Path) -> None:
         self.name = f"EnMasse {__version__}"
-        data = directory / "node"
-        data.mkdir()
+        self._data = directory / "node"
+        self._data.mkdir()
         # A path below the directory may be longer than the name of a socket may be.
         self._sockets = Path(tempfile.mkdtemp(prefix="enmasse-"))
         self._admin = self._sockets / "admin.sock"
-        places = ["--data", str(data), "--listen", "127.0.0.1:0", "--admin", str(self._admin)]
-        self._process = Process([sys.executable, "-m", "enmasse", "node", *places], data / "log")
+        self._process: Process | None = None
+        self.port = 0
         try:
-            self._process.wait_until(self._has_opened, "opened its port")
-            self.port = self._find_port()
-            self.processes = {"node": [self._process.pid], "journal": [self._create_space()]}
+            self.start()
+            with connect(f"amqp+unix://{self._admin}") as connection:
+                attributes = {"spaceType": "standard", "authentication": "none"}
+                connection.management().create("io.enmasse.space", SPACE, attributes)
         except BaseException:
             self.stop()
             raise
 
-    def _lines(self) -> list[str]:
-        return [line for line in self._process.log.read_text().splitlines() if line.startswith("{")]
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"amqp://127.0.0.1:{self.port}"
 
-    def _has_opened(self) -> bool:
-        return bool(self._lines())
+    def start(self) -> float:
+        """Start the process with what lies in its directory; seconds until it listened."""
+        places = ["--data", str(self._data), "--listen", "127.0.0.1:0", "--admin", str(self._admin)]
+        began = time.perf_counter()
+        self._process = process = Process([sys.executable, "-m", "enmasse", "node", *places], self._data / "log")
 
-    def _find_port(self) -> int:
-        return int(json.loads(self._lines()[0])["url"].rpartition(":")[2])
+        def told() -> list[str]:
+            return [line for line in process.log.read_text().splitlines() if line.startswith("{")]
 
-    def _create_space(self) -> int:
-        """Make the only space, and return the journal's process id."""
-        with connect(f"amqp+unix://{self._admin}") as connection:
-            management = connection.management()
-            management.create("io.enmasse.space", SPACE, {"spaceType": "standard", "authentication": "none"})
-            return int(management.query("io.enmasse.statistics", ["journalPid"])[0]["journalPid"])
+        process.wait_until(told, "opened its port")
+        took = time.perf_counter() - began
+        self.port = int(json.loads(told()[0])["url"].rpartition(":")[2])
+        return took
+
+    @property
+    def processes(self) -> dict[str, list[int]]:
+        """The node, and as its journal whatever else it has started."""
+        assert self._process is not None
+        return {"node": [self._process.pid], "journal": descendants(self._process.pid)}
 
     def prepare(self, cases: Iterable[Case]) -> None:
         """Declare the addresses that the cases need."""
-        addresses = {(address, case.kind) for case in cases for address in case.addresses}
+        # A topic is declared before its subscriptions.
+        wanted: dict[str, dict[str, Any]] = {}
+        for case in cases:
+            wanted |= {address: {"addressType": case.kind} for address in case.addresses}
+            wanted |= {name: {"addressType": "subscription", "topic": case.address} for name in case.subscribed}
+        for address in sorted(wanted, key=lambda address: "topic" in wanted[address]):
+            self.declare(address, **wanted[address])
+
+    def declare(self, address: str, **attributes: Any) -> None:
+        """Declare one address."""
+        if attributes["addressType"] == "stream":
+            attributes = {"partitions": PARTITIONS, **attributes}
+        if attributes["addressType"] in ("queue", "subscription", "stream"):
+            attributes = {"maxBytes": MAX_BYTES, **attributes}
         with connect(f"amqp+unix://{self._admin}") as connection:
-            management = connection.management()
-            for address, kind in sorted(addresses):
-                attributes: dict[str, object] = {"space": SPACE, "address": address, "addressType": kind}
-                if kind == "stream":
-                    attributes["partitions"] = PARTITIONS
-                management.create("io.enmasse.address", f"default/{address}", attributes)
+            everything = {"space": SPACE, "address": address, **attributes}
+            connection.management().create("io.enmasse.address", f"default/{address}", everything)
+
+    def remove(self, address: str) -> None:
+        """Delete an address with what it stores."""
+        with connect(f"amqp+unix://{self._admin}") as connection:
+            connection.management().delete("io.enmasse.address", f"default/{address}")
+
+    def stored(self, address: str) -> int:
+        """How many messages an address stores by its own account."""
+        with connect(f"amqp+unix://{self._admin}") as connection:
+            return int(connection.management().read("io.enmasse.address", f"default/{address}")["messagesStored"])
 
     def load(self, case: Case) -> Load | None:
         """The generator for a case."""
-        return Load("amqp_load", case.amqp(self.port, case.address))
+        more: tuple[str, ...] = ()
+        if case.subscriptions:
+            more = ("--recv-address", "subscription.%d", "--addresses", str(case.fanout))
+        return Load("amqp_load", case.amqp(self.port, case.address, *more))
+
+    def kill(self) -> None:
+        """End all of it as a crash would; what it wrote stays, for another start."""
+        assert self._process is not None
+        journal = self.processes["journal"]
+        self._process.kill()
+        for pid in journal:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """End the node; its data go with the folder that it was given."""
-        self._process.stop()
+        if self._process is not None:
+            self._process.stop()
         shutil.rmtree(self._sockets)

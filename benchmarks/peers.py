@@ -13,14 +13,14 @@ import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from benchmarks.accounting import descendants
 from benchmarks.cases import Case
 from benchmarks.generators import Load, build
 from benchmarks.processes import Process, free_port
 
-__all__ = ["Floor", "Mosquitto", "RabbitMQ", "Server"]
+__all__ = ["Floor", "Mosquitto", "Peer", "RabbitMQ", "Server"]
 
 
 class Server(Protocol):
@@ -28,11 +28,13 @@ class Server(Protocol):
 
     Attributes:
         name: with its version.
-        processes: role to process ids; their CPU time together is the server's.
     """
 
     name: str
-    processes: dict[str, list[int]]
+
+    @property
+    def processes(self) -> dict[str, list[int]]:
+        """Role to process ids; their CPU time together is the server's."""
 
     def prepare(self, cases: Iterable[Case]) -> None:
         """Make what the cases need."""
@@ -42,6 +44,22 @@ class Server(Protocol):
 
     def stop(self) -> None:
         """End it; its files go with the folder that it was given."""
+
+
+class Peer(Server, Protocol):
+    """A server that others make.
+
+    Attributes:
+        INSTALL: its name, and how to get it.
+    """
+
+    INSTALL: ClassVar[str]
+
+    def __init__(self, directory: Path) -> None: ...
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Whether it can be started."""
 
 
 class RabbitMQ:
@@ -54,7 +72,7 @@ class RabbitMQ:
         directory: where its data lie.
     """
 
-    INSTALL = "RabbitMQ: apt-get install rabbitmq-server"
+    INSTALL: ClassVar[str] = "RabbitMQ: apt-get install rabbitmq-server"
     BINARIES = Path("/usr/lib/rabbitmq/bin")
     """Not the wrappers in /usr/sbin, which change user and folder."""
     OUTSTANDING = 1_000
@@ -104,12 +122,29 @@ class RabbitMQ:
             for address in case.addresses
             if case.kind != "topic"
         ]
+        subscribed = {name: case.address for case in cases for name in case.subscribed}
+        queues += [
+            {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+            for name in subscribed
+        ]
+        bindings = [
+            {
+                "source": "amq.topic",
+                "vhost": "/",
+                "destination": name,
+                "destination_type": "queue",
+                "routing_key": topic,
+                "arguments": {},
+            }
+            for name, topic in subscribed.items()
+        ]
         by_name = {str(queue["name"]): queue for queue in queues}
         definitions = {
             "users": [{"name": "guest", "password": "guest", "tags": "administrator"}],
             "vhosts": [{"name": "/"}],
             "permissions": [{"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
             "queues": list(by_name.values()),
+            "bindings": bindings,
         }
         self._definitions.write_text(json.dumps(definitions))
         self._broker = Process([str(self.BINARIES / "rabbitmq-server")], self._output, self._environment)
@@ -136,6 +171,8 @@ class RabbitMQ:
         """A queue stands in for anycast, since a broker knows nothing more direct."""
         address = f"/topic/{case.address}" if case.kind in ("topic", "multicast") else f"/amq/queue/{case.address}"
         more = ["--user", "guest", "--pass", "guest"]
+        if case.subscriptions:
+            more += ["--recv-address", "/amq/queue/subscription.%d", "--addresses", str(case.fanout)]
         if not case.outstanding and not case.stores and not case.rate:
             more += ["--max-outstanding", str(self.OUTSTANDING)]
         return Load("amqp_load", case.amqp(self._port, address, *more))
@@ -156,7 +193,7 @@ class Mosquitto:
         directory: where its settings lie; it stores nothing.
     """
 
-    INSTALL = "Mosquitto: apt-get install mosquitto"
+    INSTALL: ClassVar[str] = "Mosquitto: apt-get install mosquitto"
     PLACES = ("mosquitto", "/usr/sbin/mosquitto")
     INFLIGHT = 100
     OUTSTANDING = 1_000

@@ -77,6 +77,11 @@ class Process:
         """The end of what it printed."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
 
+    def kill(self) -> None:
+        """End it at once, but nothing that it has started."""
+        self.popen.kill()
+        self.popen.wait()
+
     def stop(self) -> None:
         """End it in order, or else at once, with what it has started."""
         if self.popen.poll() is None:

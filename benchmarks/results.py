@@ -7,6 +7,8 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.comparison import Outcome
+from benchmarks.measurement import Line
 from enmasse.version import __version__
 
 __all__ = ["Results"]
@@ -72,6 +75,22 @@ class Results:
         """Keep what is no case of the common kind."""
         self._write({"kind": "figures", "suite": suite, **record})
 
+    def add_lines(self, suite: str, name: str, lines: Sequence[Line], failure: str) -> None:
+        """Keep and print what has a plan of its own."""
+        figures = [asdict(line) for line in lines]
+        self._write({"kind": "lines", "suite": suite, "case": name, "failure": failure, "lines": figures})
+        table = Table(title=name, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        table.add_column("", min_width=SERVER_WIDTH)
+        table.add_column("", justify="right", min_width=12, no_wrap=True)
+        table.add_column("")
+        table.add_column("target")
+        for line in lines:
+            shown = f"{line.value:,.2f}" if abs(line.value) < 100 else f"{line.value:,.0f}"
+            table.add_row(line.what, shown, line.unit, line.verdict)
+        self.console.print(table)
+        if failure:
+            self.console.print(f"  failed: {failure}", highlight=False, markup=False)
+
     def show(self, outcomes: list[Outcome]) -> None:
         """Print what was measured in one case."""
         if not outcomes:
@@ -96,7 +115,7 @@ def _cells(outcome: Outcome) -> list[str]:
         return ["-"] * 6 + [runs]
     low, median, high = outcome.figures("us")
     cells = [f"{median:,.2f}", f"{low:,.2f} .. {high:,.2f}", f"{outcome.figures('rate')[1]:,.0f}"]
-    cells += ["-" if outcome.case.stores else f"{outcome.figures(name)[1]:,.0f}" for name in ("p50", "p99")]
+    cells += [f"{outcome.figures(name)[1]:,.0f}" for name in ("p50", "p99")]
     return [*cells, f"{outcome.figures('rss_mb')[1]:,.0f}", runs]
 
 
@@ -114,8 +133,9 @@ def _remarks(outcome: Outcome) -> list[str]:
             remarks.append(", ".join(f"{role} {us:.2f} us" for role, us in parts.items()))
         target = outcome.case.target
         if target and "node" in parts:
-            verdict = "within" if outcome.figures("us")[1] <= target else "ABOVE"
-            remarks.append(f"{verdict} the target of {target:g} us")
+            role = outcome.case.target_of
+            verdict = "within" if (parts[role] if role else outcome.figures("us")[1]) <= target else "ABOVE"
+            remarks.append(f"{verdict} the target of {target:g} us{f' for the {role}' if role else ''}")
     return remarks
 
 

@@ -1,0 +1,74 @@
+"""How long a sender waits until a durable message is accepted, beside the commit that this cannot do without."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+from benchmarks.generators import build
+from benchmarks.measurement import Line, Setting, send_traffic
+from benchmarks.node import Node
+
+__all__ = ["accepted_sends"]
+
+RATE = 1_000
+SECONDS = 5.0
+"""At least, so that one message in a hundred is fifty."""
+WARMUP_S = 0.5
+RATIO = 2.0
+
+
+def accepted_sends(setting: Setting) -> Iterator[Line]:
+    """1,000 durable messages a second, from the moment each was due to its outcome.
+
+    In turns with a bare LMDB commit of the same: first on a quiet machine, then while anycast traffic
+    takes whatever the node has.
+    """
+    seconds = max(setting.seconds, SECONDS)
+    with setting.node() as node:
+        node.declare("queue.0", addressType="queue")
+        node.declare("anycast.0", addressType="anycast")
+        for name in ("quiet", "saturated by anycast traffic"):
+            bare: list[dict[str, float]] = []
+            ours: list[dict[str, float]] = []
+            for _ in range(setting.runs):
+                if name == "quiet":
+                    setting.patience.wait()
+                with ExitStack() as stack:
+                    if name != "quiet":
+                        stack.enter_context(_saturated(node, 2 * (seconds + WARMUP_S)))
+                    bare.append(_commit(setting.directory, seconds))
+                    arguments = ("--mode", "send", "--durable", "--rate", str(RATE))
+                    traffic = send_traffic(node, "queue.0", *arguments, seconds=seconds, warmup=WARMUP_S)
+                    ours.append(traffic.result["lat_us"])
+            for part in ("p50", "p99"):
+                theirs = median(run[part] for run in bare)
+                accepted = median(run[part] for run in ours)
+                yield Line(f"{name}: {part} of a bare LMDB commit", theirs, "us")
+                yield Line(f"{part} of an accepted send", accepted, "us")
+                yield Line("ratio", accepted / theirs, "", target=RATIO if part == "p99" else 0)
+
+
+def _commit(directory: Path, seconds: float) -> dict[str, float]:
+    script = Path(__file__).parent / "bare_commits.py"
+    command = [sys.executable, str(script), "--rate", str(RATE), "--seconds", str(seconds)]
+    done = subprocess.run(
+        [*command, "--directory", str(directory)], capture_output=True, text=True, check=True, timeout=seconds + 60
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+@contextmanager
+def _saturated(node: Node, seconds: float) -> Iterator[None]:
+    command = [str(build("amqp_load")), "--port", str(node.port), "--address", "anycast.0"]
+    with subprocess.Popen([*command, "--seconds", str(seconds), "--json"], stdout=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
