@@ -1,7 +1,8 @@
-"""A node process with a stream, and one Spark session for the whole run."""
+"""A node process with a stream, whole installations, and one Spark session for the whole run."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,17 +10,24 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
+from enmasse.cli.app import run_app
 from enmasse.client.blocking import Connection, connect
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.session import require_spark, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class StreamNode:
@@ -114,3 +122,86 @@ def spark(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         session = start_session("tests", tmp_path_factory.mktemp("spark"), quick=True)
     yield session
     session.stop()
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+class Installation:
+    """One ``enmasse up`` and the commands on it."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.log = data.with_name(data.name + ".log")
+        self.supervisor: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.supervisor = subprocess.Popen(
+                [sys.executable, "-m", "enmasse", "up", "--data", str(self.data), "--ports", "auto"],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.ok("status", "--wait", "30")
+
+    def stop(self) -> int:
+        assert self.supervisor is not None
+        self.supervisor.send_signal(signal.SIGINT)
+        return self.supervisor.wait(40)
+
+    def run(self, *arguments: str, stdin: str = "") -> Done:
+        """Run a command in this process, which is the same but for the start of Python."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            mock.patch.object(sys, "argv", ["enmasse", *arguments, "--data", str(self.data)]),
+            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()))),
+        ):
+            try:
+                code = run_app()
+            except SystemExit as end:
+                code = int(end.code or 0)
+        return Done(code, out.getvalue(), err.getvalue())
+
+    def ok(self, *arguments: str, stdin: str = "") -> str:
+        done = self.run(*arguments, stdin=stdin)
+        assert done.code == 0, (arguments, done.out, done.err, self.log.read_text())
+        return done.out
+
+    def endpoints(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.data / "endpoints.json").read_text())
+        return found
+
+    def pid(self, kind: str) -> int:
+        return next(int(item["pid"]) for item in self.endpoints()["processes"] if item["kind"] == kind)
+
+    def url(self, protocol: str) -> str:
+        return next(str(item["url"]) for item in self.endpoints()["endpoints"] if item["protocol"] == protocol)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An installation with the examples applied, for tests that leave it as it is."""
+    installation = Installation(tmp_path_factory.mktemp("up") / "data")
+    installation.start()
+    installation.ok("apply", "-f", str(EXAMPLES))
+    installation.ok("status", "--wait", "30")
+    yield installation
+    assert installation.stop() == 0
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Installation]:
+    """An installation to break."""
+    installation = Installation(tmp_path / "data")
+    installation.start()
+    yield installation
+    assert installation.supervisor is not None
+    if installation.supervisor.poll() is None:
+        installation.stop()
