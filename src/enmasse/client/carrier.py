@@ -18,6 +18,7 @@ from enmasse.net.transport import EngineProtocol
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link as EngineLink
+from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
 from enmasse.wire.amqp.sasl import Anonymous, Plain, SaslClient
 from enmasse.wire.amqp.session import Session
@@ -159,6 +160,25 @@ class Carrier:
         """One of our links is gone."""
         if link.sink is not None:
             link.sink.on_detached(link, error)
+
+    def on_transactional_message(
+        self,
+        link: ReceivingLink,
+        payload: bytes,
+        delivery_id: int,
+        settled: bool,
+        message_format: int,
+        _txn_id: bytes,
+    ) -> None:
+        """A peer that sends within a transaction of its own sends all the same."""
+        link.sink.on_message(payload, delivery_id, settled, message_format)
+
+    def on_transactional_outcome(self, session: Session, delivery_id: int, state: Any, settled: bool) -> None:
+        """The peer has told what one of our messages is to be once its transaction is committed."""
+        delivery = session.unsettled.pop(delivery_id)
+        delivery.sink.on_outcome(delivery, state)
+        if not settled:
+            session.settle_sent(delivery_id, state)
 
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
         """The session is gone, and what is left of the connection is no use."""

@@ -27,9 +27,10 @@ from enmasse.messaging.stream_producers import (
 from enmasse.messaging.stream_readers import OFFSETS_CAPABILITY, StreamConsumer, make_reader
 from enmasse.messaging.stream_retention import Retention
 from enmasse.messaging.stream_rows import Templates
+from enmasse.messaging.transaction import Done, sender_of
 
 if TYPE_CHECKING:
-    from enmasse.messaging.core import Core
+    from enmasse.messaging.core import Core, Log
 
 __all__ = [
     "COMMITS_CAPABILITY",
@@ -81,6 +82,7 @@ class Stream(Address):
         "damaged",
         "has_news",
         "heads",
+        "is_closed",
         "leaving_bytes",
         "log_id",
         "looks_at",
@@ -114,6 +116,8 @@ class Stream(Address):
         """What a message takes, as far as the latest ones tell."""
         self.has_news = False
         """Whether some reader may have something to send since readers were last served."""
+        self.is_closed = False
+        """Whether it is deleted."""
         self.damaged = 0
         """Frames that could not be read."""
         self._damaged: set[tuple[int, int]] = set()
@@ -240,10 +244,18 @@ class Stream(Address):
         if is_time:
             self.looks_at = now + pause
             self.core.schedule(self, self.looks_at)
-        if is_time or self.retention.excess > 0:
             for partition in self.partitions:
                 if partition.is_expired(self.core.wall_us):
                     self.core.write(partition)
+        if self.retention.excess > 0:
+            chosen = self.retention.choose()
+            if chosen is not None:
+                self.core.write(chosen)
+
+    def look_again(self) -> None:
+        """What is too old may be known by now."""
+        self.looks_at = 0.0
+        self.due()
 
     def on_deadline(self, now: float) -> None:
         """It is time to look for what is too old."""
@@ -258,10 +270,23 @@ class Stream(Address):
             problem = f"the frame at offset {offset} is damaged; its rows are left out"
             self.core.report(partition.name, StreamError(problem))
 
+    # Transactions
+
+    def enlist_message(self, payload: bytes, target: str, done: Done) -> Log:
+        """Append a message for a transaction; see ``Enlistable``."""
+        head = self.heads.of(payload)
+        partition = head.partition or self.next_partition()
+        partition.append_parts(head, payload[head.body_at :], (sender_of(done), 0))
+        return partition
+
+    def enlist_settlement(self, entry: Any, done: Done) -> None:
+        """Reading does not consume, so there is nothing to write; see ``Enlistable``."""
+
     # The stream as a whole
 
     def close(self, condition: str, description: str) -> None:
         """The stream is deleted."""
+        self.is_closed = True
         for partition in self.partitions:
             partition.close()
         super().close(condition, description)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import LinkError, LocalError
 from enmasse.wire.amqp.framing import amqp_frame
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Detach, Source, Target
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Detach, Source, Target
 from enmasse.wire.amqp.transactions import TransactionalState
 from enmasse.wire.amqp.types import UInt
 
@@ -109,7 +109,7 @@ class Link:
         sink: Any,
         *,
         source: Source | None = None,
-        target: Target | None = None,
+        target: Target | Coordinator | None = None,
         snd_settle_mode: int | None = None,
         max_message_size: int | None = None,
         offered_capabilities: tuple[str, ...] | None = None,

@@ -52,6 +52,7 @@ __all__ = [
     "ttl_of",
     "with_header",
     "with_message_annotations",
+    "without_message_annotations",
 ]
 
 PARTITION_KEY = Symbol("x-opt-partition-key")
@@ -372,4 +373,13 @@ def with_message_annotations(payload: bytes, extra: dict[str, Any]) -> bytes:
     for key, value in extra.items():
         annotations[Symbol(key)] = value
     section = encode(Described(ULong(MESSAGE_ANNOTATIONS), annotations))
+    return payload[:start] + section + payload[stop:]
+
+
+def without_message_annotations(payload: bytes, names: tuple[str, ...]) -> bytes:
+    """The message without some of its annotations."""
+    start, at, stop = _find(payload, MESSAGE_ANNOTATIONS)
+    annotations = _map(payload, at, stop) if at < stop else {}
+    kept = {key: value for key, value in annotations.items() if key not in names}
+    section = encode(Described(ULong(MESSAGE_ANNOTATIONS), kept)) if kept else b""
     return payload[:start] + section + payload[stop:]

@@ -6,7 +6,7 @@ from typing import Any
 
 from enmasse.wire.amqp.errors import FramingError, LocalError, SessionError
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Detach, Source, Target
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Detach, Source, Target
 from enmasse.wire.amqp.session_output import SessionOutput
 
 __all__ = ["SessionLinks"]
@@ -92,7 +92,7 @@ class SessionLinks(SessionOutput):
         self,
         name: str,
         sink: Any,
-        target: Target | None,
+        target: Target | Coordinator | None,
         *,
         source: Source | None = None,
         snd_settle_mode: int = 2,
