@@ -21,6 +21,7 @@ def test_the_list_names_every_case_and_how_to_get_what_is_missing() -> None:
     done = benchmarks("--list")
     assert done.returncode == 0, done.stderr
     assert "1:1, 100 B, unsettled" in done.stdout
+    assert "queue, recovery of 1 million" in done.stdout
     assert "apt-get install rabbitmq-server" in done.stdout
 
 
@@ -46,11 +47,17 @@ def test_without_a_compiler_it_says_what_to_install(tmp_path: Path) -> None:
     assert "apt-get install gcc" in done.stderr
 
 
-@pytest.mark.slow
-def test_a_case_is_measured_to_its_end_and_kept(tmp_path: Path) -> None:
+@pytest.fixture
+def short(tmp_path: Path) -> tuple[str, ...]:
+    """Arguments for a run that measures next to nothing."""
     if shutil.which("cc") is None and os.environ.get("CI") != "true":
         pytest.skip("the load generators need a C compiler: apt-get install gcc libc6-dev")
-    short = ("--runs", "1", "--seconds", "0.2", "--patience", "0", "--no-peers", "--directory", str(tmp_path))
+    few = ("--runs", "1", "--seconds", "0.2", "--scale", "0.0002", "--patience", "0", "--no-peers")
+    return (*few, "--directory", str(tmp_path))
+
+
+@pytest.mark.slow
+def test_a_case_is_measured_to_its_end_and_kept(tmp_path: Path, short: tuple[str, ...]) -> None:
     done = benchmarks("anycast", "--case", "multicast", *short)
     assert done.returncode == 0, done.stdout + done.stderr
     (kept,) = tmp_path.glob("*.jsonl")
@@ -59,4 +66,28 @@ def test_a_case_is_measured_to_its_end_and_kept(tmp_path: Path) -> None:
     assert case["failure"] == ""
     assert case["losses"] == 0
     assert case["rate"]["median"] > 0
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "what", "figure"),
+    [
+        ("10 million", "drained, 100 B, durable", 2_000),
+        ("10 million", "spoilt or out of order", 0),
+        ("recovery", "start 3 with 200 messages", None),
+        ("read by receivers", "read 1: node", None),
+        ("bulk frames", "read 1: by the clock, with the client", None),
+    ],
+)
+def test_what_has_a_plan_of_its_own_is_measured_and_kept(
+    tmp_path: Path, short: tuple[str, ...], case: str, what: str, figure: int | None
+) -> None:
+    done = benchmarks("stored", "--case", case, *short)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (kept,) = tmp_path.glob("*.jsonl")
+    _, measured = map(json.loads, kept.read_text().splitlines())
+    assert measured["failure"] == ""
+    (found,) = (line["value"] for line in measured["lines"] if line["what"] == what)
+    assert found > 0 if figure is None else found == figure
     assert list(tmp_path.iterdir()) == [kept]
