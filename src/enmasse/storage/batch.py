@@ -108,26 +108,32 @@ def encode_batch(epoch: int, number: int, heard: int, operations: Sequence[Opera
 class Batch:
     """One complete batch, still lying in the buffer it was received in."""
 
-    __slots__ = ("_count", "_data", "epoch", "heard", "number")
+    __slots__ = ("_data", "_value_at", "count", "epoch", "heard", "number")
 
-    def __init__(self, data: memoryview, epoch: int, number: int, heard: int, count: int) -> None:
+    def __init__(self, data: memoryview, epoch: int, number: int, heard: int, count: int, value_at: int) -> None:
         self._data = data
-        self._count = count
+        self._value_at = value_at
+        self.count = count
         self.epoch = epoch
         self.number = number
         self.heard = heard
 
     @property
+    def front(self) -> memoryview:
+        """Index and keys: all but header and values."""
+        return self._data[HEADER_BYTES : self._value_at]
+
+    @property
     def has_merges(self) -> bool:
         """Whether any operation is an instruction to merge."""
-        return TABLE_PREFIX[MERGE_TABLE] in bytes(self._data[HEADER_BYTES : HEADER_BYTES + self._count])
+        return TABLE_PREFIX[MERGE_TABLE] in bytes(self._data[HEADER_BYTES : HEADER_BYTES + self.count])
 
     def operations(self) -> list[tuple[bytes, memoryview | None]]:
         """Stored keys (table byte and key) with their new value, ``None`` to delete.
 
         Values are views into the receive buffer and live as long as that is left alone.
         """
-        count, data = self._count, self._data
+        count, data = self.count, self._data
         at = HEADER_BYTES
         prefixes = [TABLE_PREFIX[table] for table in data[at : at + count]]
         at += count
@@ -170,14 +176,14 @@ def split_batches(data: memoryview) -> tuple[list[Batch], int, int]:
             raise BatchError(f"not a batch after number {batches[-1].number if batches else 'none'}")
         if end - at < size:
             return batches, at, size
-        _check(data[at : at + size], count)
-        batches.append(Batch(data[at : at + size], epoch, number, heard, count))
+        value_at = _check(data[at : at + size], count)
+        batches.append(Batch(data[at : at + size], epoch, number, heard, count, value_at))
         at += size
     return batches, at, 0
 
 
-def _check(data: memoryview, count: int) -> None:
-    """Whether header, index and keys are the ones that were sent."""
+def _check(data: memoryview, count: int) -> int:
+    """See that header, index and keys are the ones that were sent; returns where values begin."""
     key_at = HEADER_BYTES + _INDEX_ROW_BYTES * count
     lengths = array("H")
     lengths.frombytes(data[HEADER_BYTES + count : HEADER_BYTES + 3 * count])
@@ -188,6 +194,7 @@ def _check(data: memoryview, count: int) -> None:
     (crc,) = _CRC.unpack_from(data, _HEADER.size)
     if size != len(data) or crc32(data[HEADER_BYTES:value_at], crc32(data[: _HEADER.size])) != crc:
         raise BatchError("a batch has a wrong checksum")
+    return value_at
 
 
 class AnswerKind:

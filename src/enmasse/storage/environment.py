@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
+from enmasse.messaging.frame import FrameError, check_frame
 from enmasse.storage.batch import MERGE_TABLE, TABLE_PREFIX
-from enmasse.storage.errors import JournalFormatError
+from enmasse.storage.errors import JournalDamagedError, JournalFormatError
+from enmasse.storage.seal import SEAL_KEY, encode_seal, explain_broken_seal
+from enmasse.storage.soundness import advise, check_pages
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from enmasse.storage.batch import Batch
 
-__all__ = ["DEFAULT_MAP_BYTES", "FORMAT_VERSION", "ReadEnvironment", "WriteEnvironment"]
+__all__ = ["DEFAULT_MAP_BYTES", "FORMAT_VERSION", "ReadEnvironment", "WriteEnvironment", "is_sound_frame"]
 
 DEFAULT_MAP_BYTES = 1 << 40
 """1 TiB of addresses; the map is sparse, so it costs nothing and never has to grow."""
@@ -79,35 +82,51 @@ class WriteEnvironment:
             is not known to have heard.
 
     Raises:
-        JournalFormatError: the directory holds another format or something damaged.
+        JournalFormatError: the directory holds another format.
+        JournalDamagedError: pages or the last commit are not whole.
     """
 
     __slots__ = ("_env", "epoch", "failed", "number")
 
     def __init__(self, directory: str, map_bytes: int = DEFAULT_MAP_BYTES) -> None:
+        check_pages(directory)
         try:
             self._env = _open(directory, map_bytes, readonly=False)
         except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError) as error:
             raise JournalFormatError(f"{directory} is no journal, or is damaged: {error}") from error
         self._env.reader_check()
-        with self._env.begin(write=True) as txn:
-            found = txn.get(_FORMAT_KEY)
-            version = None if found is None else int.from_bytes(found, "little")
-            if version is not None and version not in _READABLE:
-                self._env.close()
-                raise JournalFormatError(
-                    f"the journal in {directory} has format {version}, "
-                    f"this version reads up to {FORMAT_VERSION}: use the version that wrote it"
-                )
-            if version != FORMAT_VERSION:
-                txn.put(_FORMAT_KEY, _FORMAT.pack(FORMAT_VERSION))
-            last = txn.get(_LAST_KEY) or _LAST.pack(0, 0)
-        if found is None:
-            _sync_directory(directory)
+        try:
+            last = self._prepare(directory)
+        except BaseException:
+            self._env.close()
+            raise
         self.epoch, self.number = _LAST.unpack_from(last)
         numbers = array("Q")
         numbers.frombytes(last[_LAST.size :])
         self.failed = numbers.tolist()
+
+    def _prepare(self, directory: str) -> bytes:
+        """Look whether the journal can be written on, make it one of this format, return its last numbers."""
+        with self._env.begin(write=True) as txn:
+            found = txn.get(_FORMAT_KEY)
+            version = None if found is None else int.from_bytes(found, "little")
+            if version is not None and version not in _READABLE:
+                raise JournalFormatError(
+                    f"the journal in {directory} has format {version}, "
+                    f"this version reads up to {FORMAT_VERSION}: use the version that wrote it"
+                )
+            seal = txn.get(SEAL_KEY)
+            if seal is not None:
+                problem = explain_broken_seal(seal, txn.id() - 1, txn.get)
+                if problem is not None:
+                    raise JournalDamagedError(advise(directory, problem))
+            if version != FORMAT_VERSION:
+                txn.put(_FORMAT_KEY, _FORMAT.pack(FORMAT_VERSION))
+                txn.put(SEAL_KEY, encode_seal(txn.id()))
+            last: bytes = txn.get(_LAST_KEY) or _LAST.pack(0, 0)
+        if found is None:
+            _sync_directory(directory)
+        return last
 
     def apply(self, batches: Sequence[Batch], failed: Sequence[int] = ()) -> None:
         """Commit batches in one transaction, with one sync; on return they are on disk.
@@ -125,8 +144,10 @@ class WriteEnvironment:
         remembered = [number for number in (*before, *failed) if number > last.heard]
         with self._env.begin(write=True) as txn:
             put, delete = txn.put, txn.delete
+            has_merges = False
             for batch in batches:
-                has_merges = batch.has_merges
+                if batch.has_merges:
+                    has_merges = True
                 for key, value in batch.operations():
                     if has_merges and key[0] == MERGE_TABLE:
                         _merge(txn, key[1:], value)
@@ -135,6 +156,7 @@ class WriteEnvironment:
                     else:
                         put(key, value)
             put(_LAST_KEY, _LAST.pack(last.epoch, last.number) + array("Q", remembered).tobytes())
+            put(SEAL_KEY, encode_seal(txn.id(), batches, has_merges=has_merges))
         self.epoch, self.number, self.failed = last.epoch, last.number, remembered
 
     def close(self) -> None:
@@ -284,6 +306,15 @@ class ReadEnvironment:
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
+
+
+def is_sound_frame(key: bytes, value: bytes | memoryview) -> bool:
+    """Whether a value is the frame that was written under a key; reads all of it."""
+    try:
+        check_frame(value, int.from_bytes(key[-8:], "big"))
+    except FrameError:
+        return False
+    return True
 
 
 def _sync_directory(directory: str) -> None:

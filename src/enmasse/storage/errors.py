@@ -8,7 +8,10 @@ EnmasseError
 │   ├── JournalLockedError     another journal process still holds the directory
 │   └── JournalUnavailableError  the journal process could not be started, or did not finish
 └── ConfigError
-    └── JournalFormatError     the directory holds something that this version cannot read
+    ├── JournalFormatError     the directory holds something that this version cannot read
+    │   └── JournalDamagedError  a journal with damage that a start notices
+    ├── PageError              a page of the data file is not what it should be
+    └── ToolError              a tool cannot do what was asked, as things are
 """
 
 from __future__ import annotations
@@ -17,10 +20,13 @@ from enmasse.errors import ConfigError, LocalError, UnavailableError
 
 __all__ = [
     "BatchError",
+    "JournalDamagedError",
     "JournalFormatError",
     "JournalLockedError",
     "JournalStateError",
     "JournalUnavailableError",
+    "PageError",
+    "ToolError",
 ]
 
 
@@ -42,3 +48,25 @@ class JournalUnavailableError(UnavailableError):
 
 class JournalFormatError(ConfigError):
     """The directory holds a journal of another format, or something damaged."""
+
+
+class JournalDamagedError(JournalFormatError):
+    """The journal is damaged in a way that a start notices; nothing was changed."""
+
+
+class PageError(ConfigError):
+    """A page of a journal's data file is damaged.
+
+    Attributes:
+        page: its number.
+        reason: what is wrong, without the page's name.
+    """
+
+    def __init__(self, page: int, reason: str) -> None:
+        super().__init__(f"page {page} {reason}")
+        self.page = page
+        self.reason = reason
+
+
+class ToolError(ConfigError):
+    """A tool for journals cannot do what was asked, as things are."""

@@ -21,9 +21,8 @@ from contextlib import closing
 
 import lmdb
 
-from enmasse.messaging.frame import FrameError, check_frame
 from enmasse.messaging.storage import Table
-from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment
+from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment, is_sound_frame
 from enmasse.storage.errors import JournalFormatError
 from enmasse.storage.reading import FAILED, MAX_DAMAGED, READY, WARM, ReadRequest, encode_read, split_requests
 
@@ -45,19 +44,11 @@ def _warm(environment: ReadEnvironment, request: ReadRequest) -> bytes:
             size += len(value)
             if request.table != Table.FRAME:
                 value[::_PAGE_BYTES].tobytes()
-            elif not _is_sound(key, value):
+            elif not is_sound_frame(key, value):
                 damaged.append(key)
             if size >= request.limit_bytes or len(damaged) >= MAX_DAMAGED:
                 break
     return encode_read(WARM, last, tuple(damaged), found=found)
-
-
-def _is_sound(key: bytes, value: memoryview) -> bool:
-    try:
-        check_frame(value, int.from_bytes(key[-8:], "big"))
-    except FrameError:
-        return False
-    return True
 
 
 def _serve(environment: ReadEnvironment, fd: int) -> None:

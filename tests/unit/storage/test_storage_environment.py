@@ -12,9 +12,10 @@ import pytest
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import Batch, encode_batch, split_batches
 from enmasse.storage.environment import FORMAT_VERSION, ReadEnvironment, WriteEnvironment
-from enmasse.storage.errors import JournalFormatError
+from enmasse.storage.errors import JournalDamagedError, JournalFormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MIB = 1 << 20
@@ -97,6 +98,7 @@ def test_an_older_format_is_upgraded_in_place(tmp_path: Path) -> None:
     raw = lmdb.open(str(tmp_path))
     with raw.begin(write=True) as txn:
         txn.put(b"\0format", (1).to_bytes(4, "little"))
+        txn.delete(b"\0seal")
     raw.close()
     env = WriteEnvironment(str(tmp_path))
     assert (env.epoch, env.number) == (1, 1)
@@ -106,6 +108,55 @@ def test_an_older_format_is_upgraded_in_place(tmp_path: Path) -> None:
     with raw.begin() as txn:
         assert txn.get(b"\0format") == FORMAT_VERSION.to_bytes(4, "little")
     raw.close()
+
+
+def test_a_last_commit_that_is_not_all_there_is_refused(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    env.apply([batch(1, put(b"a", b"1"), put(b"b", b"2"), put(b"c", b"3"))])
+    env.apply([batch(2, put(b"a", b"11"), put(b"d", b"4"), Operation(Table.FRAME, b"b", None), put(b"c", b"3"))])
+    env.close()
+
+    def reopen_after(change: Callable[[lmdb.Transaction], object]) -> None:
+        raw = lmdb.open(str(tmp_path))
+        with raw.begin(write=True) as txn:
+            seal = txn.get(b"\0seal")
+            assert seal is not None
+            assert int.from_bytes(seal[:8], "little") == txn.id() - 1
+            change(txn)
+            txn.put(b"\0seal", txn.id().to_bytes(8, "little") + seal[8:])
+        raw.close()
+        WriteEnvironment(str(tmp_path)).close()
+
+    reopen_after(lambda _txn: None)
+    for change in (
+        lambda txn: txn.put(b"\x02a", b"1"),
+        lambda txn: (txn.put(b"\x02a", b"11"), txn.delete(b"\x02d")),
+        lambda txn: (txn.put(b"\x02d", b"4"), txn.put(b"\x02b", b"2")),
+    ):
+        with pytest.raises(JournalDamagedError, match=r"not as the last commit left it.*enmasse journal check"):
+            reopen_after(change)
+    reopen_after(lambda txn: txn.delete(b"\x02b"))
+
+
+def test_a_commit_without_its_seal_is_refused(tmp_path: Path) -> None:
+    WriteEnvironment(str(tmp_path)).close()
+    raw = lmdb.open(str(tmp_path))
+    with raw.begin(write=True) as txn:
+        txn.put(b"\x02a", b"1")
+    raw.close()
+    with pytest.raises(JournalDamagedError, match="transaction 2, but its records are those of 1"):
+        WriteEnvironment(str(tmp_path))
+
+
+def test_a_group_too_large_to_be_named_is_sealed_by_its_transaction(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    env.apply([batch(1, *(put(b"%0100d" % i, b"1") for i in range(1000)))])
+    env.close()
+    raw = lmdb.open(str(tmp_path), readonly=True)
+    with raw.begin() as txn:
+        assert txn.get(b"\0seal") == txn.id().to_bytes(8, "little")
+    raw.close()
+    WriteEnvironment(str(tmp_path)).close()
 
 
 def test_an_instruction_to_merge_that_makes_no_sense_changes_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,315 @@
+"""The pages of an LMDB data file, read with ``pread``: damage is an error here, never a signal.
+
+LMDB itself trusts every page: a wrong one may give wrong records, or end the process. What must not
+happen to the tools, and must be noticed before a journal is written on. The format is that of LMDB 0.9
+(data version 1): pages with a header that names their own number and kind; two meta pages of which the
+one with the higher transaction counts; one tree of free pages and one of records.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from enmasse.storage.errors import PageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Ends", "Meta", "Node", "PageFile", "Tree"]
+
+_MAGIC = 0xBEEFC0DE
+_DATA_VERSION = 1
+
+_HEADER = struct.Struct("<QHHHH")
+_OVERFLOW = struct.Struct("<QHHI")
+HEADER_BYTES = _HEADER.size
+_NODE = struct.Struct("<HHHH")
+_PGNO = struct.Struct("<Q")
+_META = struct.Struct("<IIQQ")
+_TREE = struct.Struct("<IHHQQQQQ")
+_META_END = struct.Struct("<QQ")
+
+BRANCH, LEAF, OVERFLOW, META = 1, 2, 4, 8
+_KINDS = BRANCH | LEAF | OVERFLOW | META
+_BIG = 1
+_NONE = (1 << 64) - 1
+
+MAX_DEPTH = 32
+_PAGE_SIZES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+
+
+class Tree(NamedTuple):
+    """What a meta page says of one tree."""
+
+    depth: int
+    branch_pages: int
+    leaf_pages: int
+    overflow_pages: int
+    entries: int
+    root: int
+
+
+class Meta(NamedTuple):
+    """One of the two states that the file offers."""
+
+    transaction: int
+    last_page: int
+    free: Tree
+    main: Tree
+
+
+class Node(NamedTuple):
+    """One record of a leaf page."""
+
+    key: bytes
+    size: int
+    inline: bytes | None
+    overflow: int
+    """The first page of the value, where it does not lie inline."""
+
+
+class Ends(NamedTuple):
+    """The outermost keys of a leaf page."""
+
+    first: bytes
+    last: bytes
+    records: int
+
+
+class PageFile:
+    """An LMDB data file.
+
+    Args:
+        path: of ``data.mdb``.
+
+    Raises:
+        OSError: it cannot be opened.
+        PageError: neither meta page is one.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.file_bytes = os.fstat(self._fd).st_size
+            self.page_bytes = self._find_page_bytes()
+            self.metas = self._find_metas()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def _find_page_bytes(self) -> int:
+        start = os.pread(self._fd, HEADER_BYTES + _META.size + 4, 0)
+        if len(start) == HEADER_BYTES + _META.size + 4:
+            (size,) = struct.unpack_from("<I", start, HEADER_BYTES + _META.size)
+            if size in _PAGE_SIZES:
+                return int(size)
+        return os.sysconf("SC_PAGE_SIZE")
+
+    def _find_metas(self) -> list[Meta]:
+        """The sound meta pages, the latest first."""
+        metas = []
+        problem = PageError(0, "the file is empty")
+        for number in (0, 1):
+            try:
+                metas.append(self._meta(number))
+            except PageError as error:
+                problem = error
+        if not metas:
+            raise problem
+        return sorted(metas, reverse=True)
+
+    def _meta(self, number: int) -> Meta:
+        data = self.page(number, META)
+        magic, version, _, _ = _META.unpack_from(data, HEADER_BYTES)
+        if magic != _MAGIC or version != _DATA_VERSION:
+            raise PageError(number, "is no meta page of LMDB")
+        at = HEADER_BYTES + _META.size
+        trees = [_TREE.unpack_from(data, at + _TREE.size * index) for index in (0, 1)]
+        last_page, transaction = _META_END.unpack_from(data, at + 2 * _TREE.size)
+        return Meta(transaction, last_page, *(Tree(*fields[2:]) for fields in trees))
+
+    def page(self, number: int, kinds: int) -> bytes:
+        """One page.
+
+        Args:
+            number: of the page.
+            kinds: which kinds it may be of.
+
+        Raises:
+            PageError: it is not what it should be.
+        """
+        data = os.pread(self._fd, self.page_bytes, number * self.page_bytes)
+        if len(data) < self.page_bytes:
+            raise PageError(number, f"lies beyond the end of the file ({self.file_bytes} bytes)")
+        named, _, flags, lower, upper = _HEADER.unpack_from(data)
+        if named != number and not flags & META:
+            raise PageError(number, f"says that it is page {named}")
+        if flags & _KINDS not in (BRANCH, LEAF, OVERFLOW, META) or not flags & kinds:
+            raise PageError(number, f"is of another kind than expected ({flags:#x})")
+        if flags & (BRANCH | LEAF) and not HEADER_BYTES <= lower <= upper <= self.page_bytes:
+            raise PageError(number, f"has impossible bounds ({lower}, {upper})")
+        return data
+
+    def leaves(self, tree: Tree, report: Callable[[PageError], None] | None = None) -> Iterator[tuple[int, bytes]]:
+        """Number and bytes of every leaf page, in the order of keys.
+
+        Args:
+            tree: of a meta page.
+            report: hears of damaged pages, which are passed over with all that lies below them; without
+                it the first one is raised.
+
+        Raises:
+            PageError: a page is damaged.
+        """
+        if tree.root == _NONE:
+            return
+        seen: set[int] = set()
+        stack = [(tree.root, tree.depth)]
+        while stack:
+            number, depth = stack.pop()
+            try:
+                data, children = self._step(number, depth, seen)
+            except PageError as error:
+                if report is None:
+                    raise
+                report(error)
+                continue
+            stack += [(child, depth - 1) for child in reversed(children)]
+            if depth == 1:
+                yield number, data
+
+    def _step(self, number: int, depth: int, seen: set[int]) -> tuple[bytes, list[int]]:
+        """A page on the way down, and what lies below it."""
+        if number in seen or not 1 <= depth <= MAX_DEPTH:
+            raise PageError(number, "is reached twice, or in a tree of impossible depth")
+        seen.add(number)
+        if depth == 1:
+            return self.page(number, LEAF), []
+        data = self.page(number, BRANCH)
+        return data, self._children(number, data)
+
+    def branches(self, tree: Tree) -> Iterator[tuple[int, list[tuple[bytes, int]]]]:
+        """Number, and separators with children, of every branch page.
+
+        Raises:
+            PageError: a page is damaged.
+        """
+        level = [] if tree.root == _NONE else [tree.root]
+        for _ in range(tree.depth - 1):
+            below: list[int] = []
+            for number in level:
+                data = self.page(number, BRANCH)
+                children = self._children(number, data)
+                keys = [key for key, _ in self._nodes(number, data)]
+                yield number, list(zip(keys, children, strict=True))
+                below += children
+            level = below
+
+    def _nodes(self, number: int, data: bytes) -> Iterator[tuple[bytes, int]]:
+        """Keys, and where their nodes lie."""
+        lower, upper = struct.unpack_from("<HH", data, 12)
+        for at in struct.unpack_from(f"<{(lower - HEADER_BYTES) // 2}H", data, HEADER_BYTES):
+            end = at + _NODE.size
+            if at < upper or end > self.page_bytes:
+                raise PageError(number, "has a record outside of its bounds")
+            key_end = end + _NODE.unpack_from(data, at)[3]
+            if key_end > self.page_bytes:
+                raise PageError(number, "has a key outside of its bounds")
+            yield data[end:key_end], at
+
+    def _children(self, number: int, data: bytes) -> list[int]:
+        children = []
+        for _, at in self._nodes(number, data):
+            low, high, flags, _ = _NODE.unpack_from(data, at)
+            children.append(low | high << 16 | flags << 32)
+        return children
+
+    def nodes(self, number: int, data: bytes) -> list[Node]:
+        """The records of a leaf page, in the order of keys.
+
+        Raises:
+            PageError: the page is damaged.
+        """
+        found: list[Node] = []
+        for key, at in self._nodes(number, data):
+            low, high, flags, _ = _NODE.unpack_from(data, at)
+            size = low | high << 16
+            begin = at + _NODE.size + len(key)
+            if found and key <= found[-1].key:
+                raise PageError(number, "has keys out of order")
+            if flags & ~_BIG or begin + (8 if flags & _BIG else size) > self.page_bytes:
+                raise PageError(number, "has a value outside of its bounds")
+            if flags & _BIG:
+                found.append(Node(key, size, None, _PGNO.unpack_from(data, begin)[0]))
+            else:
+                found.append(Node(key, size, data[begin : begin + size], 0))
+        return found
+
+    def ends(self, number: int, data: bytes) -> Ends:
+        """The outermost keys of a leaf page, without looking at those between.
+
+        Raises:
+            PageError: the page is damaged.
+        """
+        (lower,) = struct.unpack_from("<H", data, 12)
+        count = (lower - HEADER_BYTES) // 2
+        if not count:
+            return Ends(b"", b"", 0)
+        keys = []
+        for index in (0, count - 1):
+            (at,) = struct.unpack_from("<H", data, HEADER_BYTES + 2 * index)
+            end = at + _NODE.size
+            if not lower <= at <= self.page_bytes - _NODE.size:
+                raise PageError(number, "has a record outside of its bounds")
+            keys.append(data[end : end + _NODE.unpack_from(data, at)[3]])
+        return Ends(keys[0], keys[1], count)
+
+    def overflow_pages(self, node: Node) -> int:
+        """How many pages a value takes besides its leaf; a rewritten value may take more than it needs.
+
+        Raises:
+            PageError: the first of them is none of a value, or one of another.
+        """
+        if node.inline is not None:
+            return 0
+        count: int = _OVERFLOW.unpack_from(self.page(node.overflow, OVERFLOW))[3]
+        needed = (HEADER_BYTES + node.size - 1) // self.page_bytes + 1
+        if count < needed:
+            raise PageError(node.overflow, f"begins {count} pages, its record takes {needed}")
+        return count
+
+    def value(self, node: Node) -> bytes:
+        """The value of a record.
+
+        Raises:
+            PageError: the pages that it lies on are not its own, or are missing.
+        """
+        if node.inline is not None:
+            return node.inline
+        self.overflow_pages(node)
+        data = os.pread(self._fd, node.size, node.overflow * self.page_bytes + HEADER_BYTES)
+        if len(data) < node.size:
+            raise PageError(node.overflow, f"lies beyond the end of the file ({self.file_bytes} bytes)")
+        return data
+
+    def free_pages(self, meta: Meta) -> set[int]:
+        """The numbers of pages that no record uses any more.
+
+        Raises:
+            PageError: a page of their tree is damaged.
+        """
+        free: set[int] = set()
+        for number, data in self.leaves(meta.free):
+            for node in self.nodes(number, data):
+                value = self.value(node)
+                count = _PGNO.unpack_from(value)[0] if len(value) >= 8 else -1
+                if not 0 <= count <= len(value) // 8 - 1:
+                    raise PageError(number, "has an impossible list of free pages")
+                free.update(struct.unpack_from(f"<{count}Q", value, 8))
+        return free
