@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["describe"]
 
+_EFFECTIVE = ("planStatus", "subscription", "messageTtl", "messageRedelivery", "limits", "retention")
+
 
 def describe(
     kind_name: KindName,
@@ -50,7 +52,7 @@ def describe(
     for fact, value in facts.items():
         writer.say(f"{fact + ':':<{width}}{value}")
     _block(writer, "Spec", item["spec"])
-    _block(writer, "In effect", {key: status[key] for key in ("planStatus", "subscription") if key in status})
+    _block(writer, "In effect", {key: status[key] for key in _EFFECTIVE if key in status})
     _conditions(writer, item)
     for sentence in restore(item).unapplied():
         writer.warn(sentence)
