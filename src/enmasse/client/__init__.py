@@ -18,6 +18,7 @@ from enmasse.client.errors import (
     LinkRefusedError,
     RemoteError,
     TooLargeError,
+    TransactionError,
     UnavailableError,
     UrlError,
 )
@@ -25,6 +26,7 @@ from enmasse.client.message import Message
 from enmasse.client.outcome import Outcome
 from enmasse.client.receiver import Receiver
 from enmasse.client.sender import Sender
+from enmasse.client.transaction import Transaction
 
 __all__ = [
     "ClosedError",
@@ -41,6 +43,8 @@ __all__ = [
     "RemoteError",
     "Sender",
     "TooLargeError",
+    "Transaction",
+    "TransactionError",
     "UnavailableError",
     "UrlError",
     "connect",

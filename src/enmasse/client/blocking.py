@@ -22,15 +22,27 @@ from typing import Any, Self
 from enmasse.client import connection as asynchronous
 from enmasse.client import management
 from enmasse.client.background import Background
+from enmasse.client.blocking_transaction import Transaction, inner
 from enmasse.client.connection import ATTACH_TIMEOUT_S, CREDIT, TIMEOUT_S
 from enmasse.client.delivery import Delivery as AsyncDelivery
 from enmasse.client.message import Message
 from enmasse.client.outcome import Outcome
 from enmasse.client.receiver import Receiver as AsyncReceiver
 from enmasse.client.sender import Sender as AsyncSender
+from enmasse.client.transaction import Transaction as AsyncTransaction
 from enmasse.errors import EnmasseError
 
-__all__ = ["Connection", "Delivery", "Management", "Message", "Outcome", "Receiver", "Sender", "connect"]
+__all__ = [
+    "Connection",
+    "Delivery",
+    "Management",
+    "Message",
+    "Outcome",
+    "Receiver",
+    "Sender",
+    "Transaction",
+    "connect",
+]
 
 _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -174,6 +186,14 @@ class Connection(_Closing):
 
         return Receiver(self._background, self._background.run(open_it()))
 
+    def transaction(self) -> Transaction:
+        """Begin a transaction; see ``enmasse.client.Connection.transaction``."""
+
+        async def begin() -> AsyncTransaction:
+            return await self._connection.transaction()
+
+        return Transaction(self._background, self._background.run(begin()))
+
     def request(self, address: str, message: Message, *, timeout: float | None = None) -> Message:
         """Send a request and wait for the reply; see ``enmasse.client.Connection.request``."""
         return self._background.run(self._connection.request(address, message, timeout=timeout))
@@ -216,13 +236,24 @@ class Sender(_Closing):
         """What the peer said of its end of the link."""
         return self._sender.remote_properties
 
-    def send(self, message: Message, *, settled: bool = False, timeout: float | None = None) -> Outcome:
+    def send(
+        self,
+        message: Message,
+        *,
+        settled: bool = False,
+        timeout: float | None = None,
+        transaction: Transaction | None = None,
+    ) -> Outcome:
         """Send one message, and wait for its outcome."""
-        return self._background.run(self._sender.send(message, settled=settled, timeout=timeout))
+        return self._background.run(
+            self._sender.send(message, settled=settled, timeout=timeout, transaction=inner(transaction))
+        )
 
-    def send_all(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Outcome]:
+    def send_all(
+        self, messages: Iterable[Message], *, timeout: float | None = None, transaction: Transaction | None = None
+    ) -> list[Outcome]:
         """Send many messages, and wait for their outcomes; far quicker than one by one."""
-        return self._background.run(self._sender.send_all(messages, timeout=timeout))
+        return self._background.run(self._sender.send_all(messages, timeout=timeout, transaction=inner(transaction)))
 
     def send_payload(
         self, payload: bytes, *, message_format: int = 0, settled: bool = False, timeout: float | None = None
@@ -266,27 +297,53 @@ class Delivery:
         """The message, decoded when it is first asked for."""
         return self._delivery.message
 
-    def accept(self) -> None:
+    def accept(self, *, transaction: Transaction | None = None) -> None:
         """The message is taken care of."""
-        self._tell(self._delivery.accept)
+        if transaction is None:
+            self._tell(self._delivery.accept)
+        else:
+            self._tell_in(lambda within: self._delivery.accept(transaction=within), transaction)
 
-    def release(self) -> None:
+    def release(self, *, transaction: Transaction | None = None) -> None:
         """The message was not processed; whoever wants may have it."""
-        self._tell(self._delivery.release)
+        self._tell_in(lambda within: self._delivery.release(transaction=within), transaction)
 
-    def reject(self, condition: str = "amqp:precondition-failed", description: str | None = None) -> None:
+    def reject(
+        self,
+        condition: str = "amqp:precondition-failed",
+        description: str | None = None,
+        *,
+        transaction: Transaction | None = None,
+    ) -> None:
         """The message is invalid, for the reason given."""
-        self._tell(lambda: self._delivery.reject(condition, description))
+        self._tell_in(lambda within: self._delivery.reject(condition, description, transaction=within), transaction)
 
     def modify(
-        self, *, failed: bool = True, undeliverable_here: bool = False, annotations: dict[str, Any] | None = None
+        self,
+        *,
+        failed: bool = True,
+        undeliverable_here: bool = False,
+        annotations: dict[str, Any] | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """The message was not processed to the end."""
-        self._tell(
-            lambda: self._delivery.modify(
-                failed=failed, undeliverable_here=undeliverable_here, annotations=annotations
-            )
+        self._tell_in(
+            lambda within: self._delivery.modify(
+                failed=failed, undeliverable_here=undeliverable_here, annotations=annotations, transaction=within
+            ),
+            transaction,
         )
+
+    def _tell_in(self, settle: Callable[[AsyncTransaction | None], object], transaction: Transaction | None) -> None:
+        """Within a transaction it matters whether that went well, so it is waited for."""
+        if transaction is None:
+            self._tell(lambda: settle(None))
+            return
+
+        async def do_it() -> None:
+            settle(transaction.inner)
+
+        self._background.run(do_it())
 
     def _tell(self, settle: Callable[[], object]) -> None:
         if not self._delivery.settled:

@@ -21,6 +21,7 @@ from enmasse.client.opening import Opening
 from enmasse.client.receiver import Receiver
 from enmasse.client.request import Requester
 from enmasse.client.sender import MAX_PENDING, Sender
+from enmasse.client.transaction import Beginning, ControlLink, Transaction, declare
 from enmasse.client.url import parse_url
 from enmasse.errors import EnmasseError
 
@@ -110,6 +111,8 @@ class Connection:
         self._links: dict[ClientLink, None] = {}
         self._numbers = itertools.count(1)
         self._requester = Requester(self)
+        self._control: ControlLink | None = None
+        self._control_lock = asyncio.Lock()
         self._waiters: list[asyncio.Future[None]] = []
         self._closing: asyncio.Future[None] | None = None
         self._error: EnmasseError | None = None
@@ -246,6 +249,28 @@ class Connection:
             )
 
         return Opening(lambda: self.open_link(make, timeout))
+
+    def transaction(self) -> Beginning:
+        """Begin a transaction: ``await`` it, or use it with ``async with``, which commits or rolls back.
+
+        The peer rolls it back if it is not ended in time (60 s with an EnMasse node as it comes).
+
+        Raises:
+            TransactionError: the peer has refused, or all was rolled back at the end of the block.
+            LinkRefusedError: the peer knows no transactions.
+            UnavailableError: the connection is lost.
+        """
+
+        async def begin() -> Transaction:
+            async with self._control_lock:
+                control = self._control
+                if control is None or control.is_ended:
+                    control = self._control = await self.open_link(
+                        lambda name: ControlLink(name, self), ATTACH_TIMEOUT_S
+                    )
+            return await declare(control)
+
+        return Beginning(begin)
 
     async def request(self, address: str, message: Message, *, timeout: float | None = None) -> Message:  # noqa: ASYNC109
         """Send a request, and wait for the reply.

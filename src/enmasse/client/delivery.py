@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from enmasse.client.errors import UnavailableError
 from enmasse.client.message import Message
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import ReceivingLink
@@ -14,6 +15,7 @@ from enmasse.wire.amqp.types import Symbol
 
 if TYPE_CHECKING:
     from enmasse.client.receiver import Receiver
+    from enmasse.client.transaction import Transaction
 
 __all__ = ["Delivery"]
 
@@ -35,7 +37,8 @@ class Delivery:
 
     ``accept``, ``release``, ``reject`` and ``modify`` take effect at once, awaited or not, and go
     out together at the end of the loop's turn. They are without effect on a delivery that is
-    settled, and on one whose connection is gone: its sender will send it again.
+    settled, and on one whose connection is gone: its sender will send it again. Within a transaction the
+    outcome counts once that is committed; if it is rolled back, the message comes again.
 
     Attributes:
         payload: the message's bytes.
@@ -77,8 +80,14 @@ class Delivery:
             message = self._message = Message.decode(self.payload)
         return message
 
-    def accept(self) -> _Done:
-        """The message is taken care of."""
+    def accept(self, *, transaction: Transaction | None = None) -> _Done:
+        """The message is taken care of, with a transaction once that is committed.
+
+        Raises:
+            EnmasseError: the transaction has ended, was lost, or is not of the delivery's connection.
+        """
+        if transaction is not None:
+            return self._settle(ACCEPTED, transaction)
         if not self.settled:
             self.settled = True
             link = self._link
@@ -86,16 +95,27 @@ class Delivery:
                 link.session.settle(self._id, ACCEPTED)
         return _DONE
 
-    def release(self) -> _Done:
+    def release(self, *, transaction: Transaction | None = None) -> _Done:
         """The message was not processed; whoever wants may have it."""
-        return self._settle(RELEASED)
+        return self._settle(RELEASED, transaction)
 
-    def reject(self, condition: str = "amqp:precondition-failed", description: str | None = None) -> _Done:
+    def reject(
+        self,
+        condition: str = "amqp:precondition-failed",
+        description: str | None = None,
+        *,
+        transaction: Transaction | None = None,
+    ) -> _Done:
         """The message is invalid, for the reason given."""
-        return self._settle(Rejected(AmqpError(condition, description)))
+        return self._settle(Rejected(AmqpError(condition, description)), transaction)
 
     def modify(
-        self, *, failed: bool = True, undeliverable_here: bool = False, annotations: dict[str, Any] | None = None
+        self,
+        *,
+        failed: bool = True,
+        undeliverable_here: bool = False,
+        annotations: dict[str, Any] | None = None,
+        transaction: Transaction | None = None,
     ) -> _Done:
         """The message was not processed to the end.
 
@@ -103,14 +123,20 @@ class Delivery:
             failed: whether to count it as a failed attempt.
             undeliverable_here: whether this receiver is not to have it again.
             annotations: to add to the message.
+            transaction: as for ``accept``.
         """
         named = {Symbol(key): value for key, value in annotations.items()} if annotations else None
-        return self._settle(Modified(failed, undeliverable_here, named))
+        return self._settle(Modified(failed, undeliverable_here, named), transaction)
 
-    def _settle(self, state: Any) -> _Done:
+    def _settle(self, state: Any, transaction: Transaction | None) -> _Done:
         if not self.settled:
-            self.settled = True
             link = self._link
+            if transaction is not None:
+                transaction.check(link)
+                if link.is_detached:
+                    raise UnavailableError(f"the delivery was given back when {self.receiver} was detached")
+                state = transaction.state(state)
+            self.settled = True
             if not link.is_detached:
                 link.session.settle(self._id, state)
         return _DONE

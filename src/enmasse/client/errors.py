@@ -13,7 +13,8 @@ EnmasseError
 └── RemoteError                carries the peer's condition and description
     ├── ConnectionDeniedError  the peer ended the connection, and said why
     ├── LinkRefusedError       the peer did not let a link attach
-    └── LinkDetachedError      the peer ended a link that was attached
+    ├── LinkDetachedError      the peer ended a link that was attached
+    └── TransactionError       a transaction was refused, or rolled back
 
 ``management`` adds ``ManagementError``, a ``RemoteError`` with the status of the answer.
 """
@@ -31,6 +32,7 @@ __all__ = [
     "LinkRefusedError",
     "RemoteError",
     "TooLargeError",
+    "TransactionError",
     "UnavailableError",
     "UrlError",
 ]
@@ -88,5 +90,14 @@ class LinkDetachedError(_ExplainedError):
 
     Attributes:
         condition: the AMQP condition, such as ``amqp:resource-deleted``.
+        description: the peer's words.
+    """
+
+
+class TransactionError(_ExplainedError):
+    """A transaction was not begun, or was rolled back: nothing of it has taken effect.
+
+    Attributes:
+        condition: the AMQP condition, such as ``amqp:transaction:timeout``.
         description: the peer's words.
     """

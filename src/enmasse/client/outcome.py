@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from enmasse.wire.amqp.performatives import Accepted, AmqpError, Modified, Rejected, Released
+from enmasse.wire.amqp.transactions import Declared, TransactionalState
 
-__all__ = ["Outcome"]
+__all__ = ["Declaration", "Outcome"]
 
 
 class Outcome:
@@ -57,6 +58,10 @@ class Outcome:
         """The outcome that a delivery state of the engine stands for."""
         if isinstance(state, Accepted):
             return cls.ACCEPTED
+        if isinstance(state, TransactionalState):
+            return cls.of(state.outcome)
+        if isinstance(state, Declared):
+            return Declaration(state.txn_id)
         if isinstance(state, Released):
             return cls.RELEASED
         if isinstance(state, Rejected):
@@ -83,6 +88,20 @@ class Outcome:
 
     def __repr__(self) -> str:
         return f"<Outcome {self}>"
+
+
+class Declaration(Outcome):
+    """The answer to the declaration of a transaction.
+
+    Attributes:
+        txn_id: the id that the transaction was given.
+    """
+
+    __slots__ = ("txn_id",)
+
+    def __init__(self, txn_id: bytes) -> None:
+        super().__init__("declared")
+        self.txn_id = txn_id
 
 
 Outcome.ACCEPTED = Outcome("accepted")

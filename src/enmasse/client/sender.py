@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from enmasse.client.carrier import Carrier
 from enmasse.client.errors import (
@@ -23,6 +23,9 @@ from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.performatives import Accepted, Target
 
+if TYPE_CHECKING:
+    from enmasse.client.transaction import Transaction
+
 __all__ = ["Sender"]
 
 MAX_PENDING = 10_000
@@ -34,16 +37,23 @@ UNLIMITED = 1 << 62
 class _Outgoing:
     """A message on its way out, and who waits for its outcome."""
 
-    __slots__ = ("future", "message_format", "payload", "settled", "sink")
+    __slots__ = ("future", "message_format", "payload", "settled", "sink", "transaction")
 
     def __init__(
-        self, sink: Sender, future: asyncio.Future[Outcome], payload: bytes, settled: bool, message_format: int
+        self,
+        sink: Sender,
+        future: asyncio.Future[Outcome],
+        payload: bytes,
+        settled: bool,
+        message_format: int,
+        transaction: Transaction | None = None,
     ) -> None:
         self.sink = sink
         self.future = future
         self.payload = payload
         self.settled = settled
         self.message_format = message_format
+        self.transaction = transaction
 
 
 class Sender(ClientLink):
@@ -98,7 +108,14 @@ class Sender(ClientLink):
 
     # Sending
 
-    async def send(self, message: Message, *, settled: bool = False, timeout: float | None = None) -> Outcome:  # noqa: ASYNC109  a socket's time-out, with words
+    async def send(
+        self,
+        message: Message,
+        *,
+        settled: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109  a socket's time-out, with words
+        transaction: Transaction | None = None,
+    ) -> Outcome:
         """Send one message, and wait for credit and for its outcome.
 
         Args:
@@ -106,6 +123,7 @@ class Sender(ClientLink):
             settled: send it without asking for an outcome; the answer is ``Outcome.SETTLED`` as
                 soon as it is on its way.
             timeout: seconds to wait.
+            transaction: have the message count only if this is committed; the outcome is what it then has.
 
         Raises:
             DeadlineError: the time is over; a message that still waited is not sent any more.
@@ -113,7 +131,7 @@ class Sender(ClientLink):
             LinkDetachedError: the peer ended the link.
             TooLargeError: the message is larger than the peer takes.
         """
-        return await self.send_payload(message.encode(), settled=settled, timeout=timeout)
+        return await self.send_payload(message.encode(), settled=settled, timeout=timeout, transaction=transaction)
 
     async def send_payload(
         self,
@@ -122,6 +140,7 @@ class Sender(ClientLink):
         message_format: int = 0,
         settled: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109  as in send
+        transaction: Transaction | None = None,
     ) -> Outcome:
         """Send bytes as they are; see ``send``.
 
@@ -130,8 +149,9 @@ class Sender(ClientLink):
             message_format: 0 for AMQP's own.
             settled: as in ``send``.
             timeout: as in ``send``.
+            transaction: as in ``send``.
         """
-        future = self._submit(payload, settled, message_format)
+        future = self._submit(payload, settled, message_format, transaction)
         try:
             if timeout is None:
                 return await future
@@ -143,7 +163,9 @@ class Sender(ClientLink):
             if future.cancelled():
                 self._drop_cancelled()
 
-    def send_nowait(self, message: Message, *, settled: bool = False) -> asyncio.Future[Outcome]:
+    def send_nowait(
+        self, message: Message, *, settled: bool = False, transaction: Transaction | None = None
+    ) -> asyncio.Future[Outcome]:
         """Send one message and go on; the future gives its outcome.
 
         Raises:
@@ -152,21 +174,27 @@ class Sender(ClientLink):
         """
         if len(self._queue) >= self._max_pending:
             self._check_room()
-        return self._submit(message.encode(), settled, 0)
+        return self._submit(message.encode(), settled, 0, transaction)
 
     def send_payload_nowait(
-        self, payload: bytes, *, message_format: int = 0, settled: bool = False
+        self,
+        payload: bytes,
+        *,
+        message_format: int = 0,
+        settled: bool = False,
+        transaction: Transaction | None = None,
     ) -> asyncio.Future[Outcome]:
         """Send bytes as they are and go on; see ``send_nowait``."""
         if len(self._queue) >= self._max_pending:
             self._check_room()
-        return self._submit(payload, settled, message_format)
+        return self._submit(payload, settled, message_format, transaction)
 
     async def send_all(
         self,
         messages: Iterable[Message],
         *,
         timeout: float | None = None,  # noqa: ASYNC109  as in send
+        transaction: Transaction | None = None,
     ) -> list[Outcome]:
         """Send many messages without waiting in between; their outcomes, in order.
 
@@ -179,7 +207,7 @@ class Sender(ClientLink):
                 for message in messages:
                     if len(self._queue) >= self._max_pending:
                         await self.wait_for_credit()
-                    futures.append(self._submit(message.encode(), False, 0))
+                    futures.append(self._submit(message.encode(), False, 0, transaction))
                 return [await future for future in futures]
         except TimeoutError:
             raise DeadlineError(self._explain_wait(timeout or 0.0)) from None
@@ -220,15 +248,22 @@ class Sender(ClientLink):
         """Let go of what nobody waits for any more."""
         self._queue = deque(outgoing for outgoing in self._queue if not outgoing.future.cancelled())
 
-    def _submit(self, payload: bytes, settled: bool, message_format: int) -> asyncio.Future[Outcome]:
+    def _submit(
+        self, payload: bytes, settled: bool, message_format: int, transaction: Transaction | None = None
+    ) -> asyncio.Future[Outcome]:
         if self._is_ended:
             self._check()
         if len(payload) > self._largest:
             raise TooLargeError(f"{len(payload)} bytes are too many for {self}, which takes {self._largest}")
         future: asyncio.Future[Outcome] = self._create_future()
-        outgoing = _Outgoing(self, future, payload, settled, message_format)
+        outgoing = _Outgoing(self, future, payload, settled, message_format, transaction)
         link = self._link
-        if link is None or link.credit <= 0 or self._is_blocked or self._queue:
+        if transaction is not None:
+            transaction.check(link)
+            transaction.add(future)
+            self._queue.append(outgoing)
+            self._pump()
+        elif link is None or link.credit <= 0 or self._is_blocked or self._queue:
             self._queue.append(outgoing)
         elif settled:
             link.send(outgoing, payload, True, message_format)
@@ -248,7 +283,9 @@ class Sender(ClientLink):
             outgoing = queue.popleft()
             if outgoing.future.done():
                 continue
-            if outgoing.settled:
+            if outgoing.transaction is not None:
+                self._send_in(outgoing.transaction, link, outgoing)
+            elif outgoing.settled:
                 link.send(outgoing, outgoing.payload, True, outgoing.message_format)
                 outgoing.future.set_result(Outcome.SETTLED)
             else:
@@ -261,6 +298,20 @@ class Sender(ClientLink):
                 self._wake(self._waiters)
             if self._idle_waiters and not self._under_way:
                 self._wake(self._idle_waiters)
+
+    def _send_in(self, transaction: Transaction, link: SendingLink, outgoing: _Outgoing) -> None:
+        future = outgoing.future
+        try:
+            transaction.check(link)
+        except EnmasseError as error:
+            self._fail([outgoing], error)
+            return
+        payload, settled = outgoing.payload, outgoing.settled
+        link.send_in_transaction(outgoing, payload, settled, outgoing.message_format, transaction.posted)
+        if settled:
+            future.set_result(Outcome.SETTLED)
+        else:
+            self._under_way += 1
 
     @staticmethod
     def _wake(waiters: list[asyncio.Future[None]]) -> None:
@@ -307,6 +358,10 @@ class Sender(ClientLink):
             return
         lost = [outgoing for outgoing in link.take_unsettled() if not outgoing.future.done()]
         self._under_way = 0
+        for outgoing in (*lost, *self._queue):
+            if outgoing.transaction is not None:
+                self._fail([outgoing], outgoing.transaction.lost())
+        lost = [outgoing for outgoing in lost if not outgoing.future.done()]
         if self._is_ended or (is_lost and not self._resend):
             self._fail(lost, UnavailableError(f"the outcome is not known: {self} lost its connection"))
         else:
