@@ -47,4 +47,5 @@ class Transaction:
 
 
 def inner(transaction: Transaction | None) -> AsyncTransaction | None:
+    """The transaction of the client beneath, if there is one."""
     return None if transaction is None else transaction.inner
