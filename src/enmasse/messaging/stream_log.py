@@ -209,9 +209,9 @@ class Partition:
         return self._low_end.is_due(wall_us)
 
     @property
-    def oldest(self) -> Entry | None:
-        """Where the oldest frame begins; ``None`` while that is not known."""
-        return self._low_end.oldest
+    def front_us(self) -> int:
+        """The time of the oldest frame; see ``LowEnd``."""
+        return self._low_end.front_us
 
     # The journal
 

@@ -30,6 +30,9 @@ STEP = 64
 
 _ENTRY_BYTES = 8
 
+NOTHING = 1 << 63
+"""Later than any time."""
+
 LEAST_PAUSE_S = 0.1
 MOST_PAUSE_S = 60.0
 """How often a stream looks for what is too old: ten times within the age that it keeps."""
@@ -73,14 +76,15 @@ class Retention:
             return 0.0
         return min(max(self.max_age_us / 10_000_000, LEAST_PAUSE_S), MOST_PAUSE_S)
 
-    def is_oldest(self, partition: Partition, entry: Entry) -> bool:
-        """Whether no other partition has an older frame; not known is no."""
-        for other in self._stream.partitions:
-            if other is not partition and other.low < other.visible:
-                oldest = other.oldest
-                if oldest is None or oldest.ts_us < entry.ts_us:
-                    return False
-        return True
+    def elsewhere_us(self, partition: Partition) -> int:
+        """The time of the oldest frame that another partition may give; 0 while that is not known."""
+        others = [other.front_us for other in self._stream.partitions if other is not partition]
+        return min(others, default=NOTHING)
+
+    def choose(self) -> Partition | None:
+        """The partition whose oldest frame is the stream's; ``None`` if none may give one, or not yet."""
+        chosen = min(self._stream.partitions, key=lambda partition: partition.front_us)
+        return chosen if 0 < chosen.front_us < NOTHING else None
 
 
 class LowEnd:
@@ -99,10 +103,17 @@ class LowEnd:
         """What ``take`` deletes."""
 
     @property
-    def oldest(self) -> Entry | None:
-        """Where the oldest frame begins, if that was read."""
-        entries = self._entries
-        return entries[0] if entries else None
+    def front_us(self) -> int:
+        """The time of the oldest frame, if the partition can do without it; 0 while it is being read."""
+        partition, entries = self._partition, self._entries
+        if partition.low >= partition.visible:
+            return NOTHING
+        if not entries:
+            self._read()
+            return 0
+        if len(entries) == 1 and self._known_to == partition.visible:
+            return NOTHING
+        return max(1, entries[0].ts_us)
 
     def is_due(self, wall_us: int) -> bool:
         """Whether something is to be deleted; what must be known for that is read."""
@@ -137,6 +148,7 @@ class LowEnd:
             return None
         excess = retention.excess
         cutoff = wall_us - retention.max_age_us if retention.max_age_us else -1
+        elsewhere_us = retention.elsewhere_us(partition) if excess > 0 else 0
         end: Entry | None = None
         for number, entry in enumerate(entries):
             if number + 1 < len(entries):
@@ -149,7 +161,7 @@ class LowEnd:
                 self._read_behind(number, entry)
                 break
             is_old = following.ts_us < cutoff
-            is_surplus = excess > 0 and not is_last and retention.is_oldest(partition, entry)
+            is_surplus = excess > 0 and not is_last and entry.ts_us <= elsewhere_us
             if number >= STEP or not (is_old or is_surplus):
                 break
             excess -= following.before - entry.before
@@ -207,7 +219,7 @@ class LowEnd:
         self._entries += found
         if is_all:
             self._known_to = visible
-        partition.stream.due()
+        partition.stream.look_again()
 
     def _read_frames(self, end: Entry, behind: list[Entry], known_to: int) -> None:
         """Find the frames that the index does not hold by looking at themselves."""
@@ -234,7 +246,7 @@ class LowEnd:
                 self._entries += entries or [Entry(partition.low, 0, end.before, False)]
                 self._entries += behind
                 self._known_to = known_to
-            partition.stream.due()
+            partition.stream.look_again()
 
         low = log_key(log_id, index, partition.low)
         partition.stream.core.storage.fetch(Table.FRAME, low, log_key(log_id, index, end.first), FRAME_BYTES, done)
