@@ -26,9 +26,15 @@ class AttachOptions:
         container: the container id of the peer.
         source: the address as the receiver named it.
         url: how the node is reached, for answers that name it.
+        browse: whether messages are to be looked at only (distribution mode ``copy``).
+        is_durable: whether the source is to outlive the link (terminus durability).
+        expiry_policy: what starts the time that it lasts then: ``link-detach``, ``session-end``,
+            ``connection-close`` or ``never``.
+        expiry_timeout_s: that time in seconds.
     """
 
-    __slots__ = ("capabilities", "container", "filters", "name", "presettle", "properties", "source", "url")
+    __slots__ = ("browse", "capabilities", "container", "expiry_policy", "expiry_timeout_s", "filters", "is_durable",
+                 "name", "presettle", "properties", "source", "url")  # fmt: skip
 
     def __init__(
         self,
@@ -41,6 +47,10 @@ class AttachOptions:
         container: str = "",
         source: str = "",
         url: str = "",
+        browse: bool = False,
+        is_durable: bool = False,
+        expiry_policy: str = "session-end",
+        expiry_timeout_s: int = 0,
     ) -> None:
         self.presettle = presettle
         self.filters = filters or {}
@@ -50,6 +60,10 @@ class AttachOptions:
         self.container = container
         self.source = source
         self.url = url
+        self.browse = browse
+        self.is_durable = is_durable
+        self.expiry_policy = expiry_policy
+        self.expiry_timeout_s = expiry_timeout_s
 
 
 class Address:

@@ -18,15 +18,24 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.errors import EnmasseError
-from enmasse.messaging.storage import Operation, Storage
+from enmasse.messaging.storage import Operation, Storage, Table
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
 
-__all__ = ["Core", "Log"]
+__all__ = ["LOG_COUNTER", "Core", "Log"]
 
 MAX_BATCHES = 2
 """One that is being committed and one that waits for it."""
+
+LOG_COUNTER = b"\0log"
+"""The key, in the table of entities, of the number of the next log."""
+
+FIRST_VOLATILE_LOG = 1 << 31
+"""Logs from here on are deleted when a node starts."""
+
+WINDOW_BYTES = 8 << 20
+"""What one address may have in memory before messages wait on disk; with overhead some 16,000 small ones."""
 
 MAX_UNCONFIRMED_BYTES = 64 << 20
 """Above this stored addresses grant no credit: the journal is behind, or gone for a moment."""
@@ -52,6 +61,30 @@ class Log(Protocol):
 
     def failed(self, token: Any, reason: str) -> None:
         """What was cut was not written and never will be."""
+
+
+class Timed(Protocol):
+    """Something that has asked to be called at a time: an address, mostly."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a report."""
+
+    def on_deadline(self, now: float) -> None:
+        """The time has come."""
+
+
+class _Call:
+    """A function that is to be called at a time."""
+
+    __slots__ = ("_call", "name")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self.name = "a delayed call"
+
+    def on_deadline(self, _now: float) -> None:
+        self._call()
 
 
 class _Batch:
@@ -83,6 +116,11 @@ class Core:
         """The wall clock of this turn, in microseconds since 1970 UTC."""
         self.gathered_bytes = 0
         """What logs hold for the next batch; they keep this account."""
+        self.window_bytes = WINDOW_BYTES
+        """What each stored address may have in memory before messages wait on disk."""
+        self.next_log = 1
+        """The number of the next log; whoever loads the journal sets it."""
+        self._next_volatile_log = FIRST_VOLATILE_LOG
         self.batches_committed = 0
         self.batches_failed = 0
         self._request_turn = request_turn
@@ -98,8 +136,8 @@ class Core:
         """Logs of which a batch is on its way."""
         self._held: dict[Address, None] = {}
         """Addresses that grant nothing until the journal has caught up."""
-        self._deadlines: list[tuple[float, int, Address]] = []
-        self._waits: set[tuple[float, Address]] = set()
+        self._deadlines: list[tuple[float, int, Timed]] = []
+        self._waits: set[tuple[float, Timed]] = set()
         self._scheduled = 0
         self._now = 0.0
         self._paused_until: float | None = None
@@ -111,13 +149,32 @@ class Core:
         self._due.append(address)
         self._request()
 
-    def schedule(self, address: Address, when: float) -> None:
+    def schedule(self, address: Timed, when: float) -> None:
         """Have the address's ``on_deadline`` called at ``when``; spurious calls are possible."""
         if (when, address) in self._waits:
             return
         self._waits.add((when, address))
         self._scheduled += 1
         heapq.heappush(self._deadlines, (when, self._scheduled, address))
+
+    def report(self, name: str, error: Exception) -> None:
+        """Tell of what went wrong in an address."""
+        self._on_fault(name, error)
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Call something, in seconds from this turn on."""
+        self.schedule(_Call(call), self._now + delay_s)
+
+    def new_log(self) -> tuple[int, Operation]:
+        """A number for a log that was never used, and what makes the journal remember that."""
+        number = self.next_log
+        self.next_log = number + 1
+        return number, Operation(Table.ENTITY, LOG_COUNTER, self.next_log.to_bytes(8, "big"))
+
+    def new_volatile_log(self) -> int:
+        """A number for a log that a restart forgets."""
+        self._next_volatile_log += 1
+        return self._next_volatile_log
 
     def write(self, log: Log) -> None:
         """Have the log cut into the next batch."""
@@ -147,6 +204,22 @@ class Core:
         """
         self._operations.append((operations, done))
         self._request()
+
+    def store_in_time(self, operations: Sequence[Operation], done: Callable[[], None] | None = None) -> None:
+        """Write records whose batch may fail, but which must be written once that is possible again.
+
+        Args:
+            operations: the changes.
+            done: called once they are on disk.
+        """
+
+        def decided(reason: str | None) -> None:
+            if reason is not None:
+                self.store_in_time(operations, done)
+            elif done is not None:
+                done()
+
+        self.store(operations, decided)
 
     @property
     def is_pressed(self) -> bool:

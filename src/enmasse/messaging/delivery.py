@@ -189,6 +189,6 @@ class Consumer:
         if not blocked:
             self.address.due()
 
-    def gone(self) -> None:
-        """The link is detached."""
+    def gone(self, *, closed: bool = False) -> None:
+        """The link is detached; or closed, and will not come again."""
         self.address.remove_consumer(self)

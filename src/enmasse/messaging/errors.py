@@ -8,7 +8,7 @@ EnmasseError
 
 from __future__ import annotations
 
-from enmasse.errors import RemoteError
+from enmasse.errors import LocalError, RemoteError
 
 __all__ = ["AttachError", "SelectorError"]
 
@@ -28,3 +28,7 @@ class SelectorError(AttachError):
         place = f" at character {position}" if position else ""
         super().__init__("amqp:invalid-field", f"the selector is not understood{place}: {description}")
         self.position = position
+
+
+class DamagedFrameError(LocalError):
+    """A frame on disk is not what was written; ``enmasse journal check`` tells more."""

@@ -10,11 +10,22 @@ from enmasse.messaging.storage import Operation, Storage, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FRAME_BYTES", "FRAME_ROWS", "delete_log", "log_key", "log_range"]
+__all__ = ["FRAME_BYTES", "FRAME_ROWS", "by_frame", "delete_log", "log_key", "log_range"]
 
 FRAME_ROWS = 4_096
 FRAME_BYTES = 1 << 20
 """A frame is closed at either: large enough that its overhead vanishes, small enough to be one transfer."""
+
+_OF_LOGS = (
+    Table.SETTLED,
+    Table.ATTEMPTS,
+    Table.MARK,
+    Table.PRODUCER,
+    Table.TIME,
+    Table.OFFSET,
+    Table.SUBSCRIPTION,
+    Table.FRAME,
+)
 
 _KEY = struct.Struct(">IIQ")
 
@@ -31,10 +42,21 @@ def log_range(log_id: int, partition: int | None = None) -> tuple[bytes, bytes]:
     return _KEY.pack(log_id, partition, 0), _KEY.pack(log_id, partition + 1, 0)
 
 
+def by_frame(storage: Storage, table: Table, log_id: int, partition: int = 0) -> dict[int, bytes]:
+    """What a table holds of each frame of a log, by the frame's first offset; for loading."""
+    at, last = log_range(log_id, partition)
+    records: dict[int, bytes] = {}
+    while found := storage.scan(table, at, last, FRAME_BYTES):
+        for key, value in found:
+            records[int.from_bytes(key[-8:], "big")] = value
+        at = found[-1][0] + b"\0"
+    return records
+
+
 def delete_log(storage: Storage, log_id: int) -> Iterator[Operation]:
     """Everything to delete of a log that is committed; frames last, as what is left is found by them."""
     first, last = log_range(log_id)
-    for table in (Table.SETTLED, Table.MARK, Table.PRODUCER, Table.FRAME):
+    for table in _OF_LOGS:
         at = first
         while found := storage.scan(table, at, last, FRAME_BYTES):
             for key, _ in found:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_MAX_BYTES", "FULL_POLICIES", "SLOW_POLICIES", "STORAGES", "StoredOptions"]
+__all__ = ["DEFAULT_MAX_BYTES", "FULL_POLICIES", "MEMORY_MAX_BYTES", "SLOW_POLICIES", "STORAGES", "StoredOptions"]
 
 DEFAULT_MAX_BYTES = 4 << 30
 """What a queue or subscription may store unless it is told otherwise."""
+
+MEMORY_MAX_BYTES = 128 << 20
+"""The same of one that keeps its messages in memory alone."""
 
 FULL_POLICIES = ("block", "reject", "drop-oldest")
 SLOW_POLICIES = ("block", "drop-oldest", "spill")

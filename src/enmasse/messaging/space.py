@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.anycast import Anycast, AnycastProducer
+from enmasse.messaging.backlog import Backlog
 from enmasse.messaging.delivery import ACCEPTED, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.multicast import Multicast, MulticastProducer
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.stream import Stream
-from enmasse.messaging.topic import Subscription, Topic
+from enmasse.messaging.subscription import Subscription
+from enmasse.messaging.topic import Topic
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
 from enmasse.wire.amqp.sections import to_of
 
@@ -38,11 +40,15 @@ class Space:
         core: whose turn its addresses take part in.
         name: ``<namespace>/<space>``.
         new_id: gives unguessable names for dynamic addresses.
+        max_bytes: what its queues and subscriptions may store in all; 0 is without limit.
     """
 
-    def __init__(self, core: Core, name: str, new_id: Callable[[], str]) -> None:
+    def __init__(self, core: Core, name: str, new_id: Callable[[], str], *, max_bytes: int = 0) -> None:
         self.core = core
         self.name = name
+        self.max_bytes = max_bytes
+        """What queues and subscriptions may store in all; 0 is without limit."""
+        self.bytes_stored = 0
         self.addresses: dict[str, Address] = {}
         self.version = 0
         """Changes whenever an address comes or goes."""
@@ -52,6 +58,8 @@ class Space:
         """Make an address reachable; a subscription is fed by its topic from now on."""
         self.addresses[address.name] = address
         self.version += 1
+        if isinstance(address, Backlog | Topic):
+            address.join(self)
         if isinstance(address, Subscription):
             topic = self.addresses.get(address.topic_name)
             if isinstance(topic, Topic):

@@ -1,89 +1,131 @@
-"""Topics and their subscriptions: every subscription gets its copy and is a queue of its own.
+"""Topics: every subscription gets each message; what is stored is stored once for all of them.
 
 Names below a topic are reached through it: a topic ``news`` takes messages for ``news/sport/chess``
-and gives them to subscribers of ``news/#``. A receiver on the topic itself is a volatile subscriber:
-what it does not take in time is dropped for it alone. A ``subscription`` address is durable: the
-sender's message is accepted once every such subscription has stored it.
+and gives them to subscribers of ``news/#``. A receiver on the topic itself is a volatile subscriber,
+unless it asks for a durable or shared subscription (``subscribing``). The sender's message is accepted
+once it is stored for every durable subscription.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import ACCEPTED, RELEASED, Consumer, ConsumerPort, Producer, ProducerPort
-from enmasse.messaging.errors import AttachError
-from enmasse.messaging.patterns import Pattern, matches, parse
-from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Queue, QueueConsumer
-from enmasse.messaging.queue_entry import ENTRY_OVERHEAD_BYTES
-from enmasse.wire.amqp.sections import is_durable
+from enmasse.messaging.facts import Facts, facts_of
+from enmasse.messaging.log import log_key
+from enmasse.messaging.message_log import MessageLog
+from enmasse.messaging.options import StoredOptions
+from enmasse.messaging.paging import known_facts
+from enmasse.messaging.patterns import matches
+from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Staged, full, grant_credit, malformed
+from enmasse.messaging.queue_entry import DONE, Entry
+from enmasse.messaging.storage import Operation, Table
+from enmasse.messaging.subscribing import Subscribing
+from enmasse.messaging.subscription import Subscription, VolatileSubscription
+from enmasse.wire.amqp.errors import DecodeError
 
 if TYPE_CHECKING:
-    from enmasse.messaging.core import Core
+    from enmasse.messaging.core import Core, Log
+    from enmasse.messaging.space import Space
+    from enmasse.wire.amqp.performatives import Rejected
 
-__all__ = ["Subscription", "Topic"]
-
-VOLATILE_BYTES = 8 << 20
-"""What may wait for one volatile subscriber before its oldest messages are dropped."""
+__all__ = ["SharedRow", "Topic"]
 
 
-class _FanOut:
-    """One message on its way into several durable subscriptions."""
+class SharedRow:
+    """One message that is written for several subscriptions."""
 
-    __slots__ = ("open", "producer", "producer_id", "state")
+    __slots__ = ("_open", "_state", "entries", "is_durable", "payload", "producer", "producer_id")
 
-    def __init__(self, producer: Producer, producer_id: int, count: int) -> None:
+    def __init__(self, payload: bytes, producer: Any, producer_id: int, *, is_durable: bool) -> None:
+        self.payload = payload
         self.producer = producer
         self.producer_id = producer_id
-        self.open = count
-        self.state: Any = ACCEPTED
+        self.is_durable = is_durable
+        self.entries: dict[Subscription, Entry] = {}
+        self._open = 0
+        self._state: Any = ACCEPTED
+
+    def add(self, subscription: Subscription, entry: Entry) -> None:
+        """A subscription wants it."""
+        self.entries[subscription] = entry
+        self._open += 1
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether some subscription still has to give it to somebody."""
+        return any(entry.state != DONE for entry in self.entries.values())
 
     def settle(self, _id: int, state: Any) -> None:
-        """One subscription has stored it, or could not: then the sender sends again."""
+        """One subscription is finished with it before it was stored, or could not store it."""
         if state is not ACCEPTED:
-            self.state = state
-        self.open -= 1
-        if not self.open:
-            self.producer.settle(self.producer_id, self.state)
+            self._state = state
+        self._open -= 1
+        if not self._open:
+            self._answer()
+
+    def stored(self) -> None:
+        """It is on disk."""
+        for entry in self.entries.values():
+            entry.producer = None
+        self._answer()
+
+    def _answer(self) -> None:
+        producer = self.producer
+        if producer is not None:
+            self.producer = None
+            producer.settle(self.producer_id, self._state)
 
 
 class TopicProducer(Producer):
     """A sender's end at a topic or at a name below it."""
 
-    __slots__ = ("_routes", "_version")
+    __slots__ = ("_stored", "_version", "_volatile")
     address: Topic
 
     def __init__(self, address: Topic, port: ProducerPort, target: str) -> None:
         super().__init__(address, port, target)
         self._version = -1
-        self._routes: list[Subscription] = []
+        self._stored: list[Subscription] = []
+        self._volatile: list[VolatileSubscription] = []
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """Give a copy to every subscription whose pattern matches."""
-        if message_format:
-            if not settled:
-                self.settle(delivery_id, UNSUPPORTED_FORMAT)
-            return
+        """Give it to every subscription whose pattern matches."""
         topic = self.address
+        refusal: Rejected | None = None
+        if message_format:
+            refusal = UNSUPPORTED_FORMAT
+        else:
+            try:
+                facts = facts_of(payload)
+            except DecodeError as error:
+                refusal = malformed(error)
         if self._version != topic.version:
             self._version = topic.version
-            self._routes = topic.routes(self.target)
-        routes = self._routes
-        if is_durable(payload):
-            stored = sum(1 for s in routes if s.is_durable)
-            if stored:
-                ack = None if settled else _FanOut(self, delivery_id, stored)
-                for subscription in routes:
-                    subscription.offer(payload, ack if subscription.is_durable else None, durable=True)
-                return
-        for subscription in routes:
-            subscription.offer(payload, None, durable=False)
-        if not settled:
+            self._stored, self._volatile = topic.routes(self.target)
+        if refusal is None and topic.options.full != "block" and not topic.make_room(self._stored, len(payload)):
+            refusal = full(topic.name)
+        if refusal is not None:
+            if settled:
+                topic.dropped += 1
+            else:
+                self.settle(delivery_id, refusal)
+            return
+        for subscription in self._volatile:
+            if subscription.selector is None or subscription.wants(payload):
+                subscription.offer(payload, facts)
+        is_waiting = False
+        if self._stored:
+            producer = None if settled else self
+            is_waiting = topic.store(self._stored, payload, facts, producer, delivery_id)
+        if not settled and not is_waiting:
             self.settle(delivery_id, ACCEPTED)
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """Take it if every durable subscription has room."""
-        if self.address.window(1):
+        """Take it if every subscription that holds senders back has room."""
+        if self.address.options.full != "block" or self.address.window_for(1):
             self.on_message(payload, delivery_id, settled, message_format)
         elif settled:
             self.address.dropped += 1
@@ -91,91 +133,43 @@ class TopicProducer(Producer):
             self.settle(delivery_id, RELEASED)
 
 
-class Subscription(Queue):
-    """A queue that is fed by a topic.
+class Topic(Address):
+    """An address whose messages go to every subscription.
 
     Args:
-        topic: the topic's address.
-        pattern: which names below it are wanted.
+        core: whose turn it takes part in.
+        name: the address.
+        log_id: under which messages for its durable subscriptions are kept.
+        options: ``full`` and ``slow`` say what happens where a subscription has no room, ``storage`` what
+            of it survives a restart.
     """
 
-    kind = "subscription"
-    deleted_state: Any = ACCEPTED
-    __slots__ = ("pattern", "topic", "topic_name")
-
-    def __init__(
-        self,
-        core: Core,
-        name: str,
-        log_id: int,
-        *,
-        topic: str,
-        pattern: Pattern,
-        max_bytes: int = 0,
-        max_consumers: int = 0,
-        is_durable: bool = True,
-    ) -> None:
-        super().__init__(core, name, log_id, max_bytes=max_bytes, max_consumers=max_consumers, is_durable=is_durable)
-        self.topic: Topic | None = None
-        self.pattern = pattern
-        self.topic_name = topic
-
-    def offer(self, payload: bytes, producer: Any, *, durable: bool) -> None:
-        """Take a copy; a volatile subscriber's oldest ones make room."""
-        if self.is_durable:
-            self.enqueue(payload, producer, 0, durable=durable)
-            return
-        while self.bytes_stored + len(payload) + ENTRY_OVERHEAD_BYTES > self.max_bytes:
-            entry = self.next_entry()
-            if entry is None:
-                self.dropped += 1
-                return
-            self.settle(entry)
-            self.dropped += 1
-        self.enqueue(payload, None, 0, durable=False)
-
-    def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
-        """Nobody sends into a subscription but its topic.
-
-        Raises:
-            AttachError: always.
-        """
-        raise AttachError("amqp:not-allowed", f"send to topic {self.topic_name!r}, not to {self.name!r}")
-
-    def on_turn(self, now: float) -> None:
-        """Hand out; what became free lets the topic's senders go on."""
-        super().on_turn(now)
-        if self.topic is not None and self.is_durable and self.topic.producers:
-            self.topic.due()
-
-
-class VolatileConsumer(QueueConsumer):
-    """A receiver on the topic itself, with the queue that is its own."""
-
-    __slots__ = ()
-
-    def gone(self) -> None:
-        """The subscription ends with its receiver."""
-        super().gone()
-        subscription = self.address
-        assert isinstance(subscription, Subscription)
-        if subscription.topic is not None:
-            subscription.topic.end_volatile(subscription)
-
-
-class Topic(Address):
-    """An address whose messages go to every subscription."""
-
     kind = "topic"
-    __slots__ = ("ended", "subscriptions", "version")
+    __slots__ = ("ended", "is_loaded", "log", "options", "space", "subscribing", "subscriptions", "version")
 
-    def __init__(self, core: Core, name: str) -> None:
+    def __init__(self, core: Core, name: str, log_id: int, *, options: StoredOptions | None = None) -> None:
         super().__init__(core, name)
+        self.options = options or StoredOptions()
+        self.log = MessageLog(core, self, log_id)
+        self.space: Space | None = None
         self.subscriptions: list[Subscription] = []
+        self.is_loaded = False
         self.version = 0
         """Changes whenever a subscription comes or goes."""
         self.ended = {"messagesOut": 0, "accepted": 0, "rejected": 0, "released": 0, "modified": 0, "dropped": 0}
         """What volatile subscriptions that are gone had counted."""
+        self.subscribing = Subscribing(self)
+
+    def configure(self, options: StoredOptions) -> None:
+        """Change what it does beyond storing; how it stores stays as it is."""
+        self.options = options
+        self.due()
+
+    def join(self, space: Space) -> None:
+        """Be one of a space's addresses."""
+        self.space = space
+
+    # Links
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
         """A sender joins; topics always give credit, as far as durable subscriptions have room."""
@@ -186,71 +180,191 @@ class Topic(Address):
         return TopicProducer(self, port, target)
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
-        """A volatile subscriber joins; its source may be a pattern below the topic."""
-        pattern = parse(options.source or self.name)
-        subscription = Subscription(
-            self.core,
-            options.source or self.name,
-            0,
-            topic=self.name,
-            pattern=pattern,
-            max_bytes=VOLATILE_BYTES,
-            is_durable=False,
-        )
-        self.subscribe(subscription)
-        return subscription.add_consumer(VolatileConsumer(subscription, port, options.presettle))
+        """A subscriber joins; its source may be a pattern below the topic.
+
+        Raises:
+            AttachError: it asks for what does not fit, such as a malformed selector.
+        """
+        return self.subscribing.attach(port, options)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Feed a subscription from now on."""
         subscription.topic = self
+        if subscription.is_durable and subscription.log is None and subscription.options.storage != "memory":
+            subscription.bind(self.log)
+            subscription.configure(subscription.options)
+        if self.is_loaded and subscription.is_durable:
+            self._begin(subscription)
         self.subscriptions.append(subscription)
         self.version += 1
         self.due()
 
+    def _begin(self, subscription: Subscription) -> None:
+        """What comes from now on is for a subscription, what came before is not."""
+        subscription.first_offset = self.log.next_offset
+        mark = Operation(Table.MARK, log_key(*subscription.owner, 0), self.log.next_offset.to_bytes(8, "big"))
+        self.core.store_in_time([mark])
+
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Feed it no longer."""
+        """Feed it no longer; what only it needed is deleted."""
         subscription.topic = None
         self.subscriptions.remove(subscription)
+        if subscription in self.log.owners:
+            self.log.owners.remove(subscription)
+            self.core.store_in_time(self.log.collect())
         self.version += 1
         self.due()
 
     def end_volatile(self, subscription: Subscription) -> None:
-        """A volatile subscriber has gone."""
+        """A volatile subscription has lost its last subscriber."""
         counts = subscription.counts()
         for name in self.ended:
             self.ended[name] += counts[name]
+        self.subscribing.forget(subscription)
         self.unsubscribe(subscription)
 
-    def routes(self, target: str) -> list[Subscription]:
-        """The subscriptions that want messages for a name."""
-        return [s for s in self.subscriptions if matches(s.pattern, target)]
+    def routes(self, target: str) -> tuple[list[Subscription], list[VolatileSubscription]]:
+        """The durable and the volatile subscriptions that want messages for a name."""
+        found = [s for s in self.subscriptions if matches(s.pattern, target)]
+        volatile = [s for s in found if isinstance(s, VolatileSubscription)]
+        return [s for s in found if not isinstance(s, VolatileSubscription)], volatile
 
-    def window(self, senders: int) -> int:
+    # Messages
+
+    def store(
+        self,
+        subscriptions: list[Subscription],
+        payload: bytes,
+        facts: Facts,
+        producer: Any,
+        producer_id: int,
+        *,
+        is_staged: bool = False,
+    ) -> bool:
+        """Give a message to durable subscriptions.
+
+        Returns:
+            Whether ``producer.settle(producer_id, state)`` will be called, when it is stored.
+        """
+        is_durable = facts.durable or self.options.storage == "durable"
+        row: SharedRow | None = None
+        is_kept = False
+        for subscription in subscriptions:
+            if subscription.selector is not None and not subscription.wants(payload):
+                continue
+            kept = subscription.writes_durable if is_durable else subscription.writes_all
+            if subscription.log is None or not (kept or subscription.is_spilling or is_staged):
+                subscription.enqueue(payload, None, 0, durable=False, facts=facts)
+                continue
+            if row is None:
+                row = SharedRow(payload, producer, producer_id, is_durable=False)
+            is_kept = is_kept or kept
+            entry = subscription.enqueue(payload, row, 0, durable=True, facts=facts, is_staged=is_staged, row=row)
+            row.add(subscription, entry)
+        if row is None:
+            return False
+        row.is_durable = is_kept
+        if not is_kept and not is_staged:
+            row.producer = None
+            for entry in row.entries.values():
+                entry.producer = None
+        self.log.add(row)
+        return row.producer is not None
+
+    def lose(self, row: Any) -> bool:
+        """A row is not on disk: its sender is to send again, unless it was told already that it need not."""
+        is_content = row.producer is None
+        for subscription, entry in row.entries.items():
+            if entry.state == DONE:
+                continue
+            entry.frame = None
+            if is_content:
+                continue
+            if entry.sink is not None:
+                entry.is_refused = True
+            else:
+                subscription.refuse(entry)
+        return is_content and row.is_needed
+
+    def make_room(self, subscriptions: list[Subscription], size: int) -> bool:
+        """Whether every durable subscription has room for a message, as its topic's policy makes some."""
+        for subscription in subscriptions:
+            while subscription.free_bytes < size + subscription.overhead:
+                entry = subscription.next_entry() if self.options.full == "drop-oldest" else None
+                if entry is None or self.core.is_pressed:
+                    return False
+                subscription.dropped += 1
+                subscription.settle(entry)
+        return True
+
+    def window_for(self, senders: int) -> int:
         """Messages that each of so many senders may send now."""
-        stored = [s for s in self.subscriptions if s.is_durable]
-        return min((s.window(senders) for s in stored), default=MAX_CREDIT)
+        if self.options.full != "block":
+            return MAX_CREDIT
+        holding = [s for s in self.subscriptions if s.is_durable or getattr(s, "is_blocking", False)]
+        return min((s.window_for(senders) for s in holding), default=MAX_CREDIT)
 
     def on_turn(self, now: float) -> None:
         """Let senders have what every durable subscription has room for."""
-        producers = self.producers
-        if not producers:
-            return
-        window = min(MAX_CREDIT, self.window(len(producers)))
-        if not window and self.core.is_pressed:
-            self.core.hold(self)
-        for producer in producers:
-            port = producer.port
-            credit = port.limit - port.received
-            if 2 * credit <= window or credit > 2 * window:
-                port.grant(window)
+        if self.producers:
+            grant_credit(self, self.window_for(len(self.producers)))
+
+    def enlist_message(self, payload: bytes, target: str, done: Callable[[str | None], None]) -> Log:
+        """Have a message written with the next batch, and handed out only then.
+
+        Args:
+            payload: the message.
+            target: the topic, or a name below it.
+            done: told once it is stored, or why it is not.
+        """
+        facts = known_facts(payload)
+        stored, volatile = self.routes(target)
+
+        def decided(problem: str | None) -> None:
+            if problem is None:
+                for subscription in volatile:
+                    if subscription.wants(payload):
+                        subscription.offer(payload, facts)
+            done(problem)
+
+        if not self.store(stored, payload, facts, Staged(decided), 0, is_staged=True):
+            self.log.stage(decided)
+        return self.log
+
+    # Start and end
+
+    def load(self) -> None:
+        """Take up what the journal holds, for every durable subscription."""
+        storage = self.core.storage
+        self.subscribing.load()
+        owners = [s for s in self.subscriptions if s.is_durable and s.log is self.log]
+        fresh = []
+        for subscription in owners:
+            mark = storage.get(Table.MARK, log_key(*subscription.owner, 0))
+            subscription.first_offset = (1 << 63) if mark is None else int.from_bytes(mark[:8], "big")
+            if mark is None:
+                fresh.append(subscription)
+        needed, forgotten = self.log.load(*owners)
+        if forgotten:
+            self.core.store_in_time(forgotten)
+        for subscription in fresh:
+            self._begin(subscription)
+        for subscription in owners:
+            if subscription.depth:
+                subscription.start_from(max(needed or 0, subscription.first_offset))
+        self.is_loaded = True
 
     def close(self, condition: str, description: str) -> None:
-        """The topic is gone, and its volatile subscribers with it."""
+        """The topic is gone, and what its subscriptions had of it."""
+        for row in self.log.close():
+            self.lose(row)
+        self.log.owners.clear()
+        self.subscribing.close()
         for subscription in list(self.subscriptions):
-            if subscription.is_durable:
-                subscription.topic = None
-            else:
+            if isinstance(subscription, VolatileSubscription):
                 subscription.close(condition, description)
+            else:
+                subscription.abandon(condition, description)
         super().close(condition, description)
 
     def counts(self) -> dict[str, int]:
@@ -263,4 +377,5 @@ class Topic(Address):
                         total[name] = total.get(name, 0) + value
         for name, value in self.ended.items():
             total[name] += value
+        total["subscriptions"] = len(self.subscriptions)
         return total

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from enmasse.messaging.address import Address
 from enmasse.messaging.anycast import Anycast
+from enmasse.messaging.backlog import Backlog
 from enmasse.messaging.multicast import Multicast
 from enmasse.messaging.patterns import Wild, parse
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.stream import Stream
-from enmasse.messaging.topic import Subscription, Topic
+from enmasse.messaging.subscription import Subscription
+from enmasse.messaging.topic import Topic
+from enmasse.node.entity_fields import stored_options
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
@@ -22,31 +25,29 @@ __all__ = ["configure_address", "make_address"]
 def make_address(core: Core, record: Record) -> Address:
     """Return the address that a record describes, empty and not yet part of its space."""
     name, kind, log = record["address"], record["addressType"], record["log"]
-    limits = {"max_bytes": record.get("maxBytes", 0)}
+    options = stored_options(record)
     if kind == "anycast":
         return Anycast(core, name)
     if kind == "multicast":
         return Multicast(core, name)
     if kind == "topic":
-        return Topic(core, name)
+        return Topic(core, name, log, options=options)
     if kind == "stream":
         partitions = record.get("partitions", 1)
         return Stream(core, name, log, uid=record["uid"], partitions=partitions, **_stream_bounds(record))
-    consumers = record.get("maxConsumers", 0)
     if kind == "subscription":
         topic = record["topic"]
         pattern = (*parse(topic), Wild.REST)
-        return Subscription(core, name, log, topic=topic, pattern=pattern, max_consumers=consumers, **limits)
-    return Queue(core, name, log, max_consumers=consumers, **limits)
+        return Subscription(core, name, log, topic=topic, pattern=pattern, options=options)
+    return Queue(core, name, log, options=options)
 
 
 def configure_address(address: Address, record: Record) -> None:
     """Have an address follow what its record says by now."""
     if isinstance(address, Stream):
         address.configure(**_stream_bounds(record))
-    elif isinstance(address, Queue):
-        address.limit_bytes(record.get("maxBytes", 0))
-        address.max_consumers = record.get("maxConsumers", 0)
+    elif isinstance(address, Backlog | Topic):
+        address.configure(stored_options(record))
 
 
 def _stream_bounds(record: Record) -> dict[str, int]:

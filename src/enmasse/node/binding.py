@@ -10,26 +10,39 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
-from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.address import Address
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.messaging.stream_readers import CONSUMER
+from enmasse.messaging.subscribing import SubscriberConsumer
+from enmasse.node.coordinator import CAPABILITIES, Coordinator, TransactionLimits
 from enmasse.node.tenancy import choose_space
+from enmasse.node.terminus import (
+    address_of,
+    granted_filters,
+    receiver_options,
+    recovered_source,
+    sender_options,
+)
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Open, Source, Target
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Open, Source, Target
+from enmasse.wire.amqp.performatives import Coordinator as CoordinatorTarget
 from enmasse.wire.amqp.sasl import SaslServer, plain_credentials
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.types import Described
 
 if TYPE_CHECKING:
     from enmasse.node.connections import Connections
+    from enmasse.wire.amqp.session_output import SessionOutput
 
 __all__ = ["MAX_MESSAGE_BYTES", "Binding"]
 
 MAX_MESSAGE_BYTES = 16 << 20
 """A message is held whole while it passes; larger ones belong into an object store."""
+
+MAX_CONTROL_BYTES = 16 << 10
+"""Room for what is said of a transaction, many times over."""
 
 SPACE_MECHANISMS = ("ANONYMOUS", "PLAIN")
 
@@ -43,6 +56,8 @@ class Binding:
         fixed: the space of every connection of the listener, whatever it names.
         default: the name of the space that is meant by a connection which names none.
         url: how clients reach this node.
+        peer: where the client is.
+        limits: what its transactions may take.
     """
 
     def __init__(
@@ -54,6 +69,7 @@ class Binding:
         default: str | None,
         url: str,
         peer: str,
+        limits: TransactionLimits | None = None,
     ) -> None:
         self.connection: Connection
         self.space: Space | None = fixed
@@ -70,6 +86,10 @@ class Binding:
         self._sasl_host: str | None = None
         self._given_user: str | None = None
         self._dynamic: dict[Link, Address] = {}
+        self._lasting: list[tuple[SessionOutput, SubscriberConsumer]] = []
+        """Receivers of durable subscriptions that are detached."""
+        self._limits = limits or TransactionLimits()
+        self._coordinator: Coordinator | None = None
 
     def sasl(self) -> SaslServer:
         """The server's side of SASL for this connection."""
@@ -125,13 +145,12 @@ class Binding:
 
     def _attach_producer(self, space: Space, link: ReceivingLink, attach: Attach) -> None:
         target = attach.target
-        if isinstance(target, Coordinator):
-            raise AttachError("amqp:not-implemented", "transactions are not served")
+        if isinstance(target, CoordinatorTarget):
+            self._attach_controller(space, link, attach)
+            return
         if target is None:
             raise AttachError("amqp:invalid-field", "a sender's link has no target")
-        options = AttachOptions(
-            capabilities=_capabilities(attach, target), properties=_plain(attach.properties), name=attach.name
-        )
+        options = sender_options(attach, target)
         name = target.address
         answer = Target(address=name, capabilities=target.capabilities)
         # A producer keeps the link's way to settle, so it is chosen before.
@@ -144,7 +163,7 @@ class Binding:
         elif name is None or name == "":
             producer = AnonymousTerminus(space, link)
         else:
-            producer = space.find(_text(name)).attach_producer(link, _text(name), options)
+            producer = space.find(address_of(target)).attach_producer(link, address_of(target), options)
         self.links[link] = producer
         link.accept(
             producer,
@@ -154,40 +173,47 @@ class Binding:
             offered_capabilities=options.capabilities or None,
         )
 
-    def _attach_consumer(self, space: Space, link: SendingLink, attach: Attach) -> None:
-        source = attach.source
-        if source is None:
-            raise AttachError("amqp:invalid-field", "a receiver's link has no source")
-        filters = _filters(source.filter)
-        options = AttachOptions(
-            presettle=attach.snd_settle_mode == 1,
-            filters=filters,
-            capabilities=_capabilities(attach, source),
-            properties=_plain(attach.properties),
-            name=attach.name,
-            container=self.container,
-            url=self._url,
+    def _attach_controller(self, space: Space, link: ReceivingLink, attach: Attach) -> None:
+        link.settle_as(attach.rcv_settle_mode)
+        if self._coordinator is None:
+            self._coordinator = Coordinator(space.core, self._limits)
+        source = attach.source or Source()
+        controller = self._coordinator.attach_controller(link, source.outcomes)
+        self.links[link] = controller
+        link.accept(
+            controller,
+            source=source,
+            target=CoordinatorTarget(CAPABILITIES),
+            max_message_size=MAX_CONTROL_BYTES,
+            offered_capabilities=CAPABILITIES,
         )
+
+    def _attach_consumer(self, space: Space, link: SendingLink, attach: Attach) -> None:
+        source = attach.source or recovered_source(space, self.container, attach.name)
+        options = receiver_options(attach, source, self.container, self._url)
         if source.dynamic:
             address = self._new_dynamic(space, link)
         elif not source.address:
             raise AttachError("amqp:invalid-field", "a receiver's link has no source address")
         else:
-            options.source = _text(source.address)
+            options.source = address_of(source)
             address = space.find(options.source)
-        is_named = CONSUMER in filters or CONSUMER in options.properties
-        if address.kind == "stream" and attach.snd_settle_mode != 0 and not is_named:
+        is_named = CONSUMER in options.filters or CONSUMER in options.properties
+        if (address.kind == "stream" or options.browse) and attach.snd_settle_mode != 0 and not is_named:
             # Nothing hangs on a reader's outcome, so it is asked for only if the reader wants to give it.
             options.presettle = True
         consumer = address.attach_consumer(link, options)
         self.links[link] = consumer
-        ours = {key: value for key, value in (source.filter or {}).items() if str(key).startswith("enmasse:")}
         link.accept(
             consumer,
             source=Source(
                 address=address.name if source.dynamic else source.address,
+                durable=source.durable,
+                expiry_policy=source.expiry_policy,
+                timeout=source.timeout,
                 dynamic=source.dynamic,
-                filter=ours if address.kind == "stream" and ours else None,
+                distribution_mode=source.distribution_mode,
+                filter=granted_filters(source, address.kind),
                 default_outcome=source.default_outcome,
                 outcomes=source.outcomes,
                 capabilities=source.capabilities,
@@ -202,42 +228,50 @@ class Binding:
         self._dynamic[link] = address
         return address
 
+    def on_transactional_message(
+        self,
+        link: ReceivingLink,
+        payload: bytes,
+        delivery_id: int,
+        settled: bool,
+        message_format: int,
+        txn_id: bytes,
+    ) -> None:
+        """Keep a message for the end of its transaction."""
+        if self.space is not None:
+            coordinator = self._coordinator or Coordinator(self.space.core, self._limits)
+            coordinator.post(self.space, link, payload, delivery_id, settled, message_format, txn_id)
+
+    def on_transactional_outcome(self, session: Session, delivery_id: int, state: Any, settled: bool) -> None:
+        """Keep an outcome for the end of its transaction."""
+        if self.space is not None:
+            coordinator = self._coordinator or Coordinator(self.space.core, self._limits)
+            coordinator.retire(session, delivery_id, state, settled)
+
     def on_attached(self, link: Link) -> None:
         """We attach nothing."""
 
     def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
         """Take the link from its address; a dynamic address goes with it."""
         end = self.links.pop(link, None)
-        if end is not None:
+        if isinstance(end, Consumer):
+            end.gone(closed=closed)
+            if isinstance(end, SubscriberConsumer):
+                self._lasting.append((link.session, end))
+        elif end is not None:
             end.gone()
         address = self._dynamic.pop(link, None)
         if address is not None and self.space is not None:
             self.space.remove(address)
 
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
-        """Its links were detached before."""
+        """Its links were detached before; subscriptions may have lasted as long as it."""
+        for of, consumer in self._lasting:
+            if of is session:
+                consumer.lasting.wait("session-end")
 
     def on_closed(self, error: AmqpError | None) -> None:
-        """Leave the node's account."""
+        """Leave the node's account; subscriptions may have lasted as long as the connection."""
+        for _, consumer in self._lasting:
+            consumer.lasting.wait("connection-close")
         self._connections.closed(self)
-
-
-def _text(address: Any) -> str:
-    if not isinstance(address, str):
-        raise AttachError("amqp:invalid-field", f"an address is a string, not {address!r:.60}")
-    return str(address)
-
-
-def _capabilities(attach: Attach, terminus: Source | Target) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((attach.desired_capabilities or ()) + (terminus.capabilities or ())))
-
-
-def _plain(properties: dict[Any, Any] | None) -> dict[str, Any]:
-    return {str(key): value for key, value in (properties or {}).items()}
-
-
-def _filters(filters: dict[Any, Any] | None) -> dict[str, Any]:
-    """Filter name to value, whether or not the value is described [AMQP 3.5.8]."""
-    return {
-        str(name): value.value if isinstance(value, Described) else value for name, value in (filters or {}).items()
-    }

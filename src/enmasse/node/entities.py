@@ -7,17 +7,19 @@ process. A change is answered once it is on disk.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address
-from enmasse.messaging.frame import Frame
-from enmasse.messaging.log import delete_log, log_key, log_range
+from enmasse.messaging.core import LOG_COUNTER
+from enmasse.messaging.log import delete_log, log_range
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream import Stream
+from enmasse.messaging.subscription import Subscription
+from enmasse.messaging.topic import Topic
 from enmasse.node.address_factory import configure_address, make_address
 from enmasse.node.entity_fields import ADDRESS_TYPE, FIELDS, SPACE_TYPE, Record, check_address, checked
 from enmasse.node.errors import EntityError
@@ -30,7 +32,6 @@ __all__ = ["ADDRESS_TYPE", "SPACE_TYPE", "Entities"]
 DELETE_STEP = 64
 """Records deleted with one batch: their frames are read on the way, tens of megabytes at most."""
 
-_NEXT_LOG = b"\0log"
 _PREFIX = {SPACE_TYPE: b"s", ADDRESS_TYPE: b"a"}
 
 Done = Callable[[EntityError | None], None]
@@ -54,7 +55,6 @@ class Entities:
         """Type to name to attributes."""
         self._addresses: dict[str, Address] = {}
         self._new_id = new_id
-        self._next_log = 1
         self._space_closed = space_closed
         self._coming: dict[tuple[str, str], Record] = {}
         self._changing: dict[tuple[str, str], Record] = {}
@@ -66,17 +66,25 @@ class Entities:
     def load(self) -> None:
         """Take up what the journal holds, messages included."""
         storage = self.core.storage
-        counter = storage.get(Table.ENTITY, _NEXT_LOG)
+        counter = storage.get(Table.ENTITY, LOG_COUNTER)
         if counter is not None:
-            self._next_log = int.from_bytes(counter, "big")
+            self.core.next_log = int.from_bytes(counter, "big")
         for entity_type in (SPACE_TYPE, ADDRESS_TYPE):
             prefix = _PREFIX[entity_type]
             for key, value in storage.scan_all(Table.ENTITY):
                 if key.startswith(prefix):
                     record = json.loads(value)
                     self.records[entity_type][record["name"]] = record
-                    self._build(entity_type, record, stored=True)
+                    self._build(entity_type, record)
+        for address in self._addresses.values():
+            self._load(address)
         self._sweep()
+
+    @staticmethod
+    def _load(address: Address) -> None:
+        """Have an address take up what the journal holds of it; all of its space are there by then."""
+        if isinstance(address, Queue | Topic | Subscription | Stream):
+            address.load()
 
     def _sweep(self) -> None:
         """Delete what an interrupted deletion left behind."""
@@ -98,26 +106,14 @@ class Entities:
         if operations:
             self.core.store(operations, lambda _reason: self._clear(log))
 
-    def _build(self, entity_type: str, record: Record, *, stored: bool) -> None:
+    def _build(self, entity_type: str, record: Record) -> None:
         if entity_type == SPACE_TYPE:
-            self.spaces[record["name"]] = Space(self.core, record["name"], self._new_id)
+            limit = record.get("maxBytes", 0)
+            self.spaces[record["name"]] = Space(self.core, record["name"], self._new_id, max_bytes=limit)
             return
         address = make_address(self.core, record)
-        if stored and isinstance(address, Stream):
-            address.load()
-        elif stored and isinstance(address, Queue):
-            address.load(self._frames(address.log_id))
         self._addresses[record["name"]] = address
         self.spaces[record["space"]].add(address)
-
-    def _frames(self, log_id: int) -> Iterator[tuple[Frame, bytes | None]]:
-        storage = self.core.storage
-        first, last = log_range(log_id)
-        while found := storage.scan(Table.FRAME, first, last, 4 << 20):
-            for key, value in found:
-                frame = Frame(value)
-                yield frame, storage.get(Table.SETTLED, log_key(log_id, 0, frame.first_offset))
-                first = key + b"\0"
 
     # Changing
 
@@ -135,9 +131,8 @@ class Entities:
         operations = []
         if entity_type == ADDRESS_TYPE:
             self._check_place(name, record)
-            record["log"] = self._next_log
-            self._next_log += 1
-            operations.append(Operation(Table.ENTITY, _NEXT_LOG, self._next_log.to_bytes(8, "big")))
+            record["log"], counter = self.core.new_log()
+            operations.append(counter)
         record.setdefault("uid", self._new_id())
         operations.append(_put(entity_type, record))
         self._coming[key] = record
@@ -146,7 +141,9 @@ class Entities:
             del self._coming[key]
             if reason is None:
                 self.records[entity_type][name] = record
-                self._build(entity_type, record, stored=False)
+                self._build(entity_type, record)
+                if entity_type == ADDRESS_TYPE:
+                    self._load(self._addresses[name])
             done(None if reason is None else EntityError(503, f"{name!r} was not stored: {reason}"))
 
         self.core.store(operations, stored)
@@ -233,7 +230,9 @@ class Entities:
             if reason is not None:
                 # Still on disk: serve it again, as a restart would.
                 self.records[entity_type][name] = record
-                self._build(entity_type, record, stored=True)
+                self._build(entity_type, record)
+                if entity_type == ADDRESS_TYPE:
+                    self._load(self._addresses[name])
                 done(EntityError(503, f"{name!r} was not deleted: {reason}"))
                 return
             # Every batch that could hold frames of it is committed now.
@@ -252,6 +251,15 @@ class Entities:
         return record
 
     # Reading
+
+    def find(self, name: str) -> tuple[Space, Address]:
+        """An address by the name of its entity, and its space.
+
+        Raises:
+            EntityError: 404 it does not exist.
+        """
+        record = self._existing(ADDRESS_TYPE, name)
+        return self.spaces[record["space"]], self._addresses[name]
 
     def read(self, entity_type: str, name: str) -> dict[str, Any]:
         """One entity's attributes and counters.

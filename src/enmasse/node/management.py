@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
+from enmasse.node.actions import ACTIONS, act
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.errors import EntityError
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
@@ -79,6 +80,9 @@ class Management:
         if operation == "READ":
             reply(200, "OK", self._read(entity_type, name))
             return
+        if operation in ACTIONS and entity_type == ADDRESS_TYPE:
+            self._act_on_messages(operation, name, body, reply)
+            return
         if operation not in ("CREATE", "UPDATE", "DELETE") or entity_type in self._views:
             raise EntityError(501, f"operation {operation!r} is not possible on {entity_type}")
         attributes = body if isinstance(body, dict) else {}
@@ -98,6 +102,16 @@ class Management:
             self._entities.update(entity_type, name, attributes, done)
         else:
             self._entities.delete(entity_type, name, done)
+
+    def _act_on_messages(self, operation: str, name: str, body: Any, reply: Reply) -> None:
+        def done(count: int, error: EntityError | None) -> None:
+            if error is None:
+                reply(200, "OK", {"count": count})
+            else:
+                reply(error.status, error.description, {})
+
+        space, address = self._entities.find(name)
+        act(operation, name, space, address, body, done)
 
     def _read(self, entity_type: str, name: str) -> dict[str, Any]:
         view = self._views.get(entity_type)

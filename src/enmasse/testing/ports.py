@@ -273,12 +273,13 @@ class CoreHarness:
         self.turns_requested += 1
 
     def turn(self) -> None:
-        """Run turns until none is asked for.
+        """Run turns until none is asked for, and no read waits.
 
         Raises:
             LocalError: that does not end.
         """
         for _ in range(MAX_TURNS):
+            self.storage.answer_reads()
             if not self.turns_requested:
                 return
             self.turns_requested = 0

@@ -11,8 +11,9 @@ from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.frame import Frame
 from enmasse.messaging.log import FRAME_ROWS, log_key, log_range
+from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Queue, QueueProducer
-from enmasse.messaging.queue_entry import ENTRY_OVERHEAD_BYTES
+from enmasse.messaging.queue_entry import ROW_BYTES
 from enmasse.messaging.storage import Operation, Table
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import AmqpError, Modified, Rejected
@@ -34,13 +35,8 @@ class Scene:
 
     def __init__(self, harness: CoreHarness | None = None, **options: Any) -> None:
         self.harness = harness or CoreHarness()
-        self.queue = Queue(self.harness.core, "orders", LOG, **options)
-        first, last = log_range(LOG)
-        storage = self.harness.storage
-        self.queue.load(
-            (Frame(value), storage.get(Table.SETTLED, key))
-            for key, value in storage.scan(Table.FRAME, first, last, 1 << 30)
-        )
+        self.queue = Queue(self.harness.core, "orders", LOG, options=StoredOptions(**options))
+        self.queue.load()
         self._sender: MemoryProducerPort | None = None
 
     @property
@@ -285,12 +281,11 @@ def test_attempts_add_up(scene: Scene) -> None:
     assert header.delivery_count == 3
 
 
-def test_a_message_whose_header_cannot_be_read_is_delivered_again_as_it_came(scene: Scene) -> None:
+def test_a_message_that_cannot_be_read_is_rejected_and_harms_nobody(scene: Scene) -> None:
     scene.sender.send(b"\x00\x53\x99garbage")
-    receiver = scene.receiver(2)
-    receiver.settle(Modified(delivery_failed=True))
-    scene.harness.turn()
-    assert receiver.payloads == [b"\x00\x53\x99garbage"] * 2
+    assert scene.sender.states[0].error.condition == "amqp:decode-error"
+    scene.send("good", durable=False)
+    assert bodies(scene.receiver(2)) == ["good"]
 
 
 def test_what_a_receiver_held_when_it_left_comes_again_as_a_failed_attempt(scene: Scene) -> None:
@@ -484,7 +479,7 @@ def test_a_queue_grants_what_its_byte_budget_allows() -> None:
     scene = Scene(max_bytes=20_000)
     assert scene.sender.credit == 20_000 // 1_024
     body = "x" * 600
-    size = len(message(body)) + ENTRY_OVERHEAD_BYTES
+    size = len(message(body)) + ROW_BYTES
     for _ in range(10):
         scene.send(body)
     scene.harness.commit()
@@ -597,12 +592,13 @@ def test_messages_that_wait_for_a_slow_journal_press_it_too(scene: Scene) -> Non
 
 def test_counters_tell_what_is_stored(scene: Scene) -> None:
     scene.send("one", "two")
-    size = sum(len(message(body)) + ENTRY_OVERHEAD_BYTES for body in ("one", "two"))
+    size = sum(len(message(body)) + ROW_BYTES for body in ("one", "two"))
     counts = scene.queue.counts()
     assert (counts["messagesStored"], counts["bytesStored"], counts["messagesIn"]) == (2, size, 2)
     scene.harness.commit()
     again = scene.restart().queue.counts()
-    assert (again["messagesStored"], again["bytesStored"]) == (2, size)
+    assert again["messagesStored"] == 2
+    assert abs(again["bytesStored"] - size) < 64, "bytes are guessed until they are looked at"
 
 
 def test_an_anonymous_senders_message_needs_room_but_no_credit(scene: Scene) -> None:

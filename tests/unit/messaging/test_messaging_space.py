@@ -12,11 +12,13 @@ from enmasse.messaging.anycast import Anycast
 from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.multicast import Multicast
+from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.patterns import parse
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.space import ANONYMOUS_CREDIT, KNOWN_TARGETS, AnonymousTerminus, Service, Space
 from enmasse.messaging.stream import Stream
-from enmasse.messaging.topic import Subscription, Topic
+from enmasse.messaging.subscription import Subscription
+from enmasse.messaging.topic import Topic
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import Rejected
 from enmasse.wire.amqp.sections import Header, Properties, encode_message
@@ -30,7 +32,7 @@ class Scene:
         self.logs = count(1)
 
     def add(self, kind: type[Address], name: str, **options: Any) -> Any:
-        numbered = {"log_id": next(self.logs)} if kind in (Queue, Stream, Subscription) else {}
+        numbered = {"log_id": next(self.logs)} if kind in (Queue, Stream, Subscription, Topic) else {}
         made = kind(self.harness.core, name, **numbered, **options)
         self.space.add(made)
         return made
@@ -211,7 +213,7 @@ def test_credit_that_was_promised_to_others_is_not_taken(scene: Scene) -> None:
 
 
 def test_a_stored_address_without_room_releases(scene: Scene) -> None:
-    scene.add(Queue, "q", max_bytes=100)
+    scene.add(Queue, "q", options=StoredOptions(max_bytes=100))
     port = scene.anonymous()
     first = port.send(to("q", b"x" * 90, durable=True))
     assert port.states[first] is RELEASED

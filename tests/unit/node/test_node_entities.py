@@ -14,7 +14,8 @@ from enmasse.messaging.delivery import ACCEPTED
 from enmasse.messaging.frame import Frame
 from enmasse.messaging.log import log_key, log_range
 from enmasse.messaging.multicast import Multicast
-from enmasse.messaging.queue import DEFAULT_MAX_BYTES, Queue
+from enmasse.messaging.options import DEFAULT_MAX_BYTES
+from enmasse.messaging.queue import Queue
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream import Stream
@@ -150,7 +151,7 @@ def test_limits_and_partitions_are_those_that_were_asked_for(node: Node) -> None
     node.address("s", "stream", partitions=5, maxBytes=6_000)
     for found in (node, node.restarted()):
         queue, stream = found.find("q"), found.find("s")
-        assert (queue.max_bytes, queue.max_consumers) == (5_000, 3)
+        assert (queue.max_bytes, queue.options.max_consumers) == (5_000, 3)
         assert (len(stream.partitions), stream.max_bytes) == (5, 6_000)
 
 
@@ -299,7 +300,7 @@ def test_limits_can_be_changed_and_stay_changed(node: Node) -> None:
     node.update("ns/q", maxBytes=7_000, maxConsumers=4, generation=2)
     for found in (node, node.restarted()):
         queue = found.find("q")
-        assert (queue.max_bytes, queue.max_consumers) == (7_000, 4)
+        assert (queue.max_bytes, queue.options.max_consumers) == (7_000, 4)
         assert found.entities.read(ADDRESS_TYPE, "ns/q")["generation"] == 2
 
 
@@ -307,7 +308,7 @@ def test_a_limit_of_0_is_the_default_again(node: Node) -> None:
     node.address("q", "queue", maxBytes=5_000, maxConsumers=2)
     node.update("ns/q", maxBytes=0, maxConsumers=0)
     queue = node.find("q")
-    assert (queue.max_bytes, queue.max_consumers) == (DEFAULT_MAX_BYTES, 0)
+    assert (queue.max_bytes, queue.options.max_consumers) == (DEFAULT_MAX_BYTES, 0)
 
 
 def test_the_retention_of_a_stream_can_be_changed_and_stays_changed(node: Node) -> None:
@@ -386,7 +387,7 @@ def test_changes_that_follow_each_other_at_once_add_up(node: Node) -> None:
     node.harness.commit()
     assert node.answers == [None, None]
     for found in (node, node.restarted()):
-        assert (found.find("q").max_bytes, found.find("q").max_consumers) == (5_000, 6)
+        assert (found.find("q").max_bytes, found.find("q").options.max_consumers) == (5_000, 6)
 
 
 def test_a_change_that_could_not_be_stored_changes_nothing(node: Node) -> None:

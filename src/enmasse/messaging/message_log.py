@@ -1,0 +1,377 @@
+"""The frames of a queue, or of a topic for all its subscriptions: written once, let go when all are done.
+
+Rules:
+1. What one turn brought is one frame (more where it would be too large, or where messages that a restart
+   forgets follow others). Offsets are given when a frame is cut and taken back if its commit fails.
+2. A row is what the journal keeps of a message: ``payload``, and whoever waits for its commit.
+3. Each owner (queue, subscription) has its own account of settled rows. A frame is deleted in the same
+   batch that finds every owner done with it.
+4. A settlement of a transaction is undone if its batch fails; any other is a fact and is written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from enmasse.messaging.frame import FLAG_VOLATILE, encode_frame, frame_head, split_payload
+from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, by_frame, log_key, log_range
+from enmasse.messaging.queue_entry import FrameRef, encode_attempts, settled_rows
+from enmasse.messaging.storage import Operation, Table
+
+if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
+    from enmasse.messaging.queue_entry import Entry
+
+__all__ = ["Home", "MessageLog", "Owner", "Row"]
+
+_EMPTY = b""
+
+Done = Callable[[str | None], None]
+
+
+class Row(Protocol):
+    """A message that is to be written: an entry of a queue, or what several subscriptions share."""
+
+    payload: bytes
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anybody still has to be given it."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it is to survive a restart."""
+
+    def stored(self) -> None:
+        """It is on disk."""
+
+
+class Home(Protocol):
+    """The address whose log it is."""
+
+    name: str
+
+    def lose(self, row: Any) -> bool:
+        """A row is not on disk; returns whether it is to be written again, as its sender is gone or content."""
+
+
+class Owner(Protocol):
+    """Who is done with frames: a queue, or one of a topic's subscriptions."""
+
+    owner: tuple[int, int]
+
+    def placed(self, first: int, rows: Sequence[Row]) -> FrameRef | None:
+        """A frame with these rows is about to be written; returns what the owner keeps of it."""
+
+    def is_done_with(self, first: int, following: int) -> bool:
+        """Whether the owner needs nothing of a frame any more."""
+
+    def finished(self, ref: FrameRef) -> None:
+        """All of a frame is settled, and that is on disk."""
+
+    def written(self) -> None:
+        """What was cut is on disk."""
+
+    def unwritten(self) -> None:
+        """What was cut is not on disk, and offsets are as before it."""
+
+
+class Loaded(Protocol):
+    """Who learns of frames at the start."""
+
+    owner: tuple[int, int]
+
+    def found(self, first: int, rows: int, live: int, size: int) -> bool:
+        """A frame is on disk; returns whether anything of it is needed."""
+
+
+class _Cut:
+    """What one batch holds of a log."""
+
+    __slots__ = ("dones", "frames", "rows", "settled")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.frames: list[FrameRef] = []
+        """Those whose settled rows were written."""
+        self.settled: list[tuple[Entry, Done]] = []
+        self.dones: list[Done] = []
+
+
+class MessageLog:
+    """One log of messages.
+
+    Args:
+        core: whose batches it is written with.
+        home: the address.
+        log_id: under which its frames are kept.
+    """
+
+    __slots__ = (
+        "_dones", "_fresh", "_fresh_bytes", "_settling", "_touched", "core", "home", "is_closed", "log_id",
+        "next_offset", "owners", "visible",
+    )  # fmt: skip
+
+    def __init__(self, core: Core, home: Home, log_id: int) -> None:
+        self.core = core
+        self.home = home
+        self.log_id = log_id
+        self.owners: list[Owner] = []
+        self.next_offset = 0
+        """The offset that the next row is given."""
+        self.visible = 0
+        """The offset below which everything is committed."""
+        self.is_closed = False
+        self._fresh: list[Row] = []
+        """Rows that no frame holds yet."""
+        self._fresh_bytes = 0
+        self._touched: list[FrameRef] = []
+        """Frames whose settled rows are not written yet."""
+        self._settling: list[tuple[Entry, Done]] = []
+        """Settlements that stand or fall with the next batch."""
+        self._dones: list[Done] = []
+
+    @property
+    def name(self) -> str:
+        """The address's name."""
+        return self.home.name
+
+    def load(self, *backlogs: Loaded) -> tuple[int | None, list[Operation]]:
+        """Learn what the journal holds, before anything else is done.
+
+        Args:
+            backlogs: who has messages in the log; each is told what is left for it of each frame.
+
+        Returns:
+            The first offset that anybody needs, and what is to be deleted: messages that a restart forgets,
+            and frames that nobody needs.
+        """
+        storage = self.core.storage
+        settled = [by_frame(storage, Table.SETTLED, *backlog.owner) for backlog in backlogs]
+        needed: int | None = None
+        deleted: list[Operation] = []
+        for key, start, _ in storage.heads(Table.FRAME, *log_range(self.log_id)):
+            first, rows, size, flags = frame_head(start)
+            self.next_offset = self.visible = max(self.next_offset, first + rows)
+            is_needed = False
+            for backlog, records in zip(backlogs, settled, strict=True):
+                live = rows - len(settled_rows(records.get(first, b"")))
+                if not flags & FLAG_VOLATILE and backlog.found(first, rows, live, size):
+                    is_needed = True
+            if is_needed:
+                needed = first if needed is None else needed
+            else:
+                deleted.append(Operation(Table.FRAME, key, None))
+                for backlog in backlogs:
+                    own = log_key(*backlog.owner, first)
+                    deleted += [Operation(Table.SETTLED, own, None), Operation(Table.ATTEMPTS, own, None)]
+        return needed, deleted
+
+    def collect(self) -> list[Operation]:
+        """What deletes the committed frames that nobody needs any more, after an owner has gone."""
+        deleted = []
+        for key, start, _ in self.core.storage.heads(Table.FRAME, *log_range(self.log_id)):
+            first, rows, _, _ = frame_head(start)
+            if first < self.visible and all(owner.is_done_with(first, first + rows) for owner in self.owners):
+                deleted.append(Operation(Table.FRAME, key, None))
+                for owner in self.owners:
+                    own = log_key(*owner.owner, first)
+                    deleted += [Operation(Table.SETTLED, own, None), Operation(Table.ATTEMPTS, own, None)]
+        return deleted
+
+    def add(self, row: Row) -> None:
+        """Have a message written with the next batch."""
+        if not self._fresh:
+            self.core.write(self)
+        self._fresh.append(row)
+        self._fresh_bytes += len(row.payload)
+        self.core.gathered_bytes += len(row.payload)
+
+    def touch(self, ref: FrameRef) -> None:
+        """Have what is settled of a frame written with the next batch."""
+        if not ref.is_touched:
+            ref.is_touched = True
+            self._touched.append(ref)
+            self.core.write(self)
+
+    def stage_settlement(self, entry: Entry, done: Done) -> None:
+        """Have an entry removed with the next batch, or left as it is if that fails."""
+        self._settling.append((entry, done))
+        self.core.write(self)
+
+    def stage(self, done: Done) -> None:
+        """Hear of the next batch."""
+        self._dones.append(done)
+        self.core.write(self)
+
+    # The journal
+
+    def cut(self, wall_us: int) -> tuple[list[Operation], _Cut | None]:
+        """Frames of what is new, and settled rows of what was written before."""
+        operations: list[Operation] = []
+        cut = _Cut()
+        if self._fresh:
+            fresh, self._fresh = self._fresh, []
+            self._cut_rows(fresh, wall_us, operations, cut)
+        if self._settling:
+            cut.settled, self._settling = self._settling, []
+            for entry, _ in cut.settled:
+                ref = entry.frame
+                if ref is not None:
+                    ref.live -= 1
+                    ref.settled.append(entry.row)
+                    self.touch(ref)
+        if self._dones:
+            cut.dones, self._dones = self._dones, []
+        touched, self._touched = self._touched, []
+        for ref in touched:
+            ref.is_touched = False
+            self._cut_settled(ref, operations)
+        cut.frames = touched
+        return operations, cut if operations or cut.settled or cut.dones else None
+
+    def _cut_rows(self, fresh: list[Row], wall_us: int, operations: list[Operation], cut: _Cut) -> None:
+        rows: list[Row] = []
+        size = 0
+        is_durable = True
+        for row in fresh:
+            if not row.is_needed:
+                continue
+            if row.is_durable is not is_durable or size >= FRAME_BYTES or len(rows) >= FRAME_ROWS:
+                if rows:
+                    self._cut_frame(rows, is_durable, wall_us, operations)
+                    cut.rows += rows
+                    rows = []
+                    size = 0
+                is_durable = row.is_durable
+            rows.append(row)
+            size += len(row.payload)
+        self._forget_bytes()
+        if rows:
+            self._cut_frame(rows, is_durable, wall_us, operations)
+            cut.rows += rows
+
+    def _forget_bytes(self) -> None:
+        self.core.gathered_bytes -= self._fresh_bytes
+        self._fresh_bytes = 0
+
+    def _cut_frame(self, rows: list[Row], is_durable: bool, wall_us: int, operations: list[Operation]) -> None:
+        first = self.next_offset
+        count = len(rows)
+        self.next_offset = first + count
+        heads, bodies, whole = [], [], []
+        for index, row in enumerate(rows):
+            head, body, is_whole = split_payload(row.payload)
+            heads.append(head)
+            bodies.append(body)
+            if is_whole:
+                whole.append(index)
+        for owner in self.owners:
+            ref = owner.placed(first, rows)
+            if ref is not None and ref.settled:
+                self.touch(ref)
+        frame = encode_frame(
+            first, [wall_us] * count, [_EMPTY] * count, heads, bodies, whole=whole, volatile=not is_durable
+        )
+        operations.append(Operation(Table.FRAME, log_key(self.log_id, 0, first), frame))
+
+    def _cut_settled(self, ref: FrameRef, operations: list[Operation]) -> None:
+        key = log_key(*ref.owner, ref.first)
+        if not ref.live:
+            self._cut_done(ref, operations)
+            return
+        if ref.settled:
+            ref.has_record = True
+            operations.append(Operation(Table.SETTLED, key, ref.ranges()))
+        if ref.attempts:
+            ref.has_attempts = True
+            operations.append(Operation(Table.ATTEMPTS, key, encode_attempts(ref.attempts)))
+
+    def _cut_done(self, ref: FrameRef, operations: list[Operation]) -> None:
+        """An owner is done with a frame: the last one has it deleted."""
+        key = log_key(*ref.owner, ref.first)
+        following = ref.first + ref.rows
+        others = [owner for owner in self.owners if owner.owner != ref.owner]
+        if all(owner.is_done_with(ref.first, following) for owner in others):
+            operations.append(Operation(Table.FRAME, log_key(self.log_id, 0, ref.first), None))
+            for owner in others:
+                other = log_key(*owner.owner, ref.first)
+                operations.append(Operation(Table.SETTLED, other, None))
+                operations.append(Operation(Table.ATTEMPTS, other, None))
+            if ref.has_record:
+                operations.append(Operation(Table.SETTLED, key, None))
+        else:
+            ref.has_record = True
+            operations.append(Operation(Table.SETTLED, key, ref.ranges()))
+        if ref.has_attempts:
+            operations.append(Operation(Table.ATTEMPTS, key, None))
+
+    def committed(self, token: _Cut) -> None:
+        """What was cut is on disk: its senders may forget it."""
+        self.visible = self.next_offset
+        for row in token.rows:
+            row.stored()
+        for owner in self.owners:
+            owner.written()
+        for ref in token.frames:
+            if not ref.live:
+                for owner in self.owners:
+                    if owner.owner == ref.owner:
+                        owner.finished(ref)
+        for entry, done in token.settled:
+            if entry.frame is not None:
+                # The row is counted as settled already.
+                entry.frame = None
+            done(None)
+        for done in token.dones:
+            done(None)
+
+    def failed(self, token: _Cut, reason: str) -> None:
+        """What was cut is not on disk: give back what no receiver has, keep the rest in memory."""
+        first = self.visible
+        # Of a log only one batch is on its way, so nothing was given offsets above these.
+        self.next_offset = first
+        for entry, done in token.settled:
+            ref = entry.frame
+            if ref is not None and entry.row in ref.settled:
+                ref.settled.remove(entry.row)
+                ref.live += 1
+            done(reason)
+        # Rows that were settled meanwhile are rows of a frame that does not exist.
+        touched, self._touched = self._touched, []
+        for ref in touched:
+            ref.is_touched = False
+        for ref in (*token.frames, *touched):
+            if ref.first < first and not self.is_closed:
+                self.touch(ref)
+        for owner in self.owners:
+            owner.unwritten()
+        again = [row for row in token.rows if self.home.lose(row)]
+        if again and not self.is_closed:
+            if not self._fresh:
+                self.core.write(self)
+            self._fresh = again + self._fresh
+            size = sum(len(row.payload) for row in again)
+            self._fresh_bytes += size
+            self.core.gathered_bytes += size
+        for done in token.dones:
+            done(reason)
+
+    def close(self) -> list[Row]:
+        """The address is deleted: what is not on its way to the journal is not written any more.
+
+        Returns:
+            The rows that will not be written.
+        """
+        self.is_closed = True
+        fresh, self._fresh = self._fresh, []
+        self._touched = []
+        self._forget_bytes()
+        settling, self._settling = self._settling, []
+        dones, self._dones = self._dones, []
+        for _, done in settling:
+            done("the address was deleted")
+        for done in dones:
+            done("the address was deleted")
+        return fresh

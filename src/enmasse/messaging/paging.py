@@ -1,0 +1,373 @@
+"""What of a queue or subscription lies on disk only, and how it comes back.
+
+Rules:
+1. On disk only is everything from one offset on; rows before it are in memory or settled. A few rows may
+   have been taken ahead of their turn, for a selector or because they have expired.
+2. Reading waits in another process (``Storage.fetch``), at most one read at a time.
+3. What is not known to be committed is never taken from disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from enmasse.messaging.errors import DamagedFrameError
+from enmasse.messaging.facts import PLAIN, Facts, facts_of
+from enmasse.messaging.frame import Frame, frame_head
+from enmasse.messaging.log import log_key, log_range
+from enmasse.messaging.queue_entry import (
+    ENTRY_OVERHEAD_BYTES,
+    OUT,
+    ROW_BYTES,
+    STAGED,
+    WAITING,
+    Entry,
+    FrameRef,
+    attempts_of,
+    settled_rows,
+)
+from enmasse.messaging.storage import Table
+from enmasse.wire.amqp.errors import DecodeError
+
+if TYPE_CHECKING:
+    from enmasse.messaging.backlog import Backlog
+    from enmasse.messaging.delivery import Consumer
+    from enmasse.messaging.message_log import MessageLog
+
+__all__ = ["MAX_RESIDENT_BYTES", "Pager", "known_facts"]
+
+MAX_RESIDENT_BYTES = 64 << 20
+"""What one address may have in memory, receivers' unsettled messages included, before it reads no further."""
+
+PAGE_BYTES = 1 << 20
+"""What is read at once."""
+
+Take = Callable[[Entry], None]
+Wanted = Callable[[bytes, int, int], bool]
+"""Given a message, its failed deliveries and its arrival in microseconds since 1970 UTC."""
+
+
+def known_facts(payload: bytes) -> Facts:
+    """What a stored message asks for; one that cannot be read asks for nothing."""
+    try:
+        return facts_of(payload)
+    except DecodeError:
+        return PLAIN
+
+
+class Pager:
+    """The part on disk of one queue or subscription.
+
+    Args:
+        backlog: the part in memory.
+        log: whose frames they are.
+    """
+
+    __slots__ = ("_backlog", "_estimated_below", "_log", "_scan_at", "at", "frame_at", "is_reading")
+
+    def __init__(self, backlog: Backlog, log: MessageLog) -> None:
+        self._backlog = backlog
+        self._log = log
+        self.at: int | None = None
+        """The first offset that is on disk only; ``None`` where nothing is."""
+        self.frame_at = 0
+        """The frame in which it lies, or that follows."""
+        self.is_reading = False
+        self._estimated_below = 0
+        """Frames below have their bytes counted by guess."""
+        self._scan_at = 0
+        """How far rows for the receivers with selectors were looked for."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether messages that can be handed out have yet to come from disk."""
+        return self.at is not None and self.at < self._log.visible
+
+    def is_ahead(self, following: int) -> bool:
+        """Whether rows below an offset have yet to come from disk."""
+        return self.at is not None and following > self.at
+
+    # While messages are written
+
+    def placed(self, first: int, row: int) -> None:
+        """A row that is not to stay in memory is about to be written."""
+        if self.at is None:
+            self.at = first + row
+            self.frame_at = first
+
+    def written(self, flying: list[Entry]) -> None:
+        """Rows that waited for it are on disk: with nothing older there they stay in memory."""
+        backlog = self._backlog
+        waiting = [entry for entry in flying if entry.state in (WAITING, STAGED)]
+        if not waiting:
+            return
+        frame = waiting[0].frame
+        assert frame is not None
+        is_next = self.at is None or self.at >= frame.first
+        if not backlog.is_spilling or (is_next and self._has_room() and not self.is_reading):
+            for entry in waiting:
+                assert entry.frame is not None
+                backlog.frames.setdefault(entry.frame.first, entry.frame)
+                backlog.add(entry)
+            if backlog.is_spilling:
+                self._caught_up()
+
+    def unwritten(self, visible: int) -> None:
+        """What was about to be written is not."""
+        if self.at is not None and self.at >= visible:
+            self.at = None
+
+    def _caught_up(self) -> None:
+        """Nothing is on disk only any more: what comes now stays in memory, as long as there is room."""
+        backlog = self._backlog
+        self.at = None
+        backlog.is_spilling = False
+        waiting, backlog.waiting = backlog.waiting, []
+        for index, entry in enumerate(waiting):
+            if entry.state == STAGED:
+                backlog.waiting.append(entry)
+            elif entry.state == WAITING:
+                backlog.add(entry)
+                if backlog.resident_bytes > backlog.window:
+                    backlog.is_spilling = True
+                    backlog.waiting += waiting[index + 1 :]
+                    return
+
+    # Coming back
+
+    def load(self, first: int) -> None:
+        """Everything from this offset on is on disk, after a restart."""
+        self.at = self.frame_at = first
+        self._estimated_below = self._log.visible
+        self._backlog.is_spilling = True
+
+    def _has_room(self) -> bool:
+        backlog = self._backlog
+        return bool(backlog.options.last_value_key) or 2 * backlog.resident_bytes <= backlog.window
+
+    def go_on(self) -> None:
+        """Read on if there is room, or a receiver that nothing in memory suits."""
+        if self.is_reading or self.at is None:
+            return
+        backlog = self._backlog
+        if self.at >= self._log.visible:
+            if not backlog.is_flying:
+                self._caught_up()
+            return
+        if backlog.options.last_value_key or (backlog.consumers and self._has_room()):
+            self._fetch(self.frame_at, self._fetched)
+            return
+        starving = [c for c in backlog.consumers if c.port.credit > 0 and not c.is_blocked]
+        if starving and backlog.resident_bytes < MAX_RESIDENT_BYTES and not self._seek(starving):
+            self._fetch(self.frame_at, self._fetched)
+
+    def _fetch(self, first: int, done: Callable[[list[tuple[bytes, bytes]], list[bytes]], None]) -> None:
+        self.is_reading = True
+        log_id = self._log.log_id
+        limit = max(4_096, min(PAGE_BYTES, self._backlog.window // 4))
+        self._backlog.core.storage.fetch(Table.FRAME, log_key(log_id, 0, first), log_range(log_id, 0)[1], limit, done)
+
+    def _fetched(self, records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
+        self.is_reading = False
+        backlog = self._backlog
+        if backlog.is_closed or self.at is None:
+            return
+        visible = self._log.visible
+        reached = visible if not records and not damaged else self.at
+        for key in damaged:
+            reached = max(reached, self._lose(key))
+        for _, value in records:
+            frame = Frame(value, verify=False)
+            if frame.first_offset >= visible:
+                break
+            self._take(frame)
+            reached = max(reached, frame.next_offset)
+        self.at = self.frame_at = max(self.at, reached)
+        backlog.due()
+
+    def _take(self, frame: Frame) -> None:
+        """Bring a frame's rows into memory."""
+        backlog = self._backlog
+        assert self.at is not None
+        if self.is_forgotten(frame):
+            return
+        ref = self.ref_of(frame)
+        gone = set(ref.settled)
+        if ref.taken:
+            gone |= ref.taken
+            ref.taken = None
+        payloads = frame.payloads()
+        times = frame.timestamps()
+        start = max(0, self.at - frame.first_offset)
+        if start == 0 and frame.first_offset < self._estimated_below:
+            self._correct(frame, ref, payloads)
+        for row in range(start, frame.rows):
+            if row not in gone:
+                backlog.add(self._make(ref, row, payloads[row], times[row]))
+        if ref.live:
+            backlog.frames[ref.first] = ref
+        else:
+            self._log.touch(ref)
+
+    def _make(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> Entry:
+        backlog = self._backlog
+        facts = known_facts(payload)
+        if facts.is_plain and not backlog.timing.is_wanted:
+            entry = Entry(payload, None, 0)
+        else:
+            entry = backlog.timing.make_entry(payload, None, 0, facts, since_us)
+        entry.frame = ref
+        entry.row = row
+        if ref.attempts:
+            entry.attempts = ref.attempts.get(row, 0)
+        return entry
+
+    def is_forgotten(self, frame: Frame) -> bool:
+        """Whether a frame's messages ended with an earlier start of the node; it is about to be deleted."""
+        return frame.is_volatile and frame.first_offset < self._estimated_below
+
+    def ref_of(self, frame: Frame) -> FrameRef:
+        """What is settled of a frame, as far as this process or the journal knows."""
+        backlog = self._backlog
+        known = backlog.frames.get(frame.first_offset)
+        if known is not None:
+            return known
+        ref = FrameRef(self._log, backlog.owner, frame.first_offset, frame.rows)
+        key = log_key(*backlog.owner, ref.first)
+        storage = backlog.core.storage
+        settled = storage.get(Table.SETTLED, key)
+        if settled:
+            ref.settled = sorted(settled_rows(settled))
+            ref.live -= len(ref.settled)
+            ref.has_record = True
+        attempts = storage.get(Table.ATTEMPTS, key)
+        if attempts:
+            ref.attempts = attempts_of(attempts)
+            ref.has_attempts = True
+        return ref
+
+    def _correct(self, frame: Frame, ref: FrameRef, payloads: list[bytes]) -> None:
+        """Count the bytes of a frame that were guessed when the node started."""
+        gone = set(ref.settled)
+        exact = sum(len(payload) + ROW_BYTES for row, payload in enumerate(payloads) if row not in gone)
+        self._backlog.count_bytes(exact - guessed_bytes(len(frame.data), frame.rows, ref.live))
+
+    def _lose(self, key: bytes) -> int:
+        """A frame is damaged: its messages are lost, and the next offset is returned."""
+        backlog = self._backlog
+        first = int.from_bytes(key[-8:], "big")
+        for _, head, size in backlog.core.storage.heads(Table.FRAME, key, key + b"\0"):
+            _, rows, _, _ = frame_head(head)
+            ref = backlog.frames.get(first)
+            live = rows if ref is None else ref.live
+            backlog.depth -= live
+            backlog.damaged += live
+            if first < self._estimated_below:
+                backlog.count_bytes(-guessed_bytes(size, rows, live))
+            backlog.core.report(
+                backlog.name,
+                DamagedFrameError(f"{live} messages of {backlog.name!r} in the frame at offset {first} are damaged"),
+            )
+            return first + rows
+        return first + 1
+
+    # Taking rows ahead of their turn
+
+    def _seek(self, starving: list[Consumer]) -> bool:
+        """Look on disk for what receivers with selectors want; false if one of them takes anything."""
+        selectors = [getattr(consumer, "selector", None) for consumer in starving]
+        wanted = [selector for selector in selectors if selector is not None]
+        if len(wanted) < len(selectors):
+            return False
+
+        def is_wanted(payload: bytes, attempts: int, _since_us: int) -> bool:
+            return any(selector.matches(payload, attempts) for selector in wanted)
+
+        def sought(position: int) -> None:
+            self._scan_at = position
+            self._backlog.due()
+
+        self._scan_at = max(self._scan_at, self.frame_at)
+        if wanted and self._scan_at < self._log.visible:
+            self._pick(self._scan_at, is_wanted, self._backlog.add, sought)
+        return True
+
+    def seek_anew(self) -> None:
+        """Other receivers want other rows."""
+        self._scan_at = 0
+
+    def sweep(self, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
+        """Take every row that is wanted from the part on disk, a page at a time.
+
+        Args:
+            is_wanted: chooses rows.
+            take: given each of them, to settle or to move; nobody else can be given it.
+            done: called when everything was looked at.
+        """
+
+        def taken(entry: Entry) -> None:
+            entry.state = OUT
+            self._backlog.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
+            take(entry)
+
+        def swept(position: int) -> None:
+            if self._backlog.is_closed or self.at is None or position >= self._log.visible:
+                done()
+            elif self.is_reading:
+                # Somebody else reads; what comes back is looked at in memory.
+                self._backlog.core.call_later(0.01, lambda: swept(position))
+            else:
+                self._pick(max(position, self.frame_at), is_wanted, taken, swept)
+
+        swept(self.frame_at)
+
+    def _pick(self, first: int, is_wanted: Wanted, take: Take, done: Callable[[int], None]) -> None:
+        """Take the wanted rows of one page; ``done`` is told where the next page starts."""
+
+        def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
+            self.is_reading = False
+            visible = self._log.visible
+            position = first if records or damaged else visible
+            for key in damaged:
+                position = max(position, int.from_bytes(key[-8:], "big") + 1)
+            for _, value in records:
+                frame = Frame(value, verify=False)
+                if self._backlog.is_closed or self.at is None or frame.first_offset >= visible:
+                    position = visible
+                    break
+                self._pick_rows(frame, is_wanted, take)
+                position = max(position, frame.next_offset)
+            done(position)
+
+        self._fetch(first, fetched)
+
+    def _pick_rows(self, frame: Frame, is_wanted: Wanted, take: Take) -> None:
+        assert self.at is not None
+        if self.is_forgotten(frame):
+            return
+        ref = self.ref_of(frame)
+        gone = set(ref.settled) | (ref.taken or set())
+        times = frame.timestamps()
+        for row, payload in enumerate(frame.payloads()):
+            if row in gone or frame.first_offset + row < self.at:
+                continue
+            attempts = ref.attempts.get(row, 0) if ref.attempts else 0
+            if is_wanted(payload, attempts, times[row]):
+                if ref.taken is None:
+                    ref.taken = set()
+                ref.taken.add(row)
+                self._backlog.frames[ref.first] = ref
+                take(self._make(ref, row, payload, times[row]))
+
+
+FRAME_BYTES, FRAME_ROW_BYTES = 64, 20
+"""What a frame takes beside its messages: itself with its padding, and for each row a time and three ends."""
+
+
+def guessed_bytes(size: int, rows: int, live: int) -> int:
+    """What the live rows of a frame count for, before anyone has looked at them."""
+    if not rows:
+        return 0
+    payloads = max(0, size - FRAME_BYTES - FRAME_ROW_BYTES * rows)
+    return (payloads + ROW_BYTES * rows) * live // rows

@@ -1,0 +1,206 @@
+"""What becomes of a message that a receiver did not accept.
+
+Rules:
+1. ``released`` gives it back as it was, ``modified`` may count an attempt, keep it from this receiver and
+   add annotations [AMQP 3.4.4, 3.4.5]. ``rejected`` is a failed attempt where attempts are limited;
+   otherwise, as the message is called invalid, it is a dead letter at once [AMQP 3.4.3].
+2. The wait before the next attempt grows with each one, up to a bound.
+3. After its last attempt a message is a dead letter: it goes to the address for those, or is dropped and
+   counted. It leaves its own queue only once it is stored there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.delivery import ACCEPTED
+from enmasse.messaging.queue_entry import MOVING, Entry, SpecialEntry, with_ttl
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.performatives import Modified, Rejected
+from enmasse.wire.amqp.sections import with_message_annotations
+from enmasse.wire.amqp.types import UInt
+
+if TYPE_CHECKING:
+    from enmasse.messaging.backlog import Backlog, BacklogConsumer
+
+__all__ = [
+    "COUNT_ANNOTATION",
+    "DEAD_LETTER_ANNOTATIONS",
+    "ORIGIN_ANNOTATION",
+    "REASON_ANNOTATION",
+    "come_back",
+    "move",
+    "move_payload",
+]
+
+ORIGIN_ANNOTATION = "x-opt-original-address"
+REASON_ANNOTATION = "x-opt-dead-letter-reason"
+COUNT_ANNOTATION = "x-opt-delivery-count"
+CONDITION_ANNOTATION = "x-opt-dead-letter-condition"
+DESCRIPTION_ANNOTATION = "x-opt-dead-letter-description"
+
+DEAD_LETTER_ANNOTATIONS = (
+    ORIGIN_ANNOTATION,
+    REASON_ANNOTATION,
+    COUNT_ANNOTATION,
+    CONDITION_ANNOTATION,
+    DESCRIPTION_ANNOTATION,
+)
+
+RETRY_S = 1.0
+"""When to try again to move a message to an address that had no room."""
+
+
+def come_back(backlog: Backlog, entry: Entry, state: Any, consumer: BacklogConsumer) -> None:
+    """A receiver gave a message back, with whatever outcome but accepted."""
+    if isinstance(state, Rejected):
+        details: dict[str, Any] = {}
+        if state.error is not None:
+            details[CONDITION_ANNOTATION] = str(state.error.condition)
+            if state.error.description:
+                details[DESCRIPTION_ANNOTATION] = state.error.description[:1024]
+        if not backlog.options.max_attempts:
+            _bury(backlog, entry, "rejected", details)
+            return
+        _failed(backlog, entry, details)
+        return
+    if isinstance(state, Modified):
+        if state.message_annotations:
+            backlog.replace_payload(entry, _annotated(entry.payload, dict(state.message_annotations)))
+        if state.undeliverable_here:
+            backlog.arrange().exclude(entry, consumer)
+        if state.delivery_failed:
+            _failed(backlog, entry, {})
+            return
+    _again(backlog, entry, 0)
+
+
+def _annotated(payload: bytes, annotations: dict[Any, Any]) -> bytes:
+    try:
+        return with_message_annotations(payload, annotations)
+    except DecodeError:
+        return payload
+
+
+def _failed(backlog: Backlog, entry: Entry, details: dict[str, Any]) -> None:
+    entry.attempts += 1
+    options = backlog.options
+    if options.max_attempts and entry.attempts >= options.max_attempts:
+        _bury(backlog, entry, "attempts", details)
+        return
+    backlog.note_attempts(entry)
+    _again(backlog, entry, delay_us(backlog, entry.attempts))
+
+
+def delay_us(backlog: Backlog, attempts: int) -> int:
+    """The wait after so many failed attempts, in microseconds."""
+    options = backlog.options
+    if not options.redelivery_delay:
+        return 0
+    wait = options.redelivery_delay * min(options.redelivery_multiplier, 1e6) ** min(attempts - 1, 64)
+    most = options.max_redelivery_delay or 10**12
+    return int(min(wait, most) * 1_000)
+
+
+def _again(backlog: Backlog, entry: Entry, wait_us: int) -> None:
+    if entry.is_refused:
+        backlog.refuse(entry)
+    elif entry.expires_us and entry.expires_us <= backlog.core.wall_us:
+        backlog.timing.expire(entry)
+    elif wait_us:
+        backlog.timing.hold(entry, wait_us)
+    else:
+        backlog.put_back(entry)
+
+
+def _bury(backlog: Backlog, entry: Entry, reason: str, details: dict[str, Any]) -> None:
+    backlog.dead_lettered += 1
+    if backlog.options.dead_letter:
+        move(backlog, entry, backlog.options.dead_letter, reason, details)
+    else:
+        backlog.dropped += 1
+        backlog.settle(entry)
+
+
+class _Moving:
+    """A message on its way from one address to another: it is settled here once it is stored there."""
+
+    __slots__ = ("_backlog", "_done", "_entry")
+
+    def __init__(self, backlog: Backlog, entry: Entry, done: Callable[[str | None], None]) -> None:
+        self._backlog = backlog
+        self._entry = entry
+        self._done = done
+
+    def settle(self, _id: int, state: Any) -> None:
+        """The other address has stored it, or could not."""
+        if state is not ACCEPTED:
+            self._done("it could not be stored there")
+            return
+        self._backlog.settle(self._entry)
+        self._done(None)
+
+
+def move(backlog: Backlog, entry: Entry, target: str, reason: str, details: dict[str, Any] | None = None) -> None:
+    """Move a message to another address of the space that stores; without one it is dropped and counted.
+
+    Args:
+        backlog: where it is.
+        entry: the message, which nobody can be given meanwhile.
+        target: the address.
+        reason: ``expired``, ``rejected`` or ``attempts``.
+        details: further annotations.
+    """
+    from enmasse.messaging.backlog import Backlog  # noqa: PLC0415
+
+    space = backlog.space
+    found = None if space is None else space.addresses.get(target)
+    if not isinstance(found, Backlog) or found is backlog:
+        backlog.dropped += 1
+        backlog.settle(entry)
+        return
+    annotations = {
+        ORIGIN_ANNOTATION: backlog.name,
+        REASON_ANNOTATION: reason,
+        COUNT_ANNOTATION: UInt(entry.attempts),
+        **(details or {}),
+    }
+    payload = _annotated(with_ttl(entry.payload, None), annotations)
+
+    def decided(problem: str | None) -> None:
+        if problem is not None and not backlog.is_closed:
+            backlog.core.call_later(RETRY_S, try_again)
+
+    def try_again() -> None:
+        if entry.state == MOVING and not backlog.is_closed:
+            move(backlog, entry, target, reason, details)
+
+    move_payload(backlog, entry, found, payload, decided)
+
+
+def move_payload(
+    backlog: Backlog, entry: Entry, target: Backlog, payload: bytes, done: Callable[[str | None], None]
+) -> None:
+    """Store a message in another address, and settle it here then.
+
+    Args:
+        backlog: where it is.
+        entry: the message, which nobody can be given meanwhile.
+        target: where it goes.
+        payload: the message as it is to be stored there.
+        done: told once it is there, or why it is not; it is still held then.
+    """
+    entry.state = MOVING
+    if isinstance(entry, SpecialEntry):
+        entry.expires_us = 0
+    if target.is_closed:
+        done(f"{target.name!r} was deleted")
+    elif target.free_bytes < len(payload) + target.overhead:
+        done(f"{target.name!r} is full")
+    elif target.writes(payload):
+        target.take(payload, _Moving(backlog, entry, done))
+    else:
+        target.take(payload, None)
+        backlog.settle(entry)
+        done(None)

@@ -1,0 +1,241 @@
+"""Messages that ask for more than their turn: when they expire, when they may go, and what they replace.
+
+Rules:
+1. A message's own time to live is raised to the address's minimum and lowered to its maximum. One that has
+   none is given the maximum, or the minimum where that alone is set.
+2. Time runs from the arrival that the journal keeps, so a restart gives no message a new life.
+3. Nothing is handed out after its time; what has expired goes to the expiry address, or is dropped and
+   counted.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.queue_entry import OUT, READY, Entry, SpecialEntry, with_ttl
+from enmasse.messaging.redelivery import move
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.sections import Sections
+
+if TYPE_CHECKING:
+    from enmasse.messaging.backlog import Backlog
+    from enmasse.messaging.facts import Facts
+
+__all__ = ["Timing"]
+
+SWEEP_US = 30_000_000
+"""How often the part of a queue that is on disk is looked through for what has expired."""
+
+RETRY_US = 1_000_000
+"""When to look again at a message that expired while a receiver had it."""
+
+
+class Timing:
+    """The special messages of one queue or subscription."""
+
+    __slots__ = ("_arrived", "_backlog", "_count", "_heap", "_is_sweeping", "_sweep_us", "has_ttl", "is_wanted")
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
+        self._arrived: list[SpecialEntry] = []
+        """Those that came in this turn, whose clock starts at its end."""
+        self._heap: list[tuple[int, int, bool, Entry]] = []
+        """When, a number, whether its life ends or its wait, and the message."""
+        self._count = 0
+        self._is_sweeping = False
+        self._sweep_us = 0
+        self.has_ttl = False
+        """Whether messages of a limited life may lie on disk."""
+        self.is_wanted = False
+        """Whether there is anything to do in a turn, or for every message."""
+
+    def configure(self) -> None:
+        """The address's options have changed."""
+        options = self._backlog.options
+        if options.ttl_maximum or options.ttl_minimum or options.last_value_key:
+            self.is_wanted = True
+        if options.ttl_maximum or options.ttl_minimum:
+            self.has_ttl = True
+
+    def make_entry(self, payload: bytes, producer: Any, producer_id: int, facts: Facts, since_us: int = 0) -> Entry:
+        """An entry for a message that is not plain, or of an address that looks at every message.
+
+        Args:
+            payload: the message.
+            producer: as of an entry.
+            producer_id: as of an entry.
+            facts: what it asks for.
+            since_us: when it arrived, in microseconds since 1970 UTC; 0 is in this turn.
+        """
+        options = self._backlog.options
+        if facts.is_plain and not (options.ttl_maximum or options.ttl_minimum or options.last_value_key):
+            return Entry(payload, producer, producer_id)
+        self.is_wanted = True
+        entry = SpecialEntry(payload, producer, producer_id, facts)
+        entry.since_us = since_us
+        if facts.ttl_ms or facts.expires_ms:
+            self.has_ttl = True
+        if options.last_value_key:
+            entry.key = key_of(payload, options.last_value_key)
+        return entry
+
+    def arrived(self, entry: Entry) -> None:
+        """A special message is in memory and in order."""
+        assert isinstance(entry, SpecialEntry)
+        facts = entry.facts
+        if entry.key is not None:
+            self._replace(entry)
+        options = self._backlog.options
+        is_held = bool(facts.delivery_time_ms or facts.delivery_delay_ms)
+        if is_held or facts.ttl_ms or facts.expires_ms or options.ttl_maximum or options.ttl_minimum:
+            self._arrived.append(entry)
+        if is_held:
+            entry.state = OUT
+        else:
+            self._release(entry)
+
+    def _replace(self, entry: SpecialEntry) -> None:
+        """Only the latest message of a key is kept."""
+        backlog = self._backlog
+        before = backlog.latest.get(entry.key)
+        backlog.latest[entry.key] = entry
+        if before is not None and before.state == READY:
+            backlog.settle(before)
+
+    def gone(self, entry: Entry) -> None:
+        """A special message is finished with."""
+        if entry.key is not None and self._backlog.latest.get(entry.key) is entry:
+            del self._backlog.latest[entry.key]
+        if self._backlog.order is not None:
+            self._backlog.order.forget(entry)
+
+    def _release(self, entry: SpecialEntry) -> None:
+        """A message can be handed out."""
+        backlog = self._backlog
+        entry.state = READY
+        if (entry.priority != 4 or entry.group is not None) and backlog.order is None:
+            backlog.arrange()
+        if backlog.order is None:
+            backlog.ready.append(entry)
+        else:
+            backlog.order.add(entry)
+
+    def hold(self, entry: Entry, wait_us: int) -> None:
+        """Hand a message out again, but not now."""
+        entry.state = OUT
+        self.is_wanted = True
+        self._push(self._backlog.core.wall_us + wait_us, entry, is_end=False)
+        self._backlog.due()
+
+    def _push(self, when: int, entry: Entry, *, is_end: bool) -> None:
+        self._count += 1
+        heappush(self._heap, (when, self._count, is_end, entry))
+
+    def run(self, now: float) -> None:
+        """Do what is due; the core's clock is that of this turn."""
+        backlog = self._backlog
+        wall = backlog.core.wall_us
+        if self._arrived:
+            arrived, self._arrived = self._arrived, []
+            for special in arrived:
+                self._start(special, wall)
+        heap = self._heap
+        while heap and heap[0][0] <= wall:
+            _, _, is_end, entry = heappop(heap)
+            if is_end:
+                self._end(entry, wall)
+            elif entry.state == OUT and entry.sink is None:
+                backlog.put_back(entry)
+        if heap:
+            backlog.core.schedule(backlog, now + (heap[0][0] - wall) / 1e6)
+        pager = backlog.pager
+        if self.has_ttl and pager is not None and pager.is_behind:
+            if wall >= self._sweep_us and not self._is_sweeping:
+                self._is_sweeping = True
+                pager.sweep(self._is_late, self.expire, self._swept)
+            elif not self._is_sweeping:
+                backlog.core.schedule(backlog, now + (self._sweep_us - wall) / 1e6)
+
+    def _swept(self) -> None:
+        self._is_sweeping = False
+        self._sweep_us = self._backlog.core.wall_us + SWEEP_US
+        self._backlog.due()
+
+    def _is_late(self, payload: bytes, _attempts: int, since_us: int) -> bool:
+        from enmasse.messaging.paging import known_facts  # noqa: PLC0415
+
+        expires = self._expiry(known_facts(payload), since_us)
+        return bool(expires) and expires <= self._backlog.core.wall_us
+
+    def _expiry(self, facts: Facts, since_us: int) -> int:
+        """When a message expires; 0 is never."""
+        options = self._backlog.options
+        ttl = facts.ttl_ms
+        if not ttl:
+            ttl = options.ttl_maximum or options.ttl_minimum
+        elif options.ttl_maximum and ttl > options.ttl_maximum:
+            ttl = options.ttl_maximum
+        elif ttl < options.ttl_minimum:
+            ttl = options.ttl_minimum
+        expires = since_us + ttl * 1_000 if ttl else 0
+        if facts.expires_ms and (not expires or facts.expires_ms * 1_000 < expires):
+            expires = facts.expires_ms * 1_000
+        return expires
+
+    def _start(self, entry: SpecialEntry, wall: int) -> None:
+        if entry.state not in (READY, OUT):
+            return
+        facts = entry.facts
+        since = entry.since_us = entry.since_us or wall
+        entry.expires_us = self._expiry(facts, since)
+        if entry.expires_us:
+            self._push(entry.expires_us, entry, is_end=True)
+        if facts.delivery_time_ms or facts.delivery_delay_ms:
+            due = (
+                since + facts.delivery_delay_ms * 1_000 if facts.delivery_delay_ms else facts.delivery_time_ms * 1_000
+            )
+            self._push(due, entry, is_end=False)
+
+    def _end(self, entry: Entry, wall: int) -> None:
+        if not entry.expires_us or entry.expires_us > wall or entry.state not in (READY, OUT):
+            return
+        if entry.sink is None:
+            self.expire(entry)
+        else:
+            self._push(wall + RETRY_US, entry, is_end=True)
+
+    def is_too_late(self, entry: Entry) -> bool:
+        """Whether a message that was to be handed out has expired instead."""
+        if entry.expires_us and entry.expires_us <= self._backlog.core.wall_us:
+            self.expire(entry)
+            return True
+        return False
+
+    def expire(self, entry: Entry) -> None:
+        """A message's time is over."""
+        backlog = self._backlog
+        backlog.expired += 1
+        if backlog.options.expiry:
+            move(backlog, entry, backlog.options.expiry, "expired")
+        else:
+            backlog.settle(entry)
+
+    def outgoing(self, entry: Entry) -> bytes:
+        """The message as a receiver gets it, with the life that it has left."""
+        if entry.expires_us and isinstance(entry, SpecialEntry) and not entry.facts.expires_ms:
+            left = (entry.expires_us - self._backlog.core.wall_us) // 1_000
+            return with_ttl(entry.payload, max(1, left))
+        return entry.payload
+
+
+def key_of(payload: bytes, name: str) -> Any:
+    """The key of the last-value option: the subject, or an application property; ``None`` where it is missing."""
+    try:
+        sections = Sections(payload)
+        if name == "subject":
+            return sections.properties.subject
+        key = sections.application_properties.get(name)
+    except DecodeError:
+        return None
+    return key if isinstance(key, str | int | bytes | bool | float) else None
