@@ -272,15 +272,19 @@ class Stream(Address):
 
     # Transactions
 
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more could be stored now."""
+        return size <= self.free_bytes
+
     def enlist_message(self, payload: bytes, target: str, done: Done) -> Log:
-        """Append a message for a transaction; see ``Enlistable``."""
+        """Append a message for a transaction; see ``TakesMessages``."""
         head = self.heads.of(payload)
         partition = head.partition or self.next_partition()
         partition.append_parts(head, payload[head.body_at :], (sender_of(done), 0))
         return partition
 
     def enlist_settlement(self, entry: Any, done: Done) -> None:
-        """Reading does not consume, so there is nothing to write; see ``Enlistable``."""
+        """Reading does not consume, so there is nothing to write; see ``GivesMessages``."""
 
     # The stream as a whole
 

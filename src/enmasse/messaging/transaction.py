@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.core import Core, Log
     from enmasse.messaging.storage import Operation
 
-__all__ = ["Account", "Done", "Enlistable", "Fate", "Retirement", "Transaction", "sender_of"]
+__all__ = ["Account", "Done", "Fate", "GivesMessages", "Retirement", "TakesMessages", "Transaction", "sender_of"]
 
 MESSAGE_OVERHEAD_BYTES = 200
 """What a held message costs beside its payload, so that many small ones count for what they take."""
@@ -36,17 +36,20 @@ Done = Callable[[str | None], None]
 """Hears the fate of one part: nothing, or why the part was not written and counts for nothing."""
 
 
-@runtime_checkable
-class Enlistable(Protocol):
+class Party(Protocol):
     """An address that can take part in a transaction."""
 
     name: str
     is_closed: bool
     """Whether it is deleted."""
 
-    @property
-    def free_bytes(self) -> int:
-        """What may still be stored."""
+
+@runtime_checkable
+class TakesMessages(Party, Protocol):
+    """An address to which messages can be sent within a transaction."""
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more could be stored now."""
 
     def enlist_message(self, payload: bytes, target: str, done: Done) -> Log:
         """Have a message written with the next batch of the log returned, and be invisible until then.
@@ -56,6 +59,11 @@ class Enlistable(Protocol):
             target: the address as its sender named it.
             done: called once; with a reason, the message is gone.
         """
+
+
+@runtime_checkable
+class GivesMessages(Party, Protocol):
+    """An address whose deliveries can be settled within a transaction."""
 
     def enlist_settlement(self, entry: Any, done: Done) -> Log | None:
         """Have a delivery that a receiver has accepted removed with the next batch of the log returned.
@@ -170,8 +178,8 @@ class Transaction:
         self._core = core
         self._account = account
         self._phase = _Phase.OPEN
-        self._posts: list[tuple[Enlistable, str, bytes]] = []
-        self._sizes: dict[Enlistable, int] = {}
+        self._posts: list[tuple[TakesMessages, str, bytes]] = []
+        self._sizes: dict[TakesMessages, int] = {}
         """Bytes for each address."""
         self._retired: dict[Retirement, None] = {}
         self._told: list[Retirement] = []
@@ -204,7 +212,7 @@ class Transaction:
         return None
 
     def _check(self, address: Any, payload: bytes) -> AmqpError | None:
-        if not isinstance(address, Enlistable):
+        if not isinstance(address, TakesMessages):
             return not_stored(address)
         try:
             facts_of(payload)
@@ -220,7 +228,7 @@ class Transaction:
                 "amqp:resource-limit-exceeded",
                 f"the transactions of this node hold messages of up to {self._account.max_bytes} bytes",
             )
-        if self._sizes.get(address, 0) + len(payload) > address.free_bytes:
+        if not address.has_room(self._sizes.get(address, 0) + len(payload)):
             return AmqpError("amqp:resource-limit-exceeded", f"{address.name!r} is full")
         return None
 
@@ -231,7 +239,7 @@ class Transaction:
             Why that cannot be, which leaves the transaction good for a rollback only.
         """
         address = item.delivery.sink.address
-        if isinstance(address, Enlistable):
+        if isinstance(address, GivesMessages):
             self._retired[item] = None
             return None
         problem = not_stored(address)
@@ -311,7 +319,7 @@ class Transaction:
         self._told.append(item)
         return None
 
-    def _hear(self, address: Enlistable) -> Done:
+    def _hear(self, address: Party) -> Done:
         def done(reason: str | None) -> None:
             if reason is not None and not address.is_closed:
                 self.fail(AmqpError("amqp:internal-error", f"{address.name!r}: {reason}"))

@@ -12,7 +12,14 @@ from enmasse.messaging.core import Log
 from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream import Stream
-from enmasse.messaging.transaction import MESSAGE_OVERHEAD_BYTES, Account, Enlistable, Fate, Transaction
+from enmasse.messaging.transaction import (
+    MESSAGE_OVERHEAD_BYTES,
+    Account,
+    Fate,
+    GivesMessages,
+    TakesMessages,
+    Transaction,
+)
 from enmasse.testing.ports import CoreHarness
 from enmasse.wire.amqp.performatives import AmqpError
 from enmasse.wire.amqp.sections import encode_message
@@ -34,6 +41,9 @@ class Shelf:
         self.visible: list[bytes] = []
         self.outcomes: list[Any] = []
         self._coming: list[tuple[bytes, bytes | None, Callable[[str | None], None]]] = []
+
+    def has_room(self, size: int) -> bool:
+        return size <= self.free_bytes
 
     def enlist_message(self, payload: bytes, target: str, done: Callable[[str | None], None]) -> Log:
         def decided(reason: str | None) -> None:
@@ -117,9 +127,10 @@ def stored(harness: CoreHarness) -> list[bytes]:
 
 
 def test_addresses_that_store_can_take_part(harness: CoreHarness) -> None:
-    assert isinstance(Shelf(harness), Enlistable)
-    assert isinstance(Stream(harness.core, "s", 1, uid="u"), Enlistable)
-    assert not isinstance(Anycast(harness.core, "a"), Enlistable)
+    for address in (Shelf(harness), Stream(harness.core, "s", 1, uid="u")):
+        assert isinstance(address, TakesMessages)
+        assert isinstance(address, GivesMessages)
+    assert not isinstance(Anycast(harness.core, "a"), TakesMessages | GivesMessages)
 
 
 def test_nothing_is_seen_before_the_commit_is_on_disk(harness: CoreHarness) -> None:
