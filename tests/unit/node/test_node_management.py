@@ -10,6 +10,7 @@ import pytest
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
 from enmasse.node.management import Management
 from enmasse.testing.ports import CoreHarness
+from enmasse.wire.amqp.performatives import AmqpError, Rejected
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 LINK_TYPE = "io.enmasse.link"
@@ -29,13 +30,13 @@ class Desk:
     def __init__(self) -> None:
         self.harness = CoreHarness()
         ids = count(1)
-        entities = Entities(self.harness.core, lambda: f"id{next(ids)}")
+        self.entities = Entities(self.harness.core, lambda: f"id{next(ids)}")
         self.links: list[dict[str, Any]] = [
             {"type": LINK_TYPE, "identity": "1/0/0", "name": "in", "credit": 7},
             {"type": LINK_TYPE, "identity": "1/0/1", "name": "out", "address": "orders"},
         ]
         self.replies: list[Reply] = []
-        self.management = Management(entities, {LINK_TYPE: lambda: self.links}, self._answered)
+        self.management = Management(self.entities, {LINK_TYPE: lambda: self.links}, self._answered)
 
     def _answered(self, to: str, payload: bytes) -> None:
         sections = Sections(payload)
@@ -56,6 +57,9 @@ class Desk:
         self.harness.commit()
         return self.replies.pop()
 
+    def find(self, address: str) -> Any:
+        return self.entities.spaces["ns/shop"].find(address)
+
     def create(self, entity_type: str, name: str, **attributes: Any) -> Reply:
         return self.request(attributes, operation="CREATE", type=entity_type, name=name)
 
@@ -65,6 +69,7 @@ def desk() -> Desk:
     made = Desk()
     assert made.create(SPACE_TYPE, "ns/shop").status == 201
     assert made.create(ADDRESS_TYPE, "ns/q", space="ns/shop", address="q", addressType="queue").status == 201
+    assert made.create(ADDRESS_TYPE, "ns/a", space="ns/shop", address="a", addressType="anycast").status == 201
     return made
 
 
@@ -106,7 +111,16 @@ def test_an_entity_can_be_named_by_its_identity(desk: Desk) -> None:
         (409, {"operation": "DELETE", "type": SPACE_TYPE, "name": "ns/shop"}, {}),
         (501, {"operation": "READ", "type": "io.enmasse.teapot", "name": "x"}, {}),
         (501, {"operation": "READ"}, {}),
-        (501, {"operation": "PURGE", "type": ADDRESS_TYPE, "name": "ns/q"}, {}),
+        (501, {"operation": "PURGE", "type": SPACE_TYPE, "name": "ns/shop"}, {}),
+        (501, {"operation": "PURGE", "type": LINK_TYPE, "name": "in"}, {}),
+        (404, {"operation": "PURGE", "type": ADDRESS_TYPE, "name": "ns/x"}, {}),
+        (400, {"operation": "PURGE", "type": ADDRESS_TYPE, "name": "ns/q"}, {"to": "x"}),
+        (400, {"operation": "REPLAY", "type": ADDRESS_TYPE, "name": "ns/q"}, {"selector": 5}),
+        (400, {"operation": "MOVE", "type": ADDRESS_TYPE, "name": "ns/q"}, {}),
+        (400, {"operation": "MOVE", "type": ADDRESS_TYPE, "name": "ns/q"}, {"to": "q"}),
+        (400, {"operation": "MOVE", "type": ADDRESS_TYPE, "name": "ns/q"}, {"to": "a"}),
+        (404, {"operation": "MOVE", "type": ADDRESS_TYPE, "name": "ns/q"}, {"to": "nowhere"}),
+        (400, {"operation": "PURGE", "type": ADDRESS_TYPE, "name": "ns/a"}, {}),
         (501, {"type": ADDRESS_TYPE, "name": "ns/q"}, {}),
         (501, {"operation": "DELETE", "type": LINK_TYPE, "name": "in"}, {}),
         (501, {"operation": "QUERY", "entityType": "io.enmasse.teapot"}, {}),
@@ -119,6 +133,76 @@ def test_what_cannot_be_done_is_answered_with_the_status_that_says_why(
     assert reply.status == status
     assert reply.description
     assert reply.body == {}
+
+
+def stored(desk: Desk, address: str = "q") -> list[str]:
+    """What an address stores, seen by a receiver that gives it back."""
+    port = desk.harness.receiver(desk.find(address), 100)
+    desk.harness.turn()
+    found = [str(Sections(payload).body) for payload in port.payloads]
+    port.release(len(port.unsettled))
+    port.leave()
+    desk.harness.turn()
+    return found
+
+
+def filled(desk: Desk) -> Desk:
+    """Three messages of two colours in the queue."""
+    sender = desk.harness.sender(desk.find("q"))
+    desk.harness.turn()
+    for number, colour in enumerate(("red", "blue", "red")):
+        sender.send(encode_message(f"{number}", application_properties={"colour": colour}))
+    desk.harness.commit()
+    sender.leave()
+    return desk
+
+
+def test_messages_are_purged_all_or_selected_ones(desk: Desk) -> None:
+    asked: dict[str, Any] = {"operation": "PURGE", "type": ADDRESS_TYPE, "name": "ns/q"}
+    reply = filled(desk).request({"selector": "colour = 'red'"}, **asked)
+    assert (reply.status, reply.body) == (200, {"count": 2})
+    assert stored(desk) == ["1"]
+    assert desk.request(**asked).body == {"count": 1}
+    assert desk.request({"selector": " "}, **asked).body == {"count": 0}
+
+
+def test_messages_are_moved_to_another_address(desk: Desk) -> None:
+    assert desk.create(ADDRESS_TYPE, "ns/r", space="ns/shop", address="r", addressType="queue").status == 201
+    asked: dict[str, Any] = {"operation": "MOVE", "type": ADDRESS_TYPE, "name": "ns/q"}
+    reply = filled(desk).request({"to": "r", "selector": "colour = 'red'"}, **asked)
+    assert (reply.status, reply.body) == (200, {"count": 2})
+    assert (stored(desk), stored(desk, "r")) == (["1"], ["0", "2"])
+
+
+def test_dead_letters_are_sent_back_to_where_they_came_from(desk: Desk) -> None:
+    made = desk.create(ADDRESS_TYPE, "ns/d", space="ns/shop", address="d", addressType="deadletter")
+    assert made.status == 201
+    changed = desk.request({"deadletter": "d"}, operation="UPDATE", type=ADDRESS_TYPE, name="ns/q")
+    assert changed.status == 200
+    filled(desk)
+    port = desk.harness.receiver(desk.find("q"), 3)
+    desk.harness.turn()
+    port.settle(Rejected(AmqpError("app:bad", "cannot be read")), 3)
+    port.leave()
+    desk.harness.commit()
+    assert (stored(desk), stored(desk, "d")) == ([], ["0", "1", "2"])
+    asked: dict[str, Any] = {"operation": "REPLAY", "type": ADDRESS_TYPE, "name": "ns/d"}
+    assert desk.request({"selector": "colour = 'blue'"}, **asked).body == {"count": 1}
+    assert (stored(desk), stored(desk, "d")) == (["1"], ["0", "2"])
+
+
+def test_what_could_not_be_sent_back_is_told(desk: Desk) -> None:
+    filled(desk)
+    reply = desk.request(operation="REPLAY", type=ADDRESS_TYPE, name="ns/q")
+    assert (reply.status, "no original address; 0 messages were dealt with" in reply.description) == (409, True)
+    assert stored(desk) == ["0", "1", "2"]
+
+
+def test_a_selector_that_is_not_understood_is_refused_with_the_place(desk: Desk) -> None:
+    filled(desk)
+    reply = desk.request({"selector": "colour = "}, operation="PURGE", type=ADDRESS_TYPE, name="ns/q")
+    assert (reply.status, "is not understood at character 10" in reply.description) == (400, True)
+    assert stored(desk) == ["0", "1", "2"]
 
 
 def test_a_change_that_could_not_be_stored_is_answered_503(desk: Desk) -> None:
@@ -149,7 +233,7 @@ def test_a_query_that_names_no_attributes_gives_them_all(desk: Desk, body: Any) 
 def test_a_query_of_addresses_has_their_counters(desk: Desk) -> None:
     names = ["name", "address", "messagesStored"]
     reply = desk.request({"attributeNames": names}, operation="QUERY", entityType=ADDRESS_TYPE)
-    assert reply.body["results"] == [["ns/q", "q", 0]]
+    assert reply.body["results"] == [["ns/q", "q", 0], ["ns/a", "a", 0]]
 
 
 def test_what_can_only_be_read_is_found_by_name_or_identity(desk: Desk) -> None:
