@@ -473,6 +473,8 @@ class Backlog(Address):
             self.pager.go_on()
             if self._draining:
                 self._go_on_draining()
+        if self.space is not None:
+            self.space.balance(self)
 
     def _go_on_draining(self) -> None:
         assert self.pager is not None

@@ -53,6 +53,26 @@ class Space:
         self.version = 0
         """Changes whenever an address comes or goes."""
         self._new_id = new_id
+        self._held: dict[Address, None] = {}
+        """Addresses that had their turn while the space was full."""
+
+    def configure(self, *, max_bytes: int) -> None:
+        """Change what may be stored in all; 0 is without limit."""
+        self.max_bytes = max_bytes
+        for address in self.addresses.values():
+            address.due()
+
+    def balance(self, address: Address) -> None:
+        """An address has its turn: it waits while the space is full, and none waits once there is room again."""
+        if self.max_bytes and self.bytes_stored >= self.max_bytes:
+            self._held[address] = None
+        elif self._held:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        held, self._held = self._held, {}
+        for address in held:
+            address.due()
 
     def add(self, address: Address) -> None:
         """Make an address reachable; a subscription is fed by its topic from now on."""
@@ -77,6 +97,8 @@ class Space:
         if isinstance(address, Subscription) and address.topic is not None:
             address.topic.unsubscribe(address)
         address.close("amqp:resource-deleted", f"address {address.name!r} was deleted")
+        self._held.pop(address, None)
+        self._go_on()
 
     def close(self) -> None:
         """The space is deleted, and every address with it."""

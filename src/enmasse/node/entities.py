@@ -201,7 +201,9 @@ class Entities:
     def _apply(self, entity_type: str, record: Record) -> None:
         name = record["name"]
         self.records[entity_type][name] = record
-        if entity_type == ADDRESS_TYPE and name in self._addresses:
+        if entity_type == SPACE_TYPE:
+            self.spaces[name].configure(max_bytes=record.get("maxBytes", 0))
+        else:
             configure_address(self._addresses[name], record)
 
     def delete(self, entity_type: str, name: str, done: Done) -> None:

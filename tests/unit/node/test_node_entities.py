@@ -19,7 +19,8 @@ from enmasse.messaging.queue import Queue
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream import Stream
-from enmasse.messaging.topic import Subscription, Topic
+from enmasse.messaging.subscription import Subscription
+from enmasse.messaging.topic import Topic
 from enmasse.node.entities import ADDRESS_TYPE, DELETE_STEP, SPACE_TYPE, Entities
 from enmasse.node.errors import EntityError
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
@@ -309,6 +310,44 @@ def test_a_limit_of_0_is_the_default_again(node: Node) -> None:
     node.update("ns/q", maxBytes=0, maxConsumers=0)
     queue = node.find("q")
     assert (queue.max_bytes, queue.options.max_consumers) == (DEFAULT_MAX_BYTES, 0)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_full_space_takes_no_more_until_any_of_its_addresses_has_let_go(node: Node, is_deleted: bool) -> None:
+    node.create(SPACE_TYPE, "ns/small", maxBytes=3_000)
+    for name in ("a", "b"):
+        node.create(ADDRESS_TYPE, f"ns/{name}", space="ns/small", address=name, addressType="queue")
+    small = node.entities.spaces["ns/small"]
+    sender = node.harness.sender(small.find("a"))
+    node.harness.turn()
+    while sender.credit:
+        sender.send(encode_message(bytes(500)))
+        node.harness.turn()
+    other = node.harness.sender(small.find("b"))
+    node.harness.turn()
+    assert other.credit == 0
+    if is_deleted:
+        node.delete(ADDRESS_TYPE, "ns/a")
+    else:
+        receiver = node.harness.receiver(small.find("a"), 100)
+        node.harness.turn()
+        receiver.accept(len(receiver.unsettled))
+    node.harness.turn()
+    assert other.credit > 0
+
+
+def test_the_limit_of_a_space_can_be_changed(node: Node) -> None:
+    node.create(SPACE_TYPE, "ns/small", maxBytes=1)
+    node.create(ADDRESS_TYPE, "ns/a", space="ns/small", address="a", addressType="queue")
+    sender = node.harness.sender(node.find("a", "ns/small"))
+    node.harness.turn()
+    before = sender.credit
+    node.entities.update(SPACE_TYPE, "ns/small", {"maxBytes": 100_000}, node.answers.append)
+    node.harness.commit()
+    assert node.answers == [None]
+    assert sender.credit > before
+    for found in (node, node.restarted()):
+        assert found.entities.spaces["ns/small"].max_bytes == 100_000
 
 
 def test_the_retention_of_a_stream_can_be_changed_and_stays_changed(node: Node) -> None:
