@@ -20,6 +20,9 @@ WINDOW = 20
 LOOK_S = 0.01
 """How often a client looks whether it is to stop."""
 
+APPENDS = 3
+"""See ``ProtonConsumer``."""
+
 SURE_AFTER = 40
 """Settlements after which a receiver makes sure of them."""
 
@@ -143,15 +146,13 @@ class ProtonConsumer(_Client):
         address: a queue or subscription.
         ledger: what is told of each message.
         barrier: the stream.
-        appends: how many appends make sure.
     """
 
-    def __init__(self, url: str, address: str, ledger: Ledger, barrier: str, appends: int) -> None:
+    def __init__(self, url: str, address: str, ledger: Ledger, barrier: str) -> None:
         super().__init__(url, prefetch=WINDOW)
         self.address = address
         self.ledger = ledger
         self.barrier = barrier
-        self._appends = appends
         self._left = 0
         self._count = 0
         self._recent: list[Name] = []
@@ -184,7 +185,7 @@ class ProtonConsumer(_Client):
     def _make_sure(self) -> None:
         if not self._left and self._sender.credit > 0:
             self._waiting, self._recent = self._recent, []
-            self._left = self._appends
+            self._left = APPENDS
             self._sender.send(Message(body="barrier"))
 
     def on_accepted(self, event: Any) -> None:
