@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import EnmasseError
 from enmasse.messaging.address import Address, AttachOptions
-from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
+from enmasse.messaging.delivery import ACCEPTED, Consumer, ConsumerPort, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.queue import MAX_CREDIT
+from enmasse.messaging.stream_gathered import Acks, settle_all
 from enmasse.messaging.stream_heads import Heads
 from enmasse.messaging.stream_log import Partition
 from enmasse.messaging.stream_producers import (
@@ -75,6 +76,7 @@ class Stream(Address):
 
     kind = "stream"
     __slots__ = (
+        "_accepted",
         "_damaged",
         "_round",
         "average_bytes",
@@ -130,6 +132,8 @@ class Stream(Address):
         self.partitions = [Partition(self, index, tail_bytes) for index in range(count)]
         self.heads = Heads(self.partitions)
         self._round = 0
+        self._accepted: Acks = {}
+        """Who hears in this turn that something is stored."""
         self.configure(max_bytes=max_bytes, retention_bytes=retention_bytes, retention_ms=retention_ms)
 
     def configure(self, *, max_bytes: int = 0, retention_bytes: int = 0, retention_ms: int = 0) -> None:
@@ -203,6 +207,16 @@ class Stream(Address):
             return self.retention.limit + 2 * IN_FLIGHT_BYTES - self.bytes_stored
         return self.max_bytes - self.bytes_stored
 
+    def accept(self, acks: Acks) -> None:
+        """What these wait for is on disk; they hear in this turn, all partitions together."""
+        accepted = self._accepted
+        for producer, ids in acks.items():
+            if producer in accepted:
+                accepted[producer] += ids
+            else:
+                accepted[producer] = ids
+        self.due()
+
     def advanced(self) -> None:
         """Serve readers in this turn: something was committed, or one of them takes more."""
         self.has_news = True
@@ -210,6 +224,7 @@ class Stream(Address):
 
     def on_turn(self, now: float) -> None:
         """Serve readers, see what is to go, then let senders have what there is room for."""
+        self._tell_accepted()
         readers = list(self.consumers) if self.has_news else []
         self.has_news = False
         for consumer in readers:
@@ -236,6 +251,10 @@ class Stream(Address):
             credit = port.limit - port.received
             if 2 * credit <= window or credit > 2 * window:
                 port.grant(window)
+
+    def _tell_accepted(self) -> None:
+        accepted, self._accepted = self._accepted, {}
+        settle_all(accepted, ACCEPTED)
 
     def _look(self, now: float) -> None:
         """Have partitions written that something is to be deleted of."""
@@ -280,7 +299,7 @@ class Stream(Address):
         """Append a message for a transaction; see ``TakesMessages``."""
         head = self.heads.of(payload)
         partition = head.partition or self.next_partition()
-        partition.append_parts(head, payload[head.body_at :], (sender_of(done), 0))
+        partition.append_parts(head, payload[head.body_at :], sender_of(done), 0)
         return partition
 
     def enlist_settlement(self, entry: Any, done: Done) -> None:

@@ -15,12 +15,13 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from enmasse.messaging.delivery import ACCEPTED, RELEASED, Producer
+from enmasse.messaging.delivery import RELEASED, Producer
 from enmasse.messaging.frame import Frame, FrameError, encode_frame, restamp_frame
 from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, log_key, log_range
 from enmasse.messaging.merge import merge_operation
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream_consumers import ConsumerOffsets, Done
+from enmasse.messaging.stream_gathered import Ack, Cut, Ready, Rows, settle_all
 from enmasse.messaging.stream_heads import Head
 from enmasse.messaging.stream_index import Entry, TimeIndex
 from enmasse.messaging.stream_merging import RUN_FRAMES, Merging, Span
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from enmasse.messaging.stream import Stream
 
-__all__ = ["MAX_PRODUCER_BYTES", "Ack", "Partition"]
+__all__ = ["MAX_PRODUCER_BYTES", "Partition"]
 
 MAX_PRODUCER_BYTES = 255
 
@@ -43,53 +44,6 @@ ROW_BYTES = 20
 _MARK = struct.Struct(">QQQQQ")
 _FIRST_MARK = struct.Struct(">QQQ")
 """Without what was appended in all and the latest time: of data written by the first versions."""
-
-Ack = tuple[Producer, int]
-"""Who hears that a message is stored, and the id for that."""
-
-
-class _Rows:
-    """Messages that no frame holds yet."""
-
-    __slots__ = ("acks", "bodies", "bytes", "heads", "keys", "sequences", "whole")
-
-    def __init__(self) -> None:
-        self.keys: list[bytes] = []
-        self.heads: list[bytes] = []
-        self.bodies: list[bytes] = []
-        self.whole: list[int] = []
-        self.acks: list[Ack] = []
-        self.sequences: list[tuple[bytes, int]] = []
-        self.bytes = 0
-
-
-class _Ready:
-    """A frame that a sender made; the node fills in offset and time."""
-
-    __slots__ = ("ack", "frame")
-
-    def __init__(self, frame: Frame, ack: Ack | None) -> None:
-        self.frame = frame
-        self.ack = ack
-
-
-class _Cut:
-    """What one batch holds of a partition."""
-
-    __slots__ = ("acks", "commits", "done", "frames", "low", "merged", "released", "sequences", "size")
-
-    def __init__(self) -> None:
-        self.frames: list[tuple[int, int, bytes, int]] = []
-        """First offset, end, bytes, and what they count for."""
-        self.acks: list[Ack] = []
-        self.sequences: dict[bytes, set[int]] = {}
-        self.commits: dict[str, int | None] = {}
-        self.done: list[Done] = []
-        self.size = 0
-        self.low = -1
-        """Where the log begins once this is on disk; -1 leaves it where it is."""
-        self.released = 0
-        self.merged: Span | None = None
 
 
 class Partition:
@@ -120,8 +74,8 @@ class Partition:
         self.consumers = ConsumerOffsets()
         self.index_of_time = TimeIndex(stream.core.storage, stream.log_id, index)
         self._sequences = Sequences()
-        self._groups: list[_Rows | _Ready] = []
-        self._open: _Rows | None = None
+        self._groups: list[Rows | Ready] = []
+        self._open: Rows | None = None
         """The last of them, while one more row may be added."""
         self._merging = Merging()
         self._low_end = LowEnd(self)
@@ -136,16 +90,17 @@ class Partition:
     def append(self, payload: bytes, ack: Ack | None) -> None:
         """Add one message, whatever its key says; ``ack`` hears when it is stored."""
         head = self.stream.heads.of(payload)
-        self.append_parts(head, payload[head.body_at :], ack)
+        producer, delivery_id = ack or (None, 0)
+        self.append_parts(head, payload[head.body_at :], producer, delivery_id)
 
-    def append_parts(self, head: Head, body: bytes, ack: Ack | None) -> _Rows:
-        """Add one message by its head and the content of its body."""
+    def append_parts(self, head: Head, body: bytes, producer: Producer | None, delivery_id: int) -> Rows:
+        """Add one message by its head and the content of its body; its producer hears when it is stored."""
         stream = self.stream
         rows = self._open
         if rows is None:
             if not self._groups:
                 stream.core.write(self)
-            rows = self._open = _Rows()
+            rows = self._open = Rows()
             self._groups.append(rows)
         key = head.key
         if head.is_whole:
@@ -153,8 +108,12 @@ class Partition:
         rows.keys.append(key)
         rows.heads.append(head.data)
         rows.bodies.append(body)
-        if ack is not None:
-            rows.acks.append(ack)
+        if producer is not None:
+            acks = rows.acks
+            if producer in acks:
+                acks[producer].append(delivery_id)
+            else:
+                acks[producer] = [delivery_id]
         size = head.size + len(key) + ROW_BYTES
         rows.bytes += size
         if rows.bytes >= FRAME_BYTES or len(rows.keys) >= FRAME_ROWS:
@@ -165,10 +124,13 @@ class Partition:
             stream.due()
         return rows
 
-    def append_once(self, head: Head, payload: bytes, ack: Ack | None, producer: bytes, sequence: int) -> None:
+    def append_once(self, payload: bytes, ack: Ack | None, producer: bytes, sequence: int) -> None:
         """Add one message of an idempotent producer, unless it was added before."""
         if not self._is_known(producer, sequence, ack):
-            self.append_parts(head, payload[head.body_at :], ack).sequences.append((producer, sequence))
+            head = self.stream.heads.of(payload)
+            sender, delivery_id = ack or (None, 0)
+            rows = self.append_parts(head, payload[head.body_at :], sender, delivery_id)
+            rows.sequences.append((producer, sequence))
 
     def append_frame(self, frame: Frame, ack: Ack | None) -> None:
         """Add a ready frame, unless its producer has added it before; ``ack`` hears when it is stored."""
@@ -176,7 +138,7 @@ class Partition:
             return
         if not self._groups:
             self.stream.core.write(self)
-        self._groups.append(_Ready(frame, ack))
+        self._groups.append(Ready(frame, ack))
         self._open = None
         size = len(frame.data)
         self.stream.bytes_stored += size
@@ -215,11 +177,11 @@ class Partition:
 
     # The journal
 
-    def cut(self, wall_us: int) -> tuple[list[Operation], _Cut | None]:
+    def cut(self, wall_us: int) -> tuple[list[Operation], Cut | None]:
         """What is to be written of this partition."""
         if self.is_closed:
             return [], None
-        cut = _Cut()
+        cut = Cut()
         operations = self._cut_groups(cut, max(wall_us, self.last_us)) if self._groups else []
         log_id, index = self.stream.log_id, self.index
         if cut.sequences:
@@ -250,26 +212,23 @@ class Partition:
             operations.append(Operation(Table.MARK, log_key(log_id, index, 0), mark))
         return operations, cut if operations else None
 
-    def _cut_groups(self, cut: _Cut, wall_us: int) -> list[Operation]:
+    def _cut_groups(self, cut: Cut, wall_us: int) -> list[Operation]:
         """Frames of what gathered."""
         groups, self._groups, self._open = self._groups, [], None
         stream, index = self.stream, self.index
         operations: list[Operation] = []
         for group in groups:
             first = self.next_offset
-            if isinstance(group, _Ready):
+            size = group.bytes
+            cut.add_acks(group.acks)
+            if isinstance(group, Ready):
                 frame = group.frame
                 count = frame.rows
-                size = len(frame.data)
                 data = restamp_frame(frame, first, wall_us)
-                if group.ack is not None:
-                    cut.acks.append(group.ack)
                 if frame.producer:
                     cut.sequences.setdefault(frame.producer, set()).add(frame.sequence)
             else:
                 count = len(group.keys)
-                size = group.bytes
-                cut.acks += group.acks
                 for producer, sequence in group.sequences:
                     cut.sequences.setdefault(producer, set()).add(sequence)
                 if count:
@@ -288,7 +247,7 @@ class Partition:
         self.last_us = wall_us
         return operations
 
-    def committed(self, token: _Cut) -> None:
+    def committed(self, token: Cut) -> None:
         """What was cut is on disk: tell senders and readers."""
         stream = self.stream
         if token.merged is not None:
@@ -305,12 +264,11 @@ class Partition:
         if token.sequences:
             self._sequences.stored(token.sequences)
         self.consumers.written(token.commits, token.done)
-        for sender, delivery_id in token.acks:
-            sender.settle(delivery_id, ACCEPTED)
+        stream.accept(token.acks)
         if token.frames or token.low >= 0:
             stream.advanced()
 
-    def _release(self, token: _Cut) -> None:
+    def _release(self, token: Cut) -> None:
         """What retention deleted is gone."""
         stream = self.stream
         self.low = token.low
@@ -321,7 +279,7 @@ class Partition:
         self._merging.forget(token.low)
         self._low_end.passed()
 
-    def failed(self, token: _Cut, reason: str) -> None:
+    def failed(self, token: Cut, reason: str) -> None:
         """What was cut is not on disk: its senders are to send again."""
         stream = self.stream
         stream.bytes_stored -= token.size
@@ -334,8 +292,7 @@ class Partition:
         self.consumers.failed(token.commits, token.done)
         if token.commits and not self.is_closed:
             stream.core.write(self)
-        for sender, delivery_id in token.acks:
-            sender.settle(delivery_id, RELEASED)
+        settle_all(token.acks, RELEASED)
         stream.advanced()
 
     def close(self) -> None:
@@ -343,11 +300,8 @@ class Partition:
         self.is_closed = True
         groups, self._groups, self._open = self._groups, [], None
         for group in groups:
-            acks = [group.ack] if isinstance(group, _Ready) else group.acks
-            self.stream.core.gathered_bytes -= len(group.frame.data) if isinstance(group, _Ready) else group.bytes
-            for ack in acks:
-                if ack is not None:
-                    ack[0].settle(ack[1], RELEASED)
+            self.stream.core.gathered_bytes -= group.bytes
+            settle_all(group.acks, RELEASED)
         self.consumers.failed(*self.consumers.cut())
 
     def load(self) -> None:

@@ -93,7 +93,7 @@ class MessageProducer(Producer):
             if not head.is_whole:
                 self._head = head
         partition = head.partition or self.address.next_partition()
-        partition.append_parts(head, payload[head.body_at :], None if settled else (self, delivery_id))
+        partition.append_parts(head, payload[head.body_at :], None if settled else self, delivery_id)
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Take it if there is room, whatever the credit."""
@@ -134,7 +134,7 @@ class NumberedProducer(MessageProducer):
         # Without a key the sequence chooses, so that a message sent again meets its first copy.
         partitions = self.address.partitions
         partition = head.partition or partitions[sequence % len(partitions)]
-        partition.append_once(head, payload, ack, self._id, sequence)
+        partition.append_once(payload, ack, self._id, sequence)
 
 
 class FrameProducer(MessageProducer):

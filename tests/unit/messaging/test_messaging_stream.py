@@ -430,13 +430,12 @@ def test_a_duplicate_of_a_frame_whose_commit_fails_is_not_accepted(scene: Scene)
 
 def test_a_producer_that_never_sends_again_what_failed_does_not_fill_the_memory(scene: Scene) -> None:
     partition = scene.stream.partitions[0]
-    head = scene.stream.heads.of(b"")
     for turn in range(3):
         for number in range(3_000):
-            partition.append_once(head, b"", None, b"p", turn * 3_000 + number)
+            partition.append_once(b"", None, b"p", turn * 3_000 + number)
         scene.harness.fail()
         scene.harness.advance(PAUSE_S)
-    partition.append_once(head, b"", None, b"p", 10_000)
+    partition.append_once(b"", None, b"p", 10_000)
     scene.harness.commit()
     ((_, record),) = scene.harness.storage.scan_all(Table.PRODUCER)
     assert len(record) == 8 * (1 + 4_096) + 4
