@@ -12,7 +12,7 @@ import random
 
 import pytest
 
-from enmasse.client import Connection, Delivery, Message, Outcome, Receiver, Sender, connect
+from enmasse.client import Connection, Delivery, Message, Outcome, Receiver, Sender, TransactionError, connect
 from enmasse.testing.ledger import Name, name_of
 from enmasse.testing.node_process import NodeProcess
 from tests.crash.crash_clients import Clients, OurClient
@@ -60,7 +60,13 @@ class Mover(OurClient):
         receivers = {side: await connection.receiver(side, credit=CREDIT) for side in SIDES}
         while not self.is_stopping.is_set():
             source, target = self.site.chance.sample(SIDES, 2)
-            await self._move(connection, receivers[source], senders[target], target)
+            try:
+                await self._move(connection, receivers[source], senders[target], target)
+            except TransactionError:
+                # It is rolled back with its connection, and for no other reason.
+                if not connection.is_closed:
+                    raise
+                return
 
     async def _move(self, connection: Connection, receiver: Receiver, sender: Sender, target: str) -> None:
         taken: list[Delivery] = []
