@@ -18,6 +18,7 @@ from enmasse.cli.describe import describe
 from enmasse.cli.endpoints import endpoints
 from enmasse.cli.errors import FAILED, INTERRUPTED, exit_code
 from enmasse.cli.get import get
+from enmasse.cli.journal import journal
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer
 from enmasse.cli.receive import receive
@@ -83,6 +84,7 @@ app.command("status", rich_help_panel=_RUN)(status)
 app.command("endpoints", rich_help_panel=_RUN)(endpoints)
 app.command("control", rich_help_panel=_RUN)(control)
 app.command("node", rich_help_panel=_RUN, context_settings=_RAW, add_help_option=False)(_node)
+app.add_typer(journal, name="journal", rich_help_panel=_RUN)
 app.add_typer(create, name="create", rich_help_panel=_DECLARE)
 app.command("apply", rich_help_panel=_DECLARE)(apply)
 app.command("get", rich_help_panel=_DECLARE)(get)

@@ -114,14 +114,14 @@ class PageFile:
     def _find_metas(self) -> list[Meta]:
         """The sound meta pages, the latest first."""
         metas = []
-        problem = PageError(0, "the file is empty")
+        self.bad_metas: list[PageError] = []
         for number in (0, 1):
             try:
                 metas.append(self._meta(number))
             except PageError as error:
-                problem = error
+                self.bad_metas.append(error)
         if not metas:
-            raise problem
+            raise self.bad_metas[0]
         return sorted(metas, reverse=True)
 
     def _meta(self, number: int) -> Meta:

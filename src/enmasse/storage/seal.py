@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from enmasse.storage.batch import Batch
 
-__all__ = ["MAX_SEAL_BYTES", "SEAL_KEY", "encode_seal", "explain_broken_seal"]
+__all__ = ["MAX_SEAL_BYTES", "SEAL_KEY", "encode_seal", "explain_broken_seal", "sealed_keys"]
 
 MAX_SEAL_BYTES = 1 << 16
 MAX_SEAL_BATCHES = 32
@@ -68,6 +68,11 @@ def explain_broken_seal(
         if (None if value is None else len(value)) != length:
             return f"record {key.hex()} is not as the last commit left it"
     return None
+
+
+def sealed_keys(seal: bytes) -> list[bytes]:
+    """The stored keys that a seal names."""
+    return list(_sealed_records(seal))
 
 
 def _sealed_records(seal: bytes) -> dict[bytes, int | None]:
