@@ -253,8 +253,9 @@ class Transaction:
     def fail(self, problem: AmqpError) -> None:
         """Leave it good for a rollback only, for the first reason that was given."""
         if self.problem is None:
+            is_told = problem.condition in (ROLLBACK, TIMEOUT)
             text = f"{problem.condition}: {problem.description}"
-            self.problem = problem if problem.condition == TIMEOUT else AmqpError(ROLLBACK, text)
+            self.problem = problem if is_told else AmqpError(ROLLBACK, text)
 
     # Its end
 
@@ -292,7 +293,9 @@ class Transaction:
         self._phase = _Phase.COMMITTING
         self._done = done
         self._open = 1
-        logs: dict[Log, None] = {}
+        # Heard first, as it knows the reason best.
+        fate = Fate("a transaction", self._on_fate)
+        logs: dict[Log, None] = {fate: None}
         for address, target, payload in self._posts:
             self._open += 1
             logs[address.enlist_message(payload, target, self._hear(address))] = None
@@ -301,7 +304,8 @@ class Transaction:
             log = self._enlist(item)
             if log is not None:
                 logs[log] = None
-        if logs:
+        if len(logs) > 1:
+            self._open += 1
             self._core.write_together(logs)
         self._ended_one()
 
@@ -319,10 +323,15 @@ class Transaction:
         self._told.append(item)
         return None
 
+    def _on_fate(self, reason: str | None) -> None:
+        if reason is not None:
+            self.fail(AmqpError(ROLLBACK, reason))
+        self._ended_one()
+
     def _hear(self, address: Party) -> Done:
         def done(reason: str | None) -> None:
             if reason is not None and not address.is_closed:
-                self.fail(AmqpError("amqp:internal-error", f"{address.name!r}: {reason}"))
+                self.fail(AmqpError(ROLLBACK, f"{address.name!r}: {reason}"))
             self._ended_one()
 
         return done

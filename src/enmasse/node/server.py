@@ -26,6 +26,7 @@ from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
 from enmasse.node.binding import Binding
 from enmasse.node.connections import Connections
+from enmasse.node.coordinator import Coordinator, TransactionLimits
 from enmasse.node.entities import Entities
 from enmasse.node.management import Management
 from enmasse.storage.link import JournalLink
@@ -63,9 +64,17 @@ class Server:
         directory: the node's own files; made if it is missing, readable by its owner alone.
         name: the node's name, and its container id.
         journal_changed: called with the process id of a journal that replaced one that died.
+        limits: what transactions may take, and how long.
     """
 
-    def __init__(self, directory: Path, name: str, *, journal_changed: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        *,
+        journal_changed: Callable[[int], None] | None = None,
+        limits: TransactionLimits | None = None,
+    ) -> None:
         self.name = name
         self._directory = directory
         self._turn = Turn(asyncio.get_running_loop())
@@ -76,6 +85,7 @@ class Server:
         self.entities = Entities(self.core, secrets.token_hex, self.connections.close_space)
         self.admin = Space(self.core, "$admin", secrets.token_hex)
         self.listeners: list[Listener] = []
+        self._limits = limits or TransactionLimits()
         self._deadline: asyncio.TimerHandle | None = None
         self._deadline_at = 0.0
         self._started = time.time()
@@ -176,6 +186,7 @@ class Server:
             default=default,
             url=url,
             peer=shell.peer,
+            limits=self._limits,
         )
         binding.connection = Connection(
             binding,
@@ -197,7 +208,8 @@ class Server:
             listener.server.close()
         for binding in list(self.connections.shells):
             for end in binding.links.values():
-                if isinstance(end, Producer):
+                # Control links go on: what has begun may still be discharged.
+                if isinstance(end, Producer) and not isinstance(end.address, Coordinator):
                     end.port.grant(0)
                     end.address.remove_producer(end)
         self._turn.begin()

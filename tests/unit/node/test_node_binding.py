@@ -20,7 +20,6 @@ from enmasse.wire.amqp.link import ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import (
     Accepted,
     AmqpError,
-    Coordinator,
     Disposition,
     Modified,
     Received,
@@ -108,10 +107,10 @@ class Client(EnginePair):
             self.go()
         return self._session
 
-    def sender(self, target: Target | Coordinator | str | None, name: str = "out", **options: Any) -> RecordingSink:
+    def sender(self, target: Target | str | None, name: str = "out", **options: Any) -> RecordingSink:
         sink = RecordingSink()
         made = Target(address=target) if isinstance(target, str) else target
-        sink.link = self.session.attach_sender(name, sink, made, **options)  # type: ignore[arg-type]
+        sink.link = self.session.attach_sender(name, sink, made, **options)
         self.go()
         return sink
 
@@ -211,11 +210,10 @@ def test_a_message_and_its_outcome_travel_end_to_end(node: Node) -> None:
     ("target", "condition"),
     [
         (Target(address="nowhere"), "amqp:not-found"),
-        (Coordinator(), "amqp:not-implemented"),
         (None, "amqp:invalid-field"),
         (Target(address=7), "amqp:invalid-field"),
     ],
-    ids=["unknown", "coordinator", "none", "number"],
+    ids=["unknown", "none", "number"],
 )
 def test_a_sender_that_cannot_be_is_refused_and_the_connection_lives(node: Node, target: Any, condition: str) -> None:
     client = node.client()
