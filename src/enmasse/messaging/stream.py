@@ -278,7 +278,8 @@ class Stream(Address):
 
     def on_deadline(self, now: float) -> None:
         """It is time to look for what is too old."""
-        self.due()
+        if now >= self.looks_at:
+            self.look_again()
 
     def found_damaged(self, partition: Partition, offset: int) -> None:
         """A frame that begins at an offset could not be read; told once."""

@@ -12,6 +12,7 @@ from enmasse.messaging.frame import encode_frame
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY
 from enmasse.messaging.stream_retention import STEP
+from enmasse.testing.ports import FIRST_WALL_US
 from enmasse.testing.stream_scene import StreamScene, bodies, offsets
 from enmasse.wire.amqp.sections import Sections, encode_message
 
@@ -325,3 +326,17 @@ def test_merged_frames_go_whole_and_nothing_younger_goes_with_them() -> None:
     assert scene.stream.bytes_stored <= 165 * ROW
     numbers = kept(scene)
     assert numbers == list(range(numbers[0], 400))
+
+
+def test_a_turn_that_comes_a_little_before_its_time_loses_no_look() -> None:
+    scene = StreamScene(retention_ms=10_000)
+    fill(scene, *range(5))
+    scene.harness.clock.advance(11.0)
+    core = scene.harness.core
+    while (deadline := core.next_deadline()) is not None and deadline <= scene.harness.clock.now:
+        # The shell tells the time of the deadline, while its turn still has the time before.
+        core.handle_deadline(deadline)
+        wall_us = FIRST_WALL_US + int(scene.harness.clock.now * 1_000_000)
+        core.run_turn(deadline - 1e-6, wall_us)
+        scene.settle()
+    assert kept(scene) == []
