@@ -64,6 +64,21 @@ class Addresses:
         """What the node knows of an address."""
         return self._management.read("io.enmasse.address", f"default/interop.{address.replace('/', '.')}")
 
+    def operate(self, operation: str, address: str, **arguments: Any) -> int:
+        """Purge, move or replay what an address stores; how many messages that were."""
+        name = f"default/interop.{address.replace('/', '.')}"
+        count: int = getattr(self._management, operation)(name, **arguments)
+        return count
+
+    def update(self, address: str, **attributes: Any) -> None:
+        self._management.update("io.enmasse.address", f"default/interop.{address.replace('/', '.')}", attributes)
+
+    def update_space(self, **attributes: Any) -> None:
+        self._management.update("io.enmasse.space", SPACE, attributes)
+
+    def delete(self, address: str) -> None:
+        self._management.delete("io.enmasse.address", f"default/interop.{address.replace('/', '.')}")
+
     def query(self, entity_type: str) -> list[dict[str, Any]]:
         return self._management.query(entity_type)
 

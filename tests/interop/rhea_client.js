@@ -127,6 +127,12 @@ const scenarios = {
         if (asked.filter) {
             source.filter = asked.filter;
         }
+        if (asked.selector) {
+            source.filter = rhea.filter.selector(asked.selector);
+        }
+        if (asked.browse) {
+            source.distribution_mode = 'copy';
+        }
         const receiver = connection.open_receiver({
             source, autoaccept: false, credit_window: asked.credit === undefined ? 10 : asked.credit,
             rcv_settle_mode: asked.second ? 1 : 0,
@@ -147,6 +153,54 @@ const scenarios = {
                 answers[wanted](context.delivery);
             }
             look();
+        });
+    },
+
+    // A receiver that is refused.
+    refused() {
+        const connection = connect();
+        const filter = rhea.filter.selector(asked.selector);
+        connection.open_receiver({source: {address: asked.source, filter}}).on('receiver_error', context => {
+            report.errors.push([context.receiver.error.condition, context.receiver.error.description]);
+            finish(connection);
+        });
+    },
+
+    // A durable or shared subscriber, which takes some messages and leaves by detach, close or with its connection.
+    subscribe() {
+        const connection = connect({container_id: asked.container});
+        const receiver = connection.open_receiver({
+            name: asked.name, credit_window: 0, autoaccept: true,
+            source: {
+                address: asked.source, durable: asked.durable, expiry_policy: asked.expiry,
+                capabilities: asked.capabilities,
+            },
+        });
+        const leave = () => {
+            if (asked.leave === 'connection') {
+                finish(connection);
+                return;
+            }
+            receiver.once('receiver_close', () => finish(connection));
+            receiver.once('receiver_detached', () => finish(connection));
+            if (asked.leave === 'detach') {
+                receiver.detach();
+            } else {
+                receiver.close();
+            }
+        };
+        receiver.on('receiver_open', () => {
+            if (!asked.expect) {
+                leave();
+            } else {
+                receiver.add_credit(asked.expect);
+            }
+        });
+        receiver.on('message', context => {
+            report.received.push(context.message.body);
+            if (report.received.length === asked.expect) {
+                setImmediate(leave);
+            }
         });
     },
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
@@ -71,7 +72,7 @@ class ProtonReceiver:
         fetcher: Any = receiver.fetcher
         self.incoming = fetcher.incoming
 
-    def take(self, number: int, *, settle: bool = True) -> list[Message]:
+    def take(self, number: int, *, settle: bool = True) -> list[Any]:
         """Wait for so many messages and take them.
 
         Args:
@@ -87,7 +88,7 @@ class ProtonReceiver:
         self.connection.wait(lambda: len(self.incoming) >= number, msg=f"{number} messages")
         return self._pop(number, settle=settle)
 
-    def _pop(self, number: int, *, settle: bool) -> list[Message]:
+    def _pop(self, number: int, *, settle: bool) -> list[Any]:
         found = []
         for _ in range(number):
             found.append(self.receiver.fetcher.pop())
@@ -96,7 +97,7 @@ class ProtonReceiver:
         self.flush()
         return found
 
-    def rest(self, *, settle: bool = True) -> list[Message]:
+    def rest(self, *, settle: bool = True) -> list[Any]:
         """All that the node has for this receiver now, by a drain."""
         link = self.receiver.link
         link.drain(LOTS)
@@ -139,6 +140,7 @@ class ProtonClient:
     """
 
     def __init__(self, url: str, container: str | None = None) -> None:
+        self._numbers = count(1)
         self.connection: Any = BlockingConnection(url, timeout=TIMEOUT_S, container_id=container)
 
     def __enter__(self) -> Self:
@@ -149,6 +151,10 @@ class ProtonClient:
     ) -> None:
         self.connection.close()
 
+    def _name(self) -> str:
+        """A name for a link; proton would give all links of an address the same, and a name has one link."""
+        return f"link-{next(self._numbers)}"
+
     def send(self, address: str, *messages: Any) -> None:
         """Send messages one by one, each of which must be accepted.
 
@@ -156,7 +162,7 @@ class ProtonClient:
             SendException: one was not.
             Timeout: there was no credit.
         """
-        sender = self.connection.create_sender(address)
+        sender = self.connection.create_sender(address, name=self._name())
         for message in messages:
             sender.send(message if isinstance(message, Message) else Message(body=message))
         sender.close()
@@ -167,5 +173,5 @@ class ProtonClient:
         Raises:
             LinkDetached: it was refused; ``condition`` says why.
         """
-        receiver = self.connection.create_receiver(address, name=name, options=list(options))
+        receiver = self.connection.create_receiver(address, name=name or self._name(), options=list(options))
         return ProtonReceiver(receiver, self.connection)

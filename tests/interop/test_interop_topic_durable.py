@@ -1,0 +1,276 @@
+"""Durable, shared and global subscriptions, as JMS clients make them, with python-qpid-proton and rhea."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+if find_spec("proton") is None and os.environ.get("CI") != "true":
+    pytest.skip(
+        "python-qpid-proton is missing: install a C compiler, then run `make clean setup` (see .venv/proton.log)",
+        allow_module_level=True,
+    )
+
+from proton import Message
+from proton.reactor import DurableSubscription, Selector
+from proton.utils import LinkDetached
+
+from enmasse.testing.node_process import NodeProcess
+from enmasse.testing.proton_blocking import ProtonClient, Subscriber
+
+pytestmark = pytest.mark.slow
+
+SHARED = Subscriber(2, "never", capabilities=("shared",))
+GLOBAL = Subscriber(2, "never", capabilities=("shared", "global"))
+SHARED_VOLATILE = Subscriber(capabilities=("shared",))
+
+
+def bodies(messages: list[Any]) -> list[Any]:
+    return [message.body for message in messages]
+
+
+def durable(*values: Any) -> list[Message]:
+    return [Message(body=value, durable=True) for value in values]
+
+
+@pytest.mark.parametrize("leave", ["detach", "connection"])
+def test_a_durable_subscription_keeps_what_comes_while_its_subscriber_is_away(
+    node: NodeProcess, addresses: Any, leave: str
+) -> None:
+    topic = addresses.declare("topic")
+    with ProtonClient(node.url) as sender:
+        with ProtonClient(node.url, f"ann-{topic}") as ann:
+            subscriber = ann.receiver(topic, DurableSubscription(), name="news")
+            sender.send(topic, *durable("a"))
+            assert bodies(subscriber.take(1)) == ["a"]
+            if leave == "detach":
+                subscriber.detach()
+        sender.send(topic, *durable("b"), "c")
+        with ProtonClient(node.url, f"ann-{topic}") as ann:
+            assert bodies(ann.receiver(topic, DurableSubscription(), name="news").rest()) == ["b", "c"]
+
+
+def test_a_durable_subscription_survives_a_crash(own_node: Any) -> None:
+    process, manage = own_node
+    topic = manage().declare("topic")
+    with ProtonClient(process.url, "ann") as ann:
+        ann.receiver(topic, DurableSubscription(), name="news")
+        ann.send(topic, *durable("a", "b"), "volatile")
+    process.kill()
+    process.start()
+    with ProtonClient(process.url) as sender:
+        sender.send(topic, *durable("c"))
+    with ProtonClient(process.url, "ann") as ann:
+        assert bodies(ann.receiver(topic, DurableSubscription(), name="news").rest()) == ["a", "b", "c"]
+
+
+def test_closing_the_link_ends_the_subscription(own_node: Any) -> None:
+    process, manage = own_node
+    topic = manage().declare("topic")
+    with ProtonClient(process.url, "ann") as ann:
+        subscriber = ann.receiver(topic, DurableSubscription(), name="news")
+        ann.send(topic, *durable("a"))
+        subscriber.close()
+        again = ann.receiver(topic, DurableSubscription(), name="news")
+        assert bodies(again.rest()) == []
+        again.close()
+        ann.send(topic, *durable("b"))
+    process.kill()
+    process.start()
+    with ProtonClient(process.url, "ann") as ann:
+        assert bodies(ann.receiver(topic, DurableSubscription(), name="news").rest()) == []
+
+
+def test_a_subscription_belongs_to_its_container_and_its_link_name(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    ann, bob = f"ann-{topic}", f"bob-{topic}"
+    with ProtonClient(node.url, ann) as client:
+        for name in ("one", "two"):
+            client.receiver(topic, DurableSubscription(), name=name).detach()
+    with ProtonClient(node.url, bob) as client:
+        client.receiver(topic, DurableSubscription(), name="one").detach()
+        client.send(topic, "x")
+        assert bodies(client.receiver(topic, DurableSubscription(), name="one").rest()) == ["x"]
+        assert bodies(client.receiver(topic, DurableSubscription(), name="new").rest()) == []
+    with ProtonClient(node.url, ann) as client:
+        assert bodies(client.receiver(topic, DurableSubscription(), name="one").rest()) == ["x"]
+        assert bodies(client.receiver(topic, DurableSubscription(), name="two").rest()) == ["x"]
+
+
+def test_a_durable_subscription_may_select_and_match_words(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    container = f"ann-{topic}"
+    options = (DurableSubscription(), Selector("colour = 'red'"))
+    with ProtonClient(node.url, container) as client:
+        client.receiver(f"{topic}/*/sport", *options, name="red").detach()
+        red = {"colour": "red"}
+        client.send(f"{topic}/be/sport", Message(body="red", properties=red), Message(body="plain"))
+        client.send(f"{topic}/be/news", Message(body="news", properties=red))
+        assert bodies(client.receiver(f"{topic}/*/sport", *options, name="red").rest()) == ["red"]
+
+
+def test_another_selector_makes_a_new_subscription(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    with ProtonClient(node.url, f"ann-{topic}") as client:
+        client.receiver(topic, DurableSubscription(), Selector("n = 1"), name="news").detach()
+        client.send(topic, Message(body="old", properties={"n": 1}))
+        changed = client.receiver(topic, DurableSubscription(), Selector("n = 2"), name="news")
+        client.send(topic, Message(body="one", properties={"n": 1}), Message(body="two", properties={"n": 2}))
+        assert bodies(changed.rest()) == ["two"]
+
+
+def test_a_durable_subscription_goes_to_the_link_that_came_last(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    container = f"ann-{topic}"
+    with ProtonClient(node.url, container) as client, ProtonClient(node.url, container) as other:
+        before = client.receiver(topic, DurableSubscription(), name="news")
+        after = other.receiver(topic, DurableSubscription(), name="news")
+        with pytest.raises(LinkDetached) as stolen:
+            before.take(1)
+        assert stolen.value.condition == "amqp:link:stolen"
+        other.send(topic, *durable("x"))
+        assert bodies(after.rest()) == ["x"]
+
+
+def test_a_plain_subscriber_is_forgotten_when_it_goes(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    with ProtonClient(node.url, f"ann-{topic}") as client:
+        client.receiver(topic, name="news").detach()
+        client.send(topic, "missed")
+        assert bodies(client.receiver(topic, name="news").rest()) == []
+
+
+def test_a_subscription_ends_by_its_expiry_policy(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    container = f"ann-{topic}"
+    lasting = Subscriber(2, "connection-close", timeout=600)
+    ending = Subscriber(2, "link-detach")
+    with ProtonClient(node.url, container) as client:
+        client.receiver(topic, lasting, name="lasting")
+        client.receiver(topic, ending, name="ending").detach()
+        client.send(topic, *durable("a"))
+        assert bodies(client.receiver(topic, ending, name="ending").rest()) == []
+    with ProtonClient(node.url, container) as client:
+        assert bodies(client.receiver(topic, lasting, name="lasting").rest()) == ["a"]
+
+
+def test_a_subscription_that_times_out_is_gone(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    container = f"ann-{topic}"
+    brief = Subscriber(2, "link-detach", timeout=1)
+    with ProtonClient(node.url, container) as client:
+        client.receiver(topic, brief, name="brief").detach()
+        client.send(topic, *durable("kept"))
+        receiver = client.receiver(topic, brief, name="brief")
+        assert bodies(receiver.rest()) == ["kept"]
+        receiver.detach()
+        client.send(topic, *durable("lost"))
+        time.sleep(2)
+        assert bodies(client.receiver(topic, brief, name="brief").rest()) == []
+
+
+@pytest.mark.parametrize("second", ["shared", "shared|2"])
+def test_subscribers_of_one_container_share_a_subscription(node: NodeProcess, addresses: Any, second: str) -> None:
+    topic = addresses.declare("topic")
+    container = f"ann-{topic}"
+    with ProtonClient(node.url, container) as client, ProtonClient(node.url, container) as other:
+        one = client.receiver(topic, SHARED, name="shared")
+        two = other.receiver(topic, SHARED, name=second)
+        client.send(topic, *durable(*range(20)))
+        first = bodies(one.take(10))
+        assert sorted(first + bodies(two.rest())) == list(range(20))
+        one.detach()
+        two.detach()
+        client.send(topic, *durable("away"))
+        assert bodies(client.receiver(topic, SHARED, name="shared").rest()) == ["away"]
+
+
+def test_another_container_has_a_shared_subscription_of_its_own(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    with ProtonClient(node.url, f"ann-{topic}") as ann, ProtonClient(node.url, f"bob-{topic}") as bob:
+        mine, his = ann.receiver(topic, SHARED, name="shared"), bob.receiver(topic, SHARED, name="shared")
+        ann.send(topic, "x")
+        assert bodies(mine.rest()) == bodies(his.rest()) == ["x"]
+
+
+def test_a_global_subscription_is_shared_by_all_containers(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    with ProtonClient(node.url, f"ann-{topic}") as ann, ProtonClient(node.url, f"bob-{topic}") as bob:
+        mine = ann.receiver(topic, GLOBAL, name="everybody|global")
+        his = bob.receiver(topic, GLOBAL, name="everybody|global2")
+        ann.send(topic, *durable(*range(20)))
+        first = bodies(mine.take(10))
+        assert sorted(first + bodies(his.rest())) == list(range(20))
+
+
+def test_a_volatile_shared_subscription_lives_as_long_as_its_subscribers(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    with ProtonClient(node.url, f"ann-{topic}") as client:
+        one = client.receiver(topic, SHARED_VOLATILE, name="news|volatile1")
+        two = client.receiver(topic, SHARED_VOLATILE, name="news|volatile2")
+        client.send(topic, *range(20))
+        first = bodies(one.take(10))
+        assert sorted(first + bodies(two.rest())) == list(range(20))
+        one.close()
+        client.send(topic, "still")
+        assert bodies(two.rest()) == ["still"]
+        two.close()
+        client.send(topic, "nobody")
+        assert bodies(client.receiver(topic, SHARED_VOLATILE, name="news|volatile1").rest()) == []
+
+
+def test_a_shared_subscription_survives_a_crash(own_node: Any) -> None:
+    process, manage = own_node
+    topic = manage().declare("topic")
+    with ProtonClient(process.url, "ann") as ann:
+        ann.receiver(topic, GLOBAL, name="everybody|global")
+        ann.send(topic, *durable("a"))
+    process.kill()
+    process.start()
+    with ProtonClient(process.url, "bob") as bob:
+        receiver = bob.receiver(topic, GLOBAL, name="everybody|global")
+        assert bodies(receiver.rest()) == ["a"]
+        receiver.close()
+
+
+def test_a_declared_subscription_is_shared_as_far_as_it_allows(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    subscription = addresses.declare("subscription", topic=topic, maxConsumers=2)
+    with ProtonClient(node.url) as client:
+        one, two = (client.receiver(f"{topic}::{subscription}") for _ in range(2))
+        with pytest.raises(LinkDetached, match="receivers"):
+            client.receiver(subscription)
+        client.send(topic, *durable(*range(20)))
+        first = bodies(one.take(10))
+        assert sorted(first + bodies(two.rest())) == list(range(20))
+
+
+def test_rhea_subscribes_comes_back_and_unsubscribes(rhea: Callable[..., dict[str, Any]], addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    subscriber = {"source": topic, "container": f"ann-{topic}", "name": "news", "durable": 2, "expiry": "never"}
+    rhea("subscribe", **subscriber, leave="detach")
+    for leave in ("connection", "detach"):
+        rhea("exchange", target=topic, messages=[{"body": leave, "durable": True}], expect=0)
+        assert rhea("subscribe", **subscriber, expect=1, leave=leave)["received"] == [leave]
+    rhea("exchange", target=topic, messages=[{"body": "unread", "durable": True}], expect=0)
+    rhea("subscribe", **subscriber, leave="close")
+    rhea("exchange", target=topic, messages=[{"body": "missed", "durable": True}], expect=0)
+    rhea("subscribe", **subscriber, leave="detach")
+    rhea("exchange", target=topic, messages=[{"body": "new", "durable": True}], expect=0)
+    assert rhea("subscribe", **subscriber, expect=1, leave="close")["received"] == ["new"]
+
+
+def test_rhea_shares_a_global_subscription(rhea: Callable[..., dict[str, Any]], addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    subscriber = {
+        "source": topic, "name": "all|global", "durable": 2, "expiry": "never", "capabilities": ["shared", "global"],
+    }  # fmt: skip
+    rhea("subscribe", **subscriber, container="ann", leave="detach")
+    rhea("exchange", target=topic, messages=[{"body": n, "durable": True} for n in range(4)], expect=0)
+    assert rhea("subscribe", **subscriber, container="ann", expect=2, leave="detach")["received"] == [0, 1]
+    assert rhea("subscribe", **subscriber, container="bob", expect=2, leave="close")["received"] == [2, 3]
