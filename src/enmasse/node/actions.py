@@ -42,7 +42,7 @@ def act(action: str, name: str, space: Space, address: Address, arguments: Any, 
     selector = _selector(given.get("selector"))
     if not isinstance(address, Backlog):
         raise EntityError(
-            400, f"{name!r} is a {address.kind}, and only what queues and subscriptions store is for {action}"
+            400, f"{name!r} is of type {address.kind}; {action} is for what queues and subscriptions store"
         )
 
     def answer(count: int, problem: str | None) -> None:
@@ -95,5 +95,7 @@ def _target(space: Space, address: Backlog, to: str | None) -> Backlog:
     if target is address:
         raise EntityError(400, f"{to!r} is where the messages are already; name another address")
     if not isinstance(target, Backlog):
-        raise EntityError(400, f"{to!r} is a {target.kind}; messages are moved to queues and subscriptions only")
+        raise EntityError(
+            400, f"{to!r} is of type {target.kind}; messages are moved to queues and subscriptions only"
+        )
     return target
