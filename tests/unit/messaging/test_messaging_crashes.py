@@ -323,8 +323,9 @@ class StreamStory(Story):
         assert self.harness.faults == []
         self.check_reader(rows)
         if self.harness.core.is_idle:
-            stored = self.harness.storage.scan(Table.FRAME, *log_range(2), 1 << 30)
-            assert self.stream.bytes_stored == sum(len(value) for _, value in stored)
+            assert self.stream.bytes_stored == sum(partition.bytes_stored for partition in self.stream.partitions)
+            marks = self.harness.storage.scan(Table.MARK, *log_range(2), 1 << 30)
+            assert self.stream.bytes_stored == sum(int.from_bytes(mark[16:24], "big") for _, mark in marks)
 
     def check_reader(self, rows: list[list[int]]) -> None:
         """A reader that takes everything sees every row in its place."""
