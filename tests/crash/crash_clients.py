@@ -95,8 +95,16 @@ class Clients:
         self._tasks = [asyncio.create_task(client.run(url)) for client in clients]
 
     async def begun(self) -> None:
-        await until(lambda: all(client.has_begun.is_set() for client in self.clients), "some client does not begin")
-        assert not [task for task in self._tasks if task.done()], "some client ended before anything was killed"
+        ended: list[asyncio.Task[None]] = []
+
+        def is_known() -> bool:
+            ended.extend(task for task in self._tasks if task.done())
+            return bool(ended) or all(client.has_begun.is_set() for client in self.clients)
+
+        await until(is_known, "some client does not begin")
+        for task in ended:
+            task.result()
+        assert not ended, "some client ended before anything was killed"
 
     async def moved(self) -> None:
         for client in self.clients:
