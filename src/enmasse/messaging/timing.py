@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Timing"]
 
 SWEEP_US = 30_000_000
-"""How often the part of a queue that is on disk is looked through for what has expired."""
+"""How often at least the part of a queue that is on disk is looked through for what has expired."""
+
+LEAST_SWEEP_US = 1_000_000
+"""How often at most."""
 
 RETRY_US = 1_000_000
 """When to look again at a message that expired while a receiver had it."""
@@ -34,10 +37,14 @@ RETRY_US = 1_000_000
 class Timing:
     """The special messages of one queue or subscription."""
 
-    __slots__ = ("_arrived", "_backlog", "_count", "_heap", "_is_sweeping", "_sweep_us", "has_ttl", "is_wanted")
+    __slots__ = (
+        "_arrived", "_backlog", "_count", "_heap", "_is_sweeping", "_soonest_us", "_sweep_us", "has_ttl", "is_wanted",
+    )  # fmt: skip
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
+        self._held: list[tuple[int, Entry]] = []
+        """Those that came back in this turn, and how long they are to wait from its end."""
         self._arrived: list[SpecialEntry] = []
         """Those that came in this turn, whose clock starts at its end."""
         self._heap: list[tuple[int, int, bool, Entry]] = []
@@ -45,6 +52,8 @@ class Timing:
         self._count = 0
         self._is_sweeping = False
         self._sweep_us = 0
+        self._soonest_us = 0
+        """When the next message on disk expires, as far as the sweep that runs has seen; 0 is never."""
         self.has_ttl = False
         """Whether messages of a limited life may lie on disk."""
         self.is_wanted = False
@@ -57,6 +66,10 @@ class Timing:
             self.is_wanted = True
         if options.ttl_maximum or options.ttl_minimum:
             self.has_ttl = True
+
+    def loaded(self) -> None:
+        """Messages lie on disk since before the node's start; nobody has looked whether they expire."""
+        self.is_wanted = self.has_ttl = True
 
     def make_entry(self, payload: bytes, producer: Any, producer_id: int, facts: Facts, since_us: int = 0) -> Entry:
         """An entry for a message that is not plain, or of an address that looks at every message.
@@ -125,7 +138,7 @@ class Timing:
         """Hand a message out again, but not now."""
         entry.state = OUT
         self.is_wanted = True
-        self._push(self._backlog.core.wall_us + wait_us, entry, is_end=False)
+        self._held.append((wait_us, entry))
         self._backlog.due()
 
     def _push(self, when: int, entry: Entry, *, is_end: bool) -> None:
@@ -140,6 +153,10 @@ class Timing:
             arrived, self._arrived = self._arrived, []
             for special in arrived:
                 self._start(special, wall)
+        if self._held:
+            held, self._held = self._held, []
+            for wait_us, back in held:
+                self._push(wall + wait_us, back, is_end=False)
         heap = self._heap
         while heap and heap[0][0] <= wall:
             _, _, is_end, entry = heappop(heap)
@@ -153,20 +170,32 @@ class Timing:
         if self.has_ttl and pager is not None and pager.is_behind:
             if wall >= self._sweep_us and not self._is_sweeping:
                 self._is_sweeping = True
+                self._soonest_us = 0
+                # What comes meanwhile, or is seen, says so again.
+                self.has_ttl = bool(backlog.options.ttl_maximum or backlog.options.ttl_minimum)
                 pager.sweep(self._is_late, self.expire, self._swept)
             elif not self._is_sweeping:
                 backlog.core.schedule(backlog, now + (self._sweep_us - wall) / 1e6)
 
     def _swept(self) -> None:
         self._is_sweeping = False
-        self._sweep_us = self._backlog.core.wall_us + SWEEP_US
+        wall = self._backlog.core.wall_us
+        soonest = self._soonest_us or wall + SWEEP_US
+        self._sweep_us = min(max(soonest, wall + LEAST_SWEEP_US), wall + SWEEP_US)
         self._backlog.due()
 
     def _is_late(self, payload: bytes, _attempts: int, since_us: int) -> bool:
         from enmasse.messaging.paging import known_facts  # noqa: PLC0415
 
         expires = self._expiry(known_facts(payload), since_us)
-        return bool(expires) and expires <= self._backlog.core.wall_us
+        if not expires:
+            return False
+        self.has_ttl = True
+        if expires <= self._backlog.core.wall_us:
+            return True
+        if not self._soonest_us or expires < self._soonest_us:
+            self._soonest_us = expires
+        return False
 
     def _expiry(self, facts: Facts, since_us: int) -> int:
         """When a message expires; 0 is never."""
