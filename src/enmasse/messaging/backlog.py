@@ -227,10 +227,12 @@ class Backlog(Address):
     def drain(self, consumer: BacklogConsumer) -> None:
         """Hand out what there is, then use up the credit that is left [AMQP 2.6.7]."""
         self.dispatch()
-        if self.pager is not None and self.pager.is_behind and consumer.port.credit > 0 and not consumer.is_blocked:
-            # What is read will have the address its turn.
+        is_behind = self.pager is not None and self.pager.is_behind
+        if consumer.port.credit > 0 and (is_behind or consumer.is_blocked):
             if consumer not in self._draining:
                 self._draining.append(consumer)
+            if not consumer.is_blocked:
+                # A connection that takes more again gives the address its turn by itself.
                 self.due()
         else:
             consumer.port.drained()
@@ -471,14 +473,13 @@ class Backlog(Address):
             browser.pump()
         if self.pager is not None and (self.is_spilling or self.pager.at is not None):
             self.pager.go_on()
-            if self._draining:
-                self._go_on_draining()
+        if self._draining:
+            self._go_on_draining()
         if self.space is not None:
             self.space.balance(self)
 
     def _go_on_draining(self) -> None:
-        assert self.pager is not None
-        if self.pager.is_reading:
+        if self.pager is not None and self.pager.is_reading:
             return
         draining, self._draining = self._draining, []
         for consumer in draining:
@@ -526,6 +527,7 @@ class Backlog(Address):
         """What is needed from the log is on disk from this offset on; nothing if nothing is."""
         if first is not None and self.pager is not None:
             self.pager.load(first)
+            self.timing.loaded()
             self.due()
 
     def memory_log(self) -> MessageLog:
