@@ -38,7 +38,8 @@ class Timing:
     """The special messages of one queue or subscription."""
 
     __slots__ = (
-        "_arrived", "_backlog", "_count", "_heap", "_is_sweeping", "_soonest_us", "_sweep_us", "has_ttl", "is_wanted",
+        "_arrived", "_backlog", "_count", "_heap", "_held", "_is_sweeping", "_soonest_us", "_sweep_us", "has_ttl",
+        "is_wanted",
     )  # fmt: skip
 
     def __init__(self, backlog: Backlog) -> None:
