@@ -17,7 +17,7 @@ from enmasse.storage.errors import PageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Ends", "Meta", "Node", "PageFile", "Tree"]
+__all__ = ["Ends", "Meta", "Node", "PageFile", "Tree", "rank_of_number"]
 
 _MAGIC = 0xBEEFC0DE
 _DATA_VERSION = 1
@@ -38,6 +38,11 @@ _NONE = (1 << 64) - 1
 
 MAX_DEPTH = 32
 _PAGE_SIZES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+
+
+def rank_of_number(key: bytes) -> bytes:
+    """What orders a key that is a number, kept with its least byte first as the tree of free pages has them."""
+    return key[::-1]
 
 
 class Tree(NamedTuple):
@@ -230,19 +235,27 @@ class PageFile:
             children.append(low | high << 16 | flags << 32)
         return children
 
-    def nodes(self, number: int, data: bytes) -> list[Node]:
+    def nodes(self, number: int, data: bytes, *, are_numbers: bool = False) -> list[Node]:
         """The records of a leaf page, in the order of keys.
+
+        Args:
+            number: of the page.
+            data: its bytes.
+            are_numbers: whether the keys are numbers, as those of free pages are.
 
         Raises:
             PageError: the page is damaged.
         """
         found: list[Node] = []
+        last = b""
         for key, at in self._nodes(number, data):
             low, high, flags, _ = _NODE.unpack_from(data, at)
             size = low | high << 16
             begin = at + _NODE.size + len(key)
-            if found and key <= found[-1].key:
+            rank = rank_of_number(key) if are_numbers else key
+            if found and rank <= last:
                 raise PageError(number, "has keys out of order")
+            last = rank
             if flags & ~_BIG or begin + (8 if flags & _BIG else size) > self.page_bytes:
                 raise PageError(number, "has a value outside of its bounds")
             if flags & _BIG:
@@ -306,7 +319,7 @@ class PageFile:
         """
         free: set[int] = set()
         for number, data in self.leaves(meta.free):
-            for node in self.nodes(number, data):
+            for node in self.nodes(number, data, are_numbers=True):
                 value = self.value(node)
                 count = _PGNO.unpack_from(value)[0] if len(value) >= 8 else -1
                 if not 0 <= count <= len(value) // 8 - 1:

@@ -9,9 +9,11 @@ import os
 from typing import TYPE_CHECKING
 
 from enmasse.storage.errors import JournalDamagedError, PageError
-from enmasse.storage.pages import PageFile
+from enmasse.storage.pages import PageFile, rank_of_number
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from enmasse.storage.pages import Meta, Tree
 
 __all__ = ["MAX_START_PAGES", "advise", "check_pages", "check_trees"]
@@ -61,7 +63,7 @@ def check_trees(file: PageFile, meta: Meta) -> None:
         PageError: a page is damaged, or an old one lies in its place.
     """
     used = _check_tree(file, meta.main, "records") | {0, 1}
-    of_free = _check_tree(file, meta.free, "free pages")
+    of_free = _check_tree(file, meta.free, "free pages", rank_of_number)
     free = file.free_pages(meta)
     if not used.isdisjoint(of_free) or not free.isdisjoint(used | of_free):
         page = min((used & of_free) | (free & (used | of_free)))
@@ -71,8 +73,8 @@ def check_trees(file: PageFile, meta: Meta) -> None:
         raise PageError(meta.free.root, f"leads to {pages} pages, but there are {meta.last_page + 1}")
 
 
-def _check_tree(file: PageFile, tree: Tree, what: str) -> set[int]:
-    """The numbers of a tree's branch and leaf pages."""
+def _check_tree(file: PageFile, tree: Tree, what: str, rank: Callable[[bytes], bytes] = bytes) -> set[int]:
+    """The numbers of a tree's branch and leaf pages; ``rank`` orders its keys."""
     used: set[int] = set()
     bounds: dict[int, tuple[bytes, bytes | None]] = {tree.root: (b"", None)}
     branches = 0
@@ -81,8 +83,8 @@ def _check_tree(file: PageFile, tree: Tree, what: str) -> set[int]:
         used.add(number)
         low, high = bounds[number]
         for index, (key, child) in enumerate(children):
-            end = children[index + 1][0] if index + 1 < len(children) else high
-            bounds[child] = (key if index else low, end)
+            end = rank(children[index + 1][0]) if index + 1 < len(children) else high
+            bounds[child] = (rank(key) if index else low, end)
     entries = leaves = 0
     for number, data in file.leaves(tree):
         ends = file.ends(number, data)
@@ -90,7 +92,7 @@ def _check_tree(file: PageFile, tree: Tree, what: str) -> set[int]:
         used.add(number)
         entries += ends.records
         low, high = bounds[number]
-        if ends.records and (ends.first < low or (high is not None and ends.last >= high)):
+        if ends.records and (rank(ends.first) < low or (high is not None and rank(ends.last) >= high)):
             raise PageError(number, "holds records that belong elsewhere")
     if (branches, leaves, entries) != (tree.branch_pages, tree.leaf_pages, tree.entries):
         raise PageError(

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import lmdb
 import pytest
 
 from enmasse.messaging.storage import Operation, Table
@@ -94,6 +95,21 @@ def test_every_page_is_either_used_or_free(file: PageFile) -> None:
 def test_a_sound_file_passes(journal: tuple[Path, dict[bytes, bytes]], file: PageFile) -> None:
     check_trees(file, file.metas[0])
     check_pages(str(journal[0]))
+
+
+@pytest.mark.parametrize("transactions", [40, 1_000])
+def test_free_pages_of_many_transactions_pass(tmp_path: Path, transactions: int) -> None:
+    """Their keys are numbers, of which 255 comes before 256, whatever their bytes look like."""
+    with lmdb.open(str(tmp_path), map_size=1 << 30, sync=False) as environment:
+        for number in range(240):
+            with environment.begin(write=True) as writing:
+                writing.put(b"key", number.to_bytes(2000, "big"))
+        with environment.begin():
+            # As long as somebody reads, what later transactions free is kept by transaction.
+            for number in range(transactions):
+                with environment.begin(write=True) as writing:
+                    writing.put(b"key", number.to_bytes(2000, "big"))
+    check_pages(str(tmp_path))
 
 
 def test_nothing_there_yet_passes(tmp_path: Path) -> None:
