@@ -64,6 +64,8 @@ def test_a_message_that_fails_too_often_is_a_dead_letter_and_can_be_sent_back(sh
     shown = shared.ok("address", "browse", "failed-payments", "--timeout", "0.5")
     assert "ORIGIN" in shown
     assert "to the north" in shown
+    in_full = shared.ok("address", "browse", "failed-payments", "--timeout", "0.5", "-o", "yaml")
+    assert in_full.count("x-opt-original-address: payments") == 2
     back = shared.ok("address", "replay", "failed-payments", "--selector", "region = 'north'")
     assert back == "1 message sent back from 'failed-payments' to where they came from\n"
     assert shared.ok("receive", "payments", "--count", "1") == "to the north\n"

@@ -92,7 +92,7 @@ def browse(
     output: StructuredChoice = StructuredOutput.TABLE,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Show what an address stores, oldest first, and take nothing away."""
+    """Show what an address stores, in the order in which receivers get it, and take nothing away."""
     writer = Writer()
     with ApiClient.find(data, warn=writer.warn) as api:
         found = _resolve(api, name, space, namespace, also=("stream",))

@@ -78,7 +78,7 @@ def _write(writer: Writer, address: str, messages: Sequence[Message], count: int
         "FAILED": lambda message: str(message.delivery_count or _annotation(message, "x-opt-delivery-count") or ""),
         "GROUP": lambda message: message.group_id or "",
         "ORIGIN": lambda message: _annotation(message, "x-opt-original-address"),
-        "REASON": lambda message: _annotation(message, "x-opt-dead-letter-reason"),
+        "REASON": _reason,
         "PROPERTIES": lambda message: json.dumps(to_json(message).get("properties", {}), ensure_ascii=False)[1:-1],
     }
     rows = {column: [cell(message) for message in messages] for column, cell in cells.items()}
@@ -91,6 +91,11 @@ def _write(writer: Writer, address: str, messages: Sequence[Message], count: int
     writer.out.print(make_table(["#", *columns, "BODY"], table))
     if len(messages) == count:
         writer.note(f"these are the first {count}; --count shows more")
+
+
+def _reason(message: Message) -> str:
+    said = (_annotation(message, f"x-opt-dead-letter-{name}") for name in ("reason", "description"))
+    return ": ".join(text for text in said if text)
 
 
 def _annotation(message: Message, name: str) -> str:

@@ -133,8 +133,11 @@ def to_json(message: Message) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Return a value of AMQP's as one of JSON's."""
     match value:
-        case None | bool() | int() | float() | str():
+        case None | bool():
             return value
+        case int() | float() | str():
+            # The types of AMQP refine these.
+            return next(kind(value) for kind in (int, float, str) if isinstance(value, kind))
         case bytes() | bytearray() | memoryview():
             raw = bytes(value)
             try:

@@ -15,6 +15,7 @@ from enmasse.client import LinkRefusedError, Message
 from enmasse.engines.embedded.paths import Layout
 from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
 from enmasse.errors import ConfigError, EnmasseError, RemoteError, UnavailableError
+from enmasse.wire.amqp.types import UInt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,6 +180,10 @@ def test_bodies_are_shown_as_text() -> None:
 def test_messages_are_shown_in_full_without_what_they_leave_out() -> None:
     message = Message("x", subject="s", properties={"k": 1}, durable=True)
     assert to_json(message) == {"subject": "s", "durable": True, "properties": {"k": 1}, "body": "x"}
+    dead = Message("x", annotations={"x-opt-delivery-count": UInt(3)}, group_id="g", delivery_count=2)
+    told = to_json(dead)
+    assert told == {"groupId": "g", "deliveryCount": 2, "annotations": {"x-opt-delivery-count": 3}, "body": "x"}
+    assert type(told["annotations"]["x-opt-delivery-count"]) is int
 
 
 @pytest.mark.slow
