@@ -40,11 +40,12 @@ from enmasse.messaging.queue_entry import (
 from enmasse.messaging.redelivery import come_back
 from enmasse.messaging.selector import selector_of
 from enmasse.messaging.timing import Timing
+from enmasse.messaging.transaction import Fate
 from enmasse.wire.amqp.performatives import AmqpError
 from enmasse.wire.amqp.sections import is_durable
 
 if TYPE_CHECKING:
-    from enmasse.messaging.core import Core
+    from enmasse.messaging.core import Core, Log
     from enmasse.messaging.selector import Selector
     from enmasse.messaging.space import Space
 
@@ -64,9 +65,9 @@ class VolatileRow:
         self.payload = entry.payload
 
     @property
-    def is_needed(self) -> bool:
-        """Whether it still has to be handed out or settled."""
-        return self.entry.state != DONE
+    def state(self) -> int:
+        """``DONE`` once it is finished with."""
+        return self.entry.state
 
     def stored(self) -> None:
         """Nobody waits for that, unless it is part of a transaction."""
@@ -114,11 +115,14 @@ class Backlog(Address):
 
     deleted_state: Any = RELEASED
     """What senders hear of messages that a deletion kept from being stored."""
+    is_shared = False
+    """Whether others have messages in its log."""
 
     __slots__ = (
-        "_draining", "_flying", "_memory_log", "browsers", "bytes_stored", "damaged", "dead_lettered", "depth",
-        "expired", "frames", "is_closed", "is_spilling", "latest", "log", "max_bytes", "options", "order", "overhead",
-        "owner", "pager", "ready", "resident_bytes", "returned", "seq", "space", "timing", "waiting", "window",
+        "_draining", "_flying", "_memory_log", "browsers", "budget", "bytes_stored", "damaged", "dead_lettered",
+        "depth", "expired", "frames", "is_closed", "is_spilling", "latest", "log", "max_bytes", "options", "order",
+        "overhead", "owner", "pager", "ready", "resident_bytes", "returned", "seq", "space", "timing", "waiting",
+        "window",
     )  # fmt: skip
 
     def __init__(
@@ -128,6 +132,8 @@ class Backlog(Address):
         self.log: MessageLog | None = None
         self.owner = owner
         self.space: Space | None = None
+        self.budget: Space | None = None
+        """The space, if what it may store is limited."""
         self.overhead = ENTRY_OVERHEAD_BYTES
         """What a message counts for beside its payload."""
         self.browsers: list[Browser] = []
@@ -176,7 +182,9 @@ class Backlog(Address):
     def join(self, space: Space) -> None:
         """Be one of a space's addresses, whose limits count."""
         self.space = space
-        space.bytes_stored += self.bytes_stored
+        self.budget = space if space.max_bytes else None
+        if self.budget is not None:
+            space.bytes_stored += self.bytes_stored
 
     def configure(self, options: StoredOptions) -> None:
         """Change what it does beyond storing; how it stores stays as it is."""
@@ -225,24 +233,15 @@ class Backlog(Address):
         super().remove_consumer(consumer)
 
     def drain(self, consumer: BacklogConsumer) -> None:
-        """Hand out what there is, then use up the credit that is left [AMQP 2.6.7]."""
-        self.dispatch()
-        is_behind = self.pager is not None and self.pager.is_behind
-        if consumer.port.credit > 0 and (is_behind or consumer.is_blocked):
-            if consumer not in self._draining:
-                self._draining.append(consumer)
-            if not consumer.is_blocked:
-                # A connection that takes more again gives the address its turn by itself.
-                self.due()
-        else:
-            consumer.port.drained()
+        """In this turn, hand out what there is, then use up the credit that is left [AMQP 2.6.7]."""
+        if consumer not in self._draining:
+            self._draining.append(consumer)
+        self.due()
 
-    def choose(self) -> Consumer | None:
-        """The receiver with credit that has the fewest unsettled deliveries; of an exclusive queue the first."""
-        if self.options.exclusive:
-            first = self.consumers[0] if self.consumers else None
-            return first if first is not None and first.port.credit > 0 and not first.is_blocked else None
-        return super().choose()
+    def choose_first(self) -> Consumer | None:
+        """The receiver that came first, if it has credit."""
+        first = self.consumers[0] if self.consumers else None
+        return first if first is not None and first.port.credit > 0 and not first.is_blocked else None
 
     def arrange(self) -> Ordering:
         """Hand out by more than the order of arrival from now on."""
@@ -261,8 +260,8 @@ class Backlog(Address):
     def free_bytes(self) -> int:
         """What may still be stored."""
         free = 0 if self.core.is_pressed else self.max_bytes - self.bytes_stored
-        if self.space is not None and self.space.max_bytes:
-            return min(free, self.space.max_bytes - self.space.bytes_stored)
+        if self.budget is not None:
+            return min(free, self.budget.max_bytes - self.budget.bytes_stored)
         return free
 
     def enqueue(
@@ -288,25 +287,33 @@ class Backlog(Address):
             row: what the log writes, where it is not this entry.
         """
         timing = self.timing
-        if facts.is_plain and not timing.is_wanted:
+        is_plain = facts.is_plain and not timing.is_wanted
+        if is_plain:
             entry = Entry(payload, producer, producer_id)
         else:
             entry = timing.make_entry(payload, producer, producer_id, facts)
+        size = len(payload)
         self.depth += 1
-        self.bytes_stored += len(payload) + self.overhead
-        if self.space is not None:
-            self.space.bytes_stored += len(payload) + self.overhead
+        self.bytes_stored += size + self.overhead
+        if self.budget is not None:
+            self.budget.bytes_stored += size + self.overhead
+        log = self.log
         if self.is_spilling or is_staged:
             entry.state = STAGED if is_staged else WAITING
             entry.is_resident = False
             self.waiting.append(entry)
-            if row is None and self.log is not None:
-                self.log.add(entry if durable else VolatileRow(entry))
+            if row is None and log is not None:
+                log.add(entry if durable else VolatileRow(entry))
         else:
-            if durable and row is None and self.log is not None:
-                self.log.add(entry)
-            self.add(entry)
-            if self.resident_bytes > self.window and self.log is not None and not self.options.last_value_key:
+            if durable and row is None and log is not None:
+                log.add(entry)
+            if is_plain and self.order is None:
+                self.seq = entry.seq = self.seq + 1
+                self.resident_bytes += size + ENTRY_OVERHEAD_BYTES
+                self.ready.append(entry)
+            else:
+                self.add(entry)
+            if self.resident_bytes > self.window and log is not None and not self.options.last_value_key:
                 self.is_spilling = True
         if not self.is_due:
             self.is_due = True
@@ -333,8 +340,8 @@ class Backlog(Address):
         size = len(entry.payload)
         self.depth -= 1
         self.bytes_stored -= size + self.overhead
-        if self.space is not None:
-            self.space.bytes_stored -= size + self.overhead
+        if self.budget is not None:
+            self.budget.bytes_stored -= size + self.overhead
         if entry.is_resident:
             self.resident_bytes -= size + ENTRY_OVERHEAD_BYTES
         if entry.is_special:
@@ -393,8 +400,8 @@ class Backlog(Address):
     def count_bytes(self, change: int) -> None:
         """Correct the account of what is stored."""
         self.bytes_stored += change
-        if self.space is not None:
-            self.space.bytes_stored += change
+        if self.budget is not None:
+            self.budget.bytes_stored += change
 
     @property
     def is_flying(self) -> bool:
@@ -436,13 +443,21 @@ class Backlog(Address):
         if self.order is not None:
             self.order.dispatch()
             return
-        while self.ready or self.returned:
-            consumer = self.choose()
+        ready = self.ready
+        choose = self.choose_first if self.options.exclusive else self.choose
+        while ready or self.returned:
+            consumer = choose()
             if consumer is None:
                 return
-            entry = self.next_entry()
-            if entry is None:
-                return
+            if self.returned:
+                entry = self.next_entry()
+                if entry is None:
+                    return
+            else:
+                entry = ready.popleft()
+                if entry.state != READY:
+                    continue
+                entry.state = OUT
             self.deliver(entry, consumer)
 
     def deliver(self, entry: Entry, consumer: Consumer) -> None:
@@ -471,19 +486,18 @@ class Backlog(Address):
             self.dispatch()
         for browser in self.browsers:
             browser.pump()
-        if self.pager is not None and (self.is_spilling or self.pager.at is not None):
-            self.pager.go_on()
-        if self._draining:
-            self._go_on_draining()
-        if self.space is not None:
-            self.space.balance(self)
-
-    def _go_on_draining(self) -> None:
-        if self.pager is not None and self.pager.is_reading:
-            return
-        draining, self._draining = self._draining, []
-        for consumer in draining:
-            self.drain(consumer)
+        pager = self.pager
+        if pager is not None and (self.is_spilling or pager.at is not None):
+            pager.go_on()
+        if self._draining and (pager is None or not pager.is_reading):
+            draining, self._draining = self._draining, []
+            for consumer in draining:
+                if consumer.is_blocked:
+                    self._draining.append(consumer)
+                else:
+                    consumer.port.drained()
+        if self.budget is not None:
+            self.budget.balance(self)
 
     def on_deadline(self, now: float) -> None:
         """Some message expires, or may be handed out."""
@@ -495,6 +509,14 @@ class Backlog(Address):
         """A frame with these rows is about to be written."""
         assert self.log is not None
         ref = FrameRef(self.log, self.owner, first, len(rows))
+        if not (self.is_shared or self.is_spilling or self.waiting) and type(rows[0]) is not VolatileRow:
+            for index, entry in enumerate(rows):
+                entry.frame = ref
+                entry.row = index
+                if entry.attempts:
+                    ref.attempts = {**(ref.attempts or {}), index: entry.attempts}
+            self.frames[first] = ref
+            return ref
         is_needed = False
         for index, row in enumerate(rows):
             entry = self.entry_of(row)
@@ -504,6 +526,8 @@ class Backlog(Address):
                 continue
             entry.frame = ref
             entry.row = index
+            if entry.attempts:
+                ref.attempts = {**(ref.attempts or {}), index: entry.attempts}
             if entry.is_resident:
                 is_needed = True
             elif self.is_spilling and self.pager is not None:
@@ -536,21 +560,33 @@ class Backlog(Address):
             self._memory_log = MessageLog(self.core, self, 0)
         return self._memory_log
 
-    def enlist_settlement(self, entry: Entry, done: Callable[[str | None], None]) -> MessageLog:
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more could be stored now."""
+        return self.options.full == "drop-oldest" or size + self.overhead <= self.free_bytes
+
+    def enlist_settlement(self, entry: Entry, done: Callable[[str | None], None]) -> Log:
         """Have a message that a receiver has removed with the next batch, or left as it is if that fails.
 
         Args:
             entry: the message.
             done: told once that is decided.
         """
+        log = entry.frame.log if entry.frame is not None else self.log or self.memory_log()
+        if log.is_closed:
+            # The topic was deleted, and what its subscriptions had of it.
+            return Fate(self.name, done)
 
         def decided(problem: str | None) -> None:
+            if problem is not None and log.is_closed:
+                done(None)
+                return
             if problem is None:
-                entry.sink = None
+                if entry.sink is not None:
+                    entry.sink.unsettled -= 1
+                    entry.sink = None
                 self.settle(entry)
             done(problem)
 
-        log = entry.frame.log if entry.frame is not None else self.log or self.memory_log()
         log.stage_settlement(entry, decided)
         return log
 
@@ -609,8 +645,8 @@ class Backlog(Address):
         size = len(entry.payload)
         self.depth -= 1
         self.bytes_stored -= size + self.overhead
-        if self.space is not None:
-            self.space.bytes_stored -= size + self.overhead
+        if self.budget is not None:
+            self.budget.bytes_stored -= size + self.overhead
         if entry.is_resident:
             self.resident_bytes -= size + ENTRY_OVERHEAD_BYTES
         if entry.producer is not None:
@@ -626,9 +662,10 @@ class Backlog(Address):
                 entry = self.entry_of(row)
                 if entry is not None and entry.state != DONE and entry.producer is not None:
                     self.refuse(entry)
-        if self.space is not None:
-            self.space.bytes_stored -= self.bytes_stored
-            self.space = None
+        if self.budget is not None:
+            self.budget.bytes_stored -= self.bytes_stored
+            self.budget = None
+        self.space = None
         for browser in list(self.browsers):
             browser.port.detach(AmqpError(condition, description))
             browser.gone()

@@ -141,6 +141,8 @@ class Core:
         self._scheduled = 0
         self._now = 0.0
         self._paused_until: float | None = None
+        self._calls: list[tuple[float, _Call]] = []
+        """What is to be called so many seconds from the next turn on."""
 
     # What addresses call
 
@@ -162,8 +164,9 @@ class Core:
         self._on_fault(name, error)
 
     def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Call something, in seconds from this turn on."""
-        self.schedule(_Call(call), self._now + delay_s)
+        """Call something, in seconds from the end of this turn on."""
+        self._calls.append((delay_s, _Call(call)))
+        self._request()
 
     def new_log(self) -> tuple[int, Operation]:
         """A number for a log that was never used, and what makes the journal remember that."""
@@ -252,6 +255,10 @@ class Core:
         self.wall_us = wall_us
         self._now = now
         self._is_requested = True
+        if self._calls:
+            calls, self._calls = self._calls, []
+            for delay_s, call in calls:
+                self.schedule(call, now + delay_s)
         # What becomes due while others have their turn gets it too; what becomes due again waits.
         for _ in range(2):
             due = self._due

@@ -12,20 +12,23 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from enmasse.messaging.delivery import ACCEPTED
 from enmasse.messaging.frame import FLAG_VOLATILE, encode_frame, frame_head, split_payload
 from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, by_frame, log_key, log_range
-from enmasse.messaging.queue_entry import FrameRef, encode_attempts, settled_rows
+from enmasse.messaging.queue_entry import DONE, Entry, FrameRef, encode_attempts, settled_rows
 from enmasse.messaging.storage import Operation, Table
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
-    from enmasse.messaging.queue_entry import Entry
 
 __all__ = ["Home", "MessageLog", "Owner", "Row"]
 
 _EMPTY = b""
+_PAYLOAD = attrgetter("payload")
+_IS_DURABLE = attrgetter("is_durable")
 
 Done = Callable[[str | None], None]
 
@@ -36,8 +39,8 @@ class Row(Protocol):
     payload: bytes
 
     @property
-    def is_needed(self) -> bool:
-        """Whether anybody still has to be given it."""
+    def state(self) -> int:
+        """``DONE`` once nobody has to be given it any more."""
 
     @property
     def is_durable(self) -> bool:
@@ -232,25 +235,23 @@ class MessageLog:
         return operations, cut if operations or cut.settled or cut.dones else None
 
     def _cut_rows(self, fresh: list[Row], wall_us: int, operations: list[Operation], cut: _Cut) -> None:
-        rows: list[Row] = []
-        size = 0
-        is_durable = True
-        for row in fresh:
-            if not row.is_needed:
-                continue
-            if row.is_durable is not is_durable or size >= FRAME_BYTES or len(rows) >= FRAME_ROWS:
-                if rows:
-                    self._cut_frame(rows, is_durable, wall_us, operations)
-                    cut.rows += rows
-                    rows = []
-                    size = 0
-                is_durable = row.is_durable
-            rows.append(row)
-            size += len(row.payload)
+        size = self._fresh_bytes
         self._forget_bytes()
-        if rows:
-            self._cut_frame(rows, is_durable, wall_us, operations)
-            cut.rows += rows
+        rows = [row for row in fresh if row.state != DONE]
+        cut.rows = rows
+        if size < FRAME_BYTES and len(rows) <= FRAME_ROWS and all(map(_IS_DURABLE, rows)):
+            if rows:
+                self._cut_frame(rows, True, wall_us, operations)
+            return
+        at = size = 0
+        for index, row in enumerate(rows):
+            is_other = row.is_durable is not rows[at].is_durable
+            if is_other or size >= FRAME_BYTES or index - at >= FRAME_ROWS:
+                self._cut_frame(rows[at:index], rows[at].is_durable, wall_us, operations)
+                at, size = index, 0
+            size += len(row.payload)
+        if at < len(rows):
+            self._cut_frame(rows[at:], rows[at].is_durable, wall_us, operations)
 
     def _forget_bytes(self) -> None:
         self.core.gathered_bytes -= self._fresh_bytes
@@ -260,16 +261,11 @@ class MessageLog:
         first = self.next_offset
         count = len(rows)
         self.next_offset = first + count
-        heads, bodies, whole = [], [], []
-        for index, row in enumerate(rows):
-            head, body, is_whole = split_payload(row.payload)
-            heads.append(head)
-            bodies.append(body)
-            if is_whole:
-                whole.append(index)
+        heads, bodies, is_whole = zip(*map(split_payload, map(_PAYLOAD, rows)), strict=True)
+        whole = [index for index, flag in enumerate(is_whole) if flag] if any(is_whole) else ()
         for owner in self.owners:
             ref = owner.placed(first, rows)
-            if ref is not None and ref.settled:
+            if ref is not None and (ref.settled or ref.attempts):
                 self.touch(ref)
         frame = encode_frame(
             first, [wall_us] * count, [_EMPTY] * count, heads, bodies, whole=whole, volatile=not is_durable
@@ -311,7 +307,13 @@ class MessageLog:
         """What was cut is on disk: its senders may forget it."""
         self.visible = self.next_offset
         for row in token.rows:
-            row.stored()
+            if type(row) is Entry:
+                producer = row.producer
+                if producer is not None:
+                    row.producer = None
+                    producer.settle(row.producer_id, ACCEPTED)
+            else:
+                row.stored()
         for owner in self.owners:
             owner.written()
         for ref in token.frames:

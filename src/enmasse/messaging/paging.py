@@ -200,8 +200,7 @@ class Pager:
         payloads = frame.payloads()
         times = frame.timestamps()
         start = max(0, self.at - frame.first_offset)
-        if start == 0 and frame.first_offset < self._estimated_below:
-            self._correct(frame, ref, payloads)
+        self._correct(frame, ref, payloads)
         for row in range(start, frame.rows):
             if row not in gone:
                 backlog.add(self._make(ref, row, payloads[row], times[row]))
@@ -234,6 +233,7 @@ class Pager:
         if known is not None:
             return known
         ref = FrameRef(self._log, backlog.owner, frame.first_offset, frame.rows)
+        ref.is_exact = ref.first >= self._estimated_below
         key = log_key(*backlog.owner, ref.first)
         storage = backlog.core.storage
         settled = storage.get(Table.SETTLED, key)
@@ -249,6 +249,9 @@ class Pager:
 
     def _correct(self, frame: Frame, ref: FrameRef, payloads: list[bytes]) -> None:
         """Count the bytes of a frame that were guessed when the node started."""
+        if ref.is_exact:
+            return
+        ref.is_exact = True
         gone = set(ref.settled)
         exact = sum(len(payload) + ROW_BYTES for row, payload in enumerate(payloads) if row not in gone)
         self._backlog.count_bytes(exact - guessed_bytes(len(frame.data), frame.rows, ref.live))
@@ -349,11 +352,13 @@ class Pager:
         ref = self.ref_of(frame)
         gone = set(ref.settled) | (ref.taken or set())
         times = frame.timestamps()
-        for row, payload in enumerate(frame.payloads()):
+        payloads = frame.payloads()
+        for row, payload in enumerate(payloads):
             if row in gone or frame.first_offset + row < self.at:
                 continue
             attempts = ref.attempts.get(row, 0) if ref.attempts else 0
             if is_wanted(payload, attempts, times[row]):
+                self._correct(frame, ref, payloads)
                 if ref.taken is None:
                     ref.taken = set()
                 ref.taken.add(row)

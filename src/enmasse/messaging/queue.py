@@ -179,6 +179,8 @@ class Queue(Backlog):
             done: told once it is stored, or why it is not.
         """
         facts = known_facts(payload)
+        if self.options.full == "drop-oldest":
+            self.make_room(len(payload))
         log = self.log
         if log is None:
 

@@ -89,8 +89,10 @@ class FrameRef:
         rows: how many it has.
     """
 
-    __slots__ = ("attempts", "first", "has_attempts", "has_record", "is_touched", "live", "log", "owner", "rows",
-                 "settled", "taken")  # fmt: skip
+    __slots__ = (
+        "attempts", "first", "has_attempts", "has_record", "is_exact", "is_touched", "live", "log", "owner", "rows",
+        "settled", "taken",
+    )  # fmt: skip
 
     def __init__(self, log: MessageLog, owner: tuple[int, int], first: int, rows: int) -> None:
         self.log = log
@@ -107,6 +109,8 @@ class FrameRef:
         self.has_record = False
         """Whether settled ranges of it are on disk."""
         self.has_attempts = False
+        self.is_exact = True
+        """Whether the bytes of its rows were counted, not guessed."""
 
     def ranges(self) -> bytes:
         """The settled rows as (first, count) pairs."""
@@ -156,11 +160,6 @@ class Entry:
         self.is_refused = False
         """Its commit failed while a receiver had it: what the receiver gives back goes back to the sender."""
         self.sink: Consumer | None = None
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether it still has to be handed out or settled."""
-        return self.state != DONE
 
     def stored(self) -> None:
         """It is on disk: its sender may forget it."""

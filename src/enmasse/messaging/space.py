@@ -59,12 +59,15 @@ class Space:
     def configure(self, *, max_bytes: int) -> None:
         """Change what may be stored in all; 0 is without limit."""
         self.max_bytes = max_bytes
+        self.bytes_stored = 0
         for address in self.addresses.values():
+            if isinstance(address, Backlog | Topic):
+                address.join(self)
             address.due()
 
     def balance(self, address: Address) -> None:
         """An address has its turn: it waits while the space is full, and none waits once there is room again."""
-        if self.max_bytes and self.bytes_stored >= self.max_bytes:
+        if self.bytes_stored >= self.max_bytes:
             self._held[address] = None
         elif self._held:
             self._go_on()

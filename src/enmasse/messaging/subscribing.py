@@ -151,7 +151,6 @@ class Subscribing:
             policy=policy,
             selector=selector_of(options.filters),
         )
-        subscription.space = topic.space
         topic.subscribe(subscription)
         return subscription
 
@@ -236,7 +235,6 @@ class Subscribing:
             options=topic.options,
             selector=compile_selector(record["selector"]) if record["selector"] else None,
         )
-        subscription.space = topic.space
         name = record["container"], record["name"]
         lasting = Lasting(self, name, subscription, record)
         self._lasting[name] = lasting

@@ -20,7 +20,7 @@ from enmasse.messaging.message_log import MessageLog
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.paging import known_facts
 from enmasse.messaging.patterns import Pattern
-from enmasse.messaging.queue_entry import FrameRef, settled_rows
+from enmasse.messaging.queue_entry import Entry, FrameRef, settled_rows
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.timing import Timing
 from enmasse.wire.amqp.performatives import AmqpError
@@ -56,6 +56,7 @@ class Subscription(Backlog):
 
     kind = "subscription"
     is_durable = True
+    is_shared = True
     deleted_state: Any = ACCEPTED
     __slots__ = (
         "average_bytes", "first_offset", "log_id", "pattern", "selector", "topic", "topic_name", "writes_all",
@@ -207,15 +208,34 @@ class VolatileSubscription(Subscription):
 
     def offer(self, payload: bytes, facts: Facts) -> None:
         """Take a message; the oldest ones make room, if that is the policy."""
-        needed = len(payload) + self.overhead
-        while self.bytes_stored + needed > self.max_bytes and not self.is_blocking:
-            entry = self.next_entry()
-            if entry is None:
+        stored = self.bytes_stored + len(payload) + self.overhead
+        if stored > self.max_bytes and not self.is_blocking:
+            if not self._make_room(len(payload) + self.overhead):
                 self.dropped += 1
                 return
+            stored = self.bytes_stored + len(payload) + self.overhead
+        if not facts.is_plain or self.order is not None or self.log is not None or self.timing.is_wanted:
+            self.enqueue(payload, None, 0, durable=False, facts=facts)
+            return
+        entry = Entry(payload, None, 0)
+        self.depth += 1
+        self.bytes_stored = self.resident_bytes = stored
+        if self.budget is not None:
+            self.budget.bytes_stored += len(payload) + self.overhead
+        self.seq = entry.seq = self.seq + 1
+        self.ready.append(entry)
+        if not self.is_due:
+            self.is_due = True
+            self.core.due(self)
+
+    def _make_room(self, needed: int) -> bool:
+        while self.bytes_stored + needed > self.max_bytes:
+            entry = self.next_entry()
+            if entry is None:
+                return False
             self.settle(entry)
             self.dropped += 1
-        self.enqueue(payload, None, 0, durable=False, facts=facts)
+        return True
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """A subscriber joins; its selector is the subscription's."""
@@ -231,8 +251,7 @@ class VolatileSubscription(Subscription):
     def forget(self) -> None:
         """Let go of everything, on disk too."""
         self.is_closed = True
-        if self.space is not None:
-            self.count_bytes(-self.bytes_stored)
+        self.count_bytes(-self.bytes_stored)
         if self.log is not None:
             self.log.close()
             self._delete()

@@ -20,7 +20,7 @@ from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.paging import known_facts
 from enmasse.messaging.patterns import matches
 from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Staged, full, grant_credit, malformed
-from enmasse.messaging.queue_entry import DONE, Entry
+from enmasse.messaging.queue_entry import DONE, READY, Entry
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.subscribing import Subscribing
 from enmasse.messaging.subscription import Subscription, VolatileSubscription
@@ -54,9 +54,9 @@ class SharedRow:
         self._open += 1
 
     @property
-    def is_needed(self) -> bool:
-        """Whether some subscription still has to give it to somebody."""
-        return any(entry.state != DONE for entry in self.entries.values())
+    def state(self) -> int:
+        """``DONE`` once no subscription has to give it to anybody."""
+        return READY if any(entry.state != DONE for entry in self.entries.values()) else DONE
 
     def settle(self, _id: int, state: Any) -> None:
         """One subscription is finished with it before it was stored, or could not store it."""
@@ -145,7 +145,9 @@ class Topic(Address):
     """
 
     kind = "topic"
-    __slots__ = ("ended", "is_loaded", "log", "options", "space", "subscribing", "subscriptions", "version")
+    __slots__ = (
+        "ended", "is_closed", "is_loaded", "log", "options", "space", "subscribing", "subscriptions", "version",
+    )  # fmt: skip
 
     def __init__(self, core: Core, name: str, log_id: int, *, options: StoredOptions | None = None) -> None:
         super().__init__(core, name)
@@ -153,6 +155,8 @@ class Topic(Address):
         self.log = MessageLog(core, self, log_id)
         self.space: Space | None = None
         self.subscriptions: list[Subscription] = []
+        self.is_closed = False
+        """Whether it is deleted."""
         self.is_loaded = False
         self.version = 0
         """Changes whenever a subscription comes or goes."""
@@ -166,8 +170,11 @@ class Topic(Address):
         self.due()
 
     def join(self, space: Space) -> None:
-        """Be one of a space's addresses."""
+        """Be one of a space's addresses, with the subscriptions that are none."""
         self.space = space
+        for subscription in self.subscriptions:
+            if space.addresses.get(subscription.name) is not subscription:
+                subscription.join(space)
 
     # Links
 
@@ -190,6 +197,8 @@ class Topic(Address):
     def subscribe(self, subscription: Subscription) -> None:
         """Feed a subscription from now on."""
         subscription.topic = self
+        if self.space is not None and subscription.space is None:
+            subscription.join(self.space)
         if subscription.is_durable and subscription.log is None and subscription.options.storage != "memory":
             subscription.bind(self.log)
             subscription.configure(subscription.options)
@@ -247,29 +256,28 @@ class Topic(Address):
             Whether ``producer.settle(producer_id, state)`` will be called, when it is stored.
         """
         is_durable = facts.durable or self.options.storage == "durable"
-        row: SharedRow | None = None
-        is_kept = False
+        kept: SharedRow | None = None
+        passing: SharedRow | None = None
         for subscription in subscriptions:
             if subscription.selector is not None and not subscription.wants(payload):
                 continue
-            kept = subscription.writes_durable if is_durable else subscription.writes_all
-            if subscription.log is None or not (kept or subscription.is_spilling or is_staged):
+            if subscription.writes_durable if is_durable else subscription.writes_all:
+                row = kept = kept or SharedRow(payload, producer, producer_id, is_durable=True)
+            elif subscription.log is not None and (subscription.is_spilling or is_staged):
+                row = passing = passing or SharedRow(payload, None, 0, is_durable=False)
+            else:
                 subscription.enqueue(payload, None, 0, durable=False, facts=facts)
                 continue
-            if row is None:
-                row = SharedRow(payload, producer, producer_id, is_durable=False)
-            is_kept = is_kept or kept
-            entry = subscription.enqueue(payload, row, 0, durable=True, facts=facts, is_staged=is_staged, row=row)
+            waits = row if row is kept or is_staged else None
+            entry = subscription.enqueue(payload, waits, 0, durable=True, facts=facts, is_staged=is_staged, row=row)
             row.add(subscription, entry)
-        if row is None:
-            return False
-        row.is_durable = is_kept
-        if not is_kept and not is_staged:
-            row.producer = None
-            for entry in row.entries.values():
-                entry.producer = None
-        self.log.add(row)
-        return row.producer is not None
+        if passing is not None:
+            if kept is None and is_staged:
+                passing.producer, passing.producer_id = producer, producer_id
+            self.log.add(passing)
+        if kept is not None:
+            self.log.add(kept)
+        return producer is not None and (kept is not None or (is_staged and passing is not None))
 
     def lose(self, row: Any) -> bool:
         """A row is not on disk: its sender is to send again, unless it was told already that it need not."""
@@ -284,7 +292,7 @@ class Topic(Address):
                 entry.is_refused = True
             else:
                 subscription.refuse(entry)
-        return is_content and row.is_needed
+        return is_content and row.state != DONE
 
     def make_room(self, subscriptions: list[Subscription], size: int) -> bool:
         """Whether every durable subscription has room for a message, as its topic's policy makes some."""
@@ -308,6 +316,10 @@ class Topic(Address):
         """Let senders have what every durable subscription has room for."""
         if self.producers:
             grant_credit(self, self.window_for(len(self.producers)))
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more could be stored now, as far as that holds senders back."""
+        return self.options.full == "drop-oldest" or self.window_for(1) > 0
 
     def enlist_message(self, payload: bytes, target: str, done: Callable[[str | None], None]) -> Log:
         """Have a message written with the next batch, and handed out only then.
@@ -356,6 +368,7 @@ class Topic(Address):
 
     def close(self, condition: str, description: str) -> None:
         """The topic is gone, and what its subscriptions had of it."""
+        self.is_closed = True
         for row in self.log.close():
             self.lose(row)
         self.log.owners.clear()

@@ -118,10 +118,11 @@ def test_without_credit_or_while_blocked_nothing_is_handed_out(scene: Scene) -> 
     assert bodies(receiver) == ["one"]
 
 
-def test_a_drained_receiver_gets_what_there_is_at_once_and_has_no_credit_left(scene: Scene) -> None:
+def test_a_drained_receiver_gets_what_there_is_in_that_turn_and_has_no_credit_left(scene: Scene) -> None:
     scene.send("one", "two")
     receiver = scene.receiver()
     receiver.drain(10)
+    scene.harness.turn()
     assert bodies(receiver) == ["one", "two"]
     assert receiver.credit == 0
     scene.send("three")
