@@ -249,6 +249,11 @@ class Subscribing:
         for _, value in found:
             self._build(json.loads(value)).wait("connection-close")
 
+    def configure(self) -> None:
+        """The topic's options have changed, and with them those of its durable subscriptions."""
+        for lasting in self._lasting.values():
+            lasting.subscription.configure(self.topic.options)
+
     def close(self) -> None:
         """The topic is deleted."""
         for lasting in list(self._lasting.values()):

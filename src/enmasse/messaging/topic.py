@@ -165,8 +165,9 @@ class Topic(Address):
         self.subscribing = Subscribing(self)
 
     def configure(self, options: StoredOptions) -> None:
-        """Change what it does beyond storing; how it stores stays as it is."""
+        """Change what it does beyond storing, and so do the subscriptions that its receivers made."""
         self.options = options
+        self.subscribing.configure()
         self.due()
 
     def join(self, space: Space) -> None:

@@ -360,6 +360,17 @@ def test_the_retention_of_a_stream_can_be_changed_and_stays_changed(node: Node) 
         assert (bounds.max_bytes, bounds.max_age_us, found.find("s").max_bytes) == (0, 5_000_000, 1 << 20)
 
 
+def test_the_options_of_a_topic_are_those_of_the_subscriptions_that_receivers_made(node: Node) -> None:
+    node.address("news", "topic", maxAttempts=5, ttlMaximum=70)
+    node.receiver("news", is_durable=True, container="reader", name="mine")
+    lasting = node.find("news").subscriptions[0]
+    assert (lasting.options.max_attempts, lasting.options.ttl_maximum) == (5, 70)
+    node.update("ns/news", maxAttempts=6, ttlMaximum=None)
+    for found in (node, node.restarted()):
+        lasting = found.find("news").subscriptions[0]
+        assert (lasting.options.max_attempts, lasting.options.ttl_maximum) == (6, 0)
+
+
 def test_a_null_brings_the_default_back(node: Node) -> None:
     node.address("q", "queue", ttlMaximum=5_000, deadletter="failed", maxBytes=7)
     node.update("ns/q", ttlMaximum=None, maxBytes=None, uid=None)
