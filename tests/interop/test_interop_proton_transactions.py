@@ -244,7 +244,8 @@ def test_what_was_committed_is_there_after_the_node_was_killed(
     process.start()
     addresses = manage()
     assert stored(addresses, *names) == [2, 2, 2]
-    options = Filter({symbol("enmasse:start"): "first"})
+    filters: dict[Any, Any] = {symbol("enmasse:start"): "first"}
+    options = Filter(filters)
     reader = Exchange(process.url, names[2], [], expect=2, options=options)
     reader.play()
     assert reader.bodies == ["x", "x"]
