@@ -78,12 +78,28 @@ def create_address(
     max_consumers: Annotated[
         int | None, typer.Option("--max-consumers", metavar="N", help="Of a subscription; 1 by default.")
     ] = None,
+    deadletter: Annotated[
+        str | None, typer.Option("--deadletter", metavar="ADDRESS", help="Where messages go that failed too often.")
+    ] = None,
+    expiry: Annotated[
+        str | None, typer.Option("--expiry", metavar="ADDRESS", help="Where messages go whose time is over.")
+    ] = None,
+    ttl: Annotated[
+        float | None, typer.Option("--ttl", metavar="SECONDS", min=0.001, help="How long messages wait at most.")
+    ] = None,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", metavar="N", help="How much it stores at most.")
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option("--storage", metavar="WHAT", help="What survives a restart: message, memory or durable."),
+    ] = None,
     namespace: Namespace = None,
     wait: Wait = 10.0,
     output: OutputChoice = Output.TABLE,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Create an address in a space."""
+    """Create an address in a space; `enmasse apply` takes every option that there is."""
     spec = {
         "address": name,
         "type": address_type,
@@ -91,6 +107,11 @@ def create_address(
         "topic": topic,
         "partitions": partitions,
         "subscription": {"maxConsumers": max_consumers} if max_consumers is not None else None,
+        "deadletter": deadletter,
+        "expiry": expiry,
+        "messageTtl": {"maximum": round(ttl * 1000)} if ttl is not None else None,
+        "limits": {"maxBytes": max_bytes} if max_bytes is not None else None,
+        "storage": storage,
     }
     _create("Address", name, namespace, spec, wait, output, data, space=space)
 

@@ -139,6 +139,26 @@ def test_spaces_and_addresses_are_created_from_words(cli: Cli) -> None:
     assert (found["spec"]["address"], found["spec"]["partitions"]) == ("Orders/EU", 3)
 
 
+def test_options_are_given_in_words(cli: Cli) -> None:
+    cli("create", "space", "shop", "--wait", "0")
+    words = ("--deadletter", "dead", "--expiry", "late", "--ttl", "1.5", "--max-bytes", "9", "--storage", "memory")
+    created = json.loads(cli("create", "address", "q", "-t", "queue", *words, "-o", "json", "--wait", "0").out)
+    assert created["spec"] == {
+        "address": "q",
+        "type": "queue",
+        "deadletter": "dead",
+        "expiry": "late",
+        "messageTtl": {"maximum": 1_500},
+        "limits": {"maxBytes": 9},
+        "storage": "memory",
+    }
+    wrong = cli("create", "address", "r", "-t", "anycast", "--storage", "memory")
+    assert (wrong.code, "spec.storage: only a queue, topic, subscription or deadletter has it" in wrong.err) == (
+        1,
+        True,
+    )
+
+
 def test_creating_says_when_it_cannot_be_used_yet(cli: Cli) -> None:
     result = cli("create", "space", "shop", "--wait", "0.1")
     assert (result.code, result.err) == (0, "warning: it cannot be used yet: not looked at yet\n")
