@@ -1,4 +1,4 @@
-"""A small AMQP server on a real socket, and coroutines as tests."""
+"""A small AMQP server on a real socket, a node without processes, and coroutines as tests."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from typing import Any
 
 import pytest
 
+from enmasse.messaging.core import Core
 from enmasse.net.loop import Turn, run
 from enmasse.net.transport import EngineProtocol
+from enmasse.node.binding import Binding
+from enmasse.node.connections import Connections
+from enmasse.node.coordinator import TransactionLimits
+from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.testing.memory_storage import MemoryStorage
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Open, Rejected, Source
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Open, Rejected, Source
 from enmasse.wire.amqp.sasl import SaslServer, plain_credentials
 from enmasse.wire.amqp.sections import to_of
 from enmasse.wire.amqp.session import Session
@@ -121,8 +127,11 @@ class Handler:
     def on_attach(self, link: Link, attach: Attach) -> None:
         server = self.server
         server.attaches.append(attach)
+        if isinstance(attach.target, Coordinator):
+            link.refuse("amqp:not-implemented", "no transactions here")
+            return
         if isinstance(link, ReceivingLink):
-            address = attach.target.address if attach.target else None  # type: ignore[union-attr]
+            address = attach.target.address if attach.target else None
         else:
             assert attach.source is not None
             address = f"temporary-{next(server.numbers)}" if attach.source.dynamic else attach.source.address
@@ -134,7 +143,7 @@ class Handler:
             sink = Incoming(server, link, address)
             server.links.append(link)
             link.accept(
-                sink, source=attach.source, target=attach.target,  # type: ignore[arg-type]
+                sink, source=attach.source, target=attach.target,
                 max_message_size=server.max_message_size, properties={"seen": attach.properties},
             )  # fmt: skip
             link.grant(0 if address in server.without_credit else server.credit)
@@ -142,7 +151,7 @@ class Handler:
             outbound = Outbound(server, link, address or "", attach.snd_settle_mode == 1)
             server.links.append(link)
             server.consumers[outbound.address].append(outbound)
-            link.accept(outbound, source=Source(address=address), target=attach.target)  # type: ignore[arg-type]
+            link.accept(outbound, source=Source(address=address), target=attach.target)
 
     def on_attached(self, link: Link) -> None: ...
 
@@ -156,6 +165,10 @@ class Handler:
     def on_ended(self, session: Session, error: AmqpError | None) -> None: ...
 
     def on_closed(self, error: AmqpError | None) -> None: ...
+
+    def on_transactional_message(self, link: ReceivingLink, *_message: Any) -> None: ...
+
+    def on_transactional_outcome(self, *_outcome: Any) -> None: ...
 
 
 class Server:
@@ -267,3 +280,127 @@ def serving_fixture() -> Any:
 @pytest.fixture(name="until")
 def until_fixture() -> Any:
     return until
+
+
+class MemoryNode:
+    """A node without processes: its real addresses and links, over a storage in memory.
+
+    Attributes:
+        fails: how many of the next commits fail.
+        limits: what transactions may take.
+    """
+
+    def __init__(self) -> None:
+        self._ids = count(1)
+        self.turn = Turn(asyncio.get_running_loop())
+        self.storage = MemoryStorage()
+        self.core = Core(self.storage, self._request_turn, self._on_fault)
+        self.storage.listener = self.core
+        self.connections = Connections(lambda: 0)
+        self.entities = Entities(self.core, lambda: f"id{next(self._ids)}", self.connections.close_space)
+        self.fails = 0
+        self.limits = TransactionLimits()
+        self.url = ""
+        self._shells: list[EngineProtocol] = []
+        self._listener: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.turn.add_hook(self._run)
+
+    def _request_turn(self) -> None:
+        self.turn.begin()
+
+    def _on_fault(self, name: str, error: Exception) -> None:
+        raise AssertionError(f"{name} failed") from error
+
+    def _run(self, now: float) -> None:
+        self.core.run_turn(now, int(self.turn.wall * 1_000_000))
+        if self.storage.pending:
+            self.turn.loop.call_soon(self._commit)
+        deadline = self.core.next_deadline()
+        if self._timer is not None:
+            self._timer.cancel()
+        if deadline is not None:
+            self._timer = self.turn.loop.call_at(deadline, self._on_deadline, deadline)
+
+    def _on_deadline(self, deadline: float) -> None:
+        self.core.handle_deadline(max(self.turn.begin(), deadline))
+
+    def _commit(self) -> None:
+        while self.storage.pending:
+            if self.fails:
+                self.fails -= 1
+                self.storage.fail()
+            else:
+                self.storage.commit()
+
+    async def open(self, **addresses: str) -> None:
+        """Declare addresses of these types, and listen."""
+        self.entities.load()
+        wanted: list[tuple[str, str, dict[str, Any]]] = [(SPACE_TYPE, "ns/shop", {})]
+        for name, kind in addresses.items():
+            asked = {"space": "ns/shop", "address": name, "addressType": kind}
+            wanted.append((ADDRESS_TYPE, f"ns/shop.{name}", asked))
+        for entity_type, name, asked in wanted:
+            done: asyncio.Future[Any] = self.turn.loop.create_future()
+            self.entities.create(entity_type, name, asked, done.set_result)
+            assert await done is None
+        self._listener = await self.turn.loop.create_server(self._shell, "127.0.0.1")
+        self.url = f"amqp://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
+
+    def __getitem__(self, name: str) -> Any:
+        return self.entities.spaces["ns/shop"].addresses[name]
+
+    def stored(self, *names: str) -> list[int]:
+        return [self[name].counts()["messagesStored"] for name in names]
+
+    def _shell(self) -> EngineProtocol:
+        shell = EngineProtocol(self.turn, self._engine)
+        self._shells.append(shell)
+        return shell
+
+    def _engine(self, shell: EngineProtocol) -> Engine:
+        binding = Binding(
+            self.connections,
+            spaces=lambda: self.entities.spaces,
+            fixed=None,
+            default=None,
+            url=self.url,
+            peer=shell.peer,
+            limits=self.limits,
+        )
+        binding.connection = Engine(
+            binding, container_id="node", is_server=True, now=self.turn.now, sasl=binding.sasl()
+        )
+        self.connections.connected(binding, shell)
+        return binding.connection
+
+    async def drop(self) -> None:
+        """Cut every connection."""
+        shells, self._shells = self._shells, []
+        for shell in shells:
+            shell.abort()
+        for shell in shells:
+            await shell.wait_closed()
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            await self.drop()
+            await self._listener.wait_closed()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+@asynccontextmanager
+async def noding(**addresses: str) -> AsyncIterator[MemoryNode]:
+    node = MemoryNode()
+    await node.open(**addresses)
+    try:
+        yield node
+    finally:
+        await node.close()
+
+
+@pytest.fixture(name="noding")
+def noding_fixture() -> Any:
+    return noding

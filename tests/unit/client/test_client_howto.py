@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.client import Message, connect
+from enmasse.client import Message, blocking, connect
 from enmasse.net.loop import run
 
 HOWTO = Path(__file__).parents[3] / "docs" / "howto" / "use-the-python-client.md"
@@ -19,11 +19,21 @@ BLOCKS = re.findall(r"```python\n(.*?)```", HOWTO.read_text(), re.DOTALL)
 
 @pytest.fixture
 def url(serving: Any) -> Any:
+    yield from in_the_background(serving())
+
+
+@pytest.fixture
+def node_url(noding: Any) -> Any:
+    yield from in_the_background(noding(orders="queue", invoices="queue"))
+
+
+def in_the_background(serving: Any) -> Any:
+    """Serve in a thread; gives the URL."""
     started = threading.Event()
     found: dict[str, Any] = {}
 
     async def main() -> None:
-        async with serving() as server:
+        async with serving as server:
             found.update(url=server.url, loop=asyncio.get_running_loop(), stop=asyncio.Event())
             started.set()
             await found["stop"].wait()
@@ -56,13 +66,38 @@ def test_the_blocking_example_prints_what_it_sent(url: str, capsys: pytest.Captu
     assert capsys.readouterr().out.split() == [str(n) for n in range(10)]
 
 
+async def test_the_example_of_a_transaction_does_all_of_it(noding: Any) -> None:
+    async with noding(orders="queue", invoices="queue", ledger="stream") as node, connect(node.url) as connection:
+        names = load(node.url, "async def bill")
+        names.update(Message=Message)
+        await (await connection.sender("orders")).send(Message("one coffee", durable=True))
+        orders = await connection.receiver("orders")
+        invoices, ledger = await connection.sender("invoices"), await connection.sender("ledger")
+        await names["bill"](connection, orders, invoices, ledger)
+        assert node.stored("orders", "invoices", "ledger") == [0, 1, 1]
+        delivery = await (await connection.receiver("invoices")).receive(timeout=5)
+        assert delivery is not None
+        assert delivery.message.body == "invoice for one coffee"
+
+
+def test_the_blocking_example_of_a_transaction_moves_a_message(node_url: str) -> None:
+    names = load(node_url, "def move(")
+    with blocking.connect(node_url) as connection:
+        source = connection.sender("orders")
+        source.send(Message("one coffee", durable=True))
+        names["move"](connection, connection.receiver("orders"), connection.sender("invoices"))
+        delivery = connection.receiver("invoices").receive(timeout=5)
+        assert delivery is not None
+        assert delivery.message.body == "one coffee"
+
+
 async def test_the_other_examples_do_what_they_say(
     serving: Any, until: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with serving() as server, connect(server.url) as connection:
         names: dict[str, Any] = {}
         for block in BLOCKS:
-            if "asyncio.run" not in block and "blocking" not in block:
+            if not any(word in block for word in ("asyncio.run", "blocking", "transaction")):
                 exec(block.replace("amqp://127.0.0.1:5672", server.url), names)
         names.update(Message=Message, connect=connect)
         exec("from enmasse.client import Outcome", names)
