@@ -119,7 +119,8 @@ class Backlog(Address):
     """Whether others have messages in its log."""
 
     __slots__ = (
-        "_draining", "_flying", "_memory_log", "browsers", "budget", "bytes_stored", "damaged", "dead_lettered",
+        "_draining", "_flying", "_memory_log", "_staying", "browsers", "budget", "bytes_stored", "damaged",
+        "dead_lettered",
         "depth", "expired", "frames", "is_closed", "is_spilling", "latest", "log", "max_bytes", "options", "order",
         "overhead", "owner", "pager", "ready", "resident_bytes", "returned", "seq", "space", "timing", "waiting",
         "window",
@@ -152,7 +153,9 @@ class Backlog(Address):
         self.waiting: list[Entry] = []
         """Those that cannot be handed out before they are written, and are in no frame yet."""
         self._flying: list[Entry] = []
-        """The same, in a frame that is on its way."""
+        """The same, in a frame that is on its way, and to be let go then."""
+        self._staying: list[Entry] = []
+        """The same, to stay in memory."""
         self.frames: dict[int, FrameRef] = {}
         """Frames of which something is in memory, by first offset."""
         self.is_spilling = False
@@ -518,6 +521,7 @@ class Backlog(Address):
             self.frames[first] = ref
             return ref
         is_needed = False
+        pager = self.pager
         for index, row in enumerate(rows):
             entry = self.entry_of(row)
             if entry is None or entry.state == DONE:
@@ -530,12 +534,17 @@ class Backlog(Address):
                 ref.attempts = {**(ref.attempts or {}), index: entry.attempts}
             if entry.is_resident:
                 is_needed = True
-            elif self.is_spilling and self.pager is not None:
-                self.pager.placed(first, index)
+                if pager is not None and pager.at is not None:
+                    # Among rows that leave memory, this one does not come back from disk.
+                    ref.taken = ref.taken or set()
+                    ref.taken.add(index)
+            elif self.is_spilling and pager is not None:
+                pager.placed(first, index)
         if is_needed or not self.is_spilling:
             self.frames[first] = ref
         if self.waiting:
-            self._flying += self.waiting
+            flying = self._flying if self.is_spilling else self._staying
+            flying += self.waiting
             self.waiting = []
         return ref
 
@@ -608,6 +617,12 @@ class Backlog(Address):
 
     def written(self) -> None:
         """What was cut is on disk: what waited for that can be handed out, or leaves memory."""
+        if self._staying:
+            staying, self._staying = self._staying, []
+            for entry in staying:
+                if entry.state == STAGED:
+                    self.add(entry)
+            self.due()
         if self._flying:
             flying, self._flying = self._flying, []
             assert self.pager is not None
@@ -620,8 +635,9 @@ class Backlog(Address):
         first = self.log.visible
         for offset in [offset for offset in self.frames if offset >= first]:
             del self.frames[offset]
-        flying, self._flying = self._flying, []
-        self.waiting = flying + self.waiting
+        self.waiting = self._staying + self._flying + self.waiting
+        self._staying = []
+        self._flying = []
         if self.pager is not None:
             self.pager.unwritten(first)
 

@@ -105,13 +105,12 @@ class Pager:
         frame = waiting[0].frame
         assert frame is not None
         is_next = self.at is None or self.at >= frame.first
-        if not backlog.is_spilling or (is_next and self._has_room() and not self.is_reading):
+        if is_next and self._has_room() and not self.is_reading:
             for entry in waiting:
                 assert entry.frame is not None
                 backlog.frames.setdefault(entry.frame.first, entry.frame)
                 backlog.add(entry)
-            if backlog.is_spilling:
-                self._caught_up()
+            self._caught_up()
 
     def unwritten(self, visible: int) -> None:
         """What was about to be written is not."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.delivery import ACCEPTED
 from enmasse.messaging.queue_entry import MOVING, Entry, SpecialEntry, with_ttl
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import Modified, Rejected
@@ -123,23 +122,16 @@ def _bury(backlog: Backlog, entry: Entry, reason: str, details: dict[str, Any]) 
         backlog.settle(entry)
 
 
-class _Moving:
-    """A message on its way from one address to another: it is settled here once it is stored there."""
+class _Nobody:
+    """Who sends a message that is moved: what becomes of it is heard where it leaves."""
 
-    __slots__ = ("_backlog", "_done", "_entry")
+    __slots__ = ()
 
-    def __init__(self, backlog: Backlog, entry: Entry, done: Callable[[str | None], None]) -> None:
-        self._backlog = backlog
-        self._entry = entry
-        self._done = done
+    def settle(self, _id: int, _state: Any) -> None:
+        """It is stored, or could not be."""
 
-    def settle(self, _id: int, state: Any) -> None:
-        """The other address has stored it, or could not."""
-        if state is not ACCEPTED:
-            self._done("it could not be stored there")
-            return
-        self._backlog.settle(self._entry)
-        self._done(None)
+
+NOBODY = _Nobody()
 
 
 def move(backlog: Backlog, entry: Entry, target: str, reason: str, details: dict[str, Any] | None = None) -> None:
@@ -182,7 +174,7 @@ def move(backlog: Backlog, entry: Entry, target: str, reason: str, details: dict
 def move_payload(
     backlog: Backlog, entry: Entry, target: Backlog, payload: bytes, done: Callable[[str | None], None]
 ) -> None:
-    """Store a message in another address, and settle it here then.
+    """Store a message in another address, and settle it here with the same batch.
 
     Args:
         backlog: where it is.
@@ -199,7 +191,10 @@ def move_payload(
     elif target.free_bytes < len(payload) + target.overhead:
         done(f"{target.name!r} is full")
     elif target.writes(payload):
-        target.take(payload, _Moving(backlog, entry, done))
+        leaving = backlog.enlist_settlement(entry, done)
+        target.take(payload, NOBODY)
+        assert target.log is not None
+        backlog.core.write_together([leaving, target.log])
     else:
         target.take(payload, None)
         backlog.settle(entry)

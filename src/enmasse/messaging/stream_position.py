@@ -32,7 +32,7 @@ class Position:
         limit: bytes to fetch at once.
     """
 
-    __slots__ = ("_is_boundary", "_is_looked_up", "_limit", "_ready", "_size", "is_reading", "offset", "partition")
+    __slots__ = ("_begun_at", "_is_boundary", "_limit", "_ready", "_size", "is_reading", "offset", "partition")
 
     def __init__(self, partition: Partition, offset: int, limit: int) -> None:
         self.partition = partition
@@ -44,7 +44,8 @@ class Position:
         self._size = 0
         self._is_boundary = offset == partition.low
         """Whether a frame is known to begin where the next request starts."""
-        self._is_looked_up = False
+        self._begun_at = offset
+        """Where the frame begins that holds the first offset of the request on its way."""
 
     def piece(self) -> Piece | None:
         """The frame that holds the offset, or the next one behind it; ``None`` while it is not here."""
@@ -81,13 +82,13 @@ class Position:
             end = partition.visible
         if offset >= end:
             return
-        self._is_looked_up = False
-        self._fetch(offset, offset if self._is_boundary else self._begin(offset), end)
+        self._begun_at = offset if self._is_boundary else self._begin(offset)
+        self._fetch(offset, self._begun_at, end)
 
     def _begin(self, offset: int) -> int:
         """Where the frame begins that holds an offset."""
         partition = self.partition
-        self._is_boundary = self._is_looked_up = True
+        self._is_boundary = True
         entry = partition.index_of_time.holding(offset, partition.last_us)
         if entry is not None:
             return entry.first
@@ -130,11 +131,12 @@ class Position:
             partition.stream.found_damaged(partition, first)
             read_to = max(read_to, first + 1)
         is_late = not pieces or pieces[0][0] > offset
-        if is_late and begin == offset and offset > partition.low and not self._is_looked_up:
-            # Frames may have been merged meanwhile; then one that begins before holds the offset.
-            begin = self._begin(offset)
-            if begin < offset:
-                self._fetch(offset, begin, end)
+        if is_late and offset > partition.low:
+            # Frames may have been merged meanwhile; then one that begins elsewhere holds the offset.
+            before = self._begin(offset)
+            if before != self._begun_at:
+                self._begun_at = before
+                self._fetch(offset, before, end)
                 return
         self._take(pieces)
         if not pieces and begin < read_to < end:

@@ -332,15 +332,19 @@ class Topic(Address):
         """
         facts = known_facts(payload)
         stored, volatile = self.routes(target)
+        written = [subscription for subscription in stored if subscription.log is not None]
 
         def decided(problem: str | None) -> None:
             if problem is None:
-                for subscription in volatile:
-                    if subscription.wants(payload):
-                        subscription.offer(payload, facts)
+                for subscription in stored:
+                    if subscription.log is None and subscription.wants(payload):
+                        subscription.enqueue(payload, None, 0, durable=False, facts=facts)
+                for passing in volatile:
+                    if passing.wants(payload):
+                        passing.offer(payload, facts)
             done(problem)
 
-        if not self.store(stored, payload, facts, Staged(decided), 0, is_staged=True):
+        if not self.store(written, payload, facts, Staged(decided), 0, is_staged=True):
             self.log.stage(decided)
         return self.log
 
