@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from enmasse.control.ports import MessageAdmin
     from enmasse.control.registry import Registry
 
-__all__ = ["action_routes"]
+__all__ = ["ACTIONS", "action_routes"]
+
+ACTIONS = ("purge", "move", "replay")
 
 Document = dict[str, Any]
 
@@ -71,9 +73,10 @@ def action_routes(registry: Registry, messages: MessageAdmin) -> APIRouter:
             operation_id=f"{action}_{kind.plural}",
         )
 
-    serve("purge", "deleted from '{0}'", ("selector",), messages.purge)
-    serve("move", "moved from '{0}' to '{1}'", ("to", "selector"), messages.move)
-    serve("replay", "sent back from '{0}' to where they came from", ("selector",), messages.replay)
+    purge, move, replay = ACTIONS
+    serve(purge, "deleted from '{0}'", ("selector",), messages.purge)
+    serve(move, "moved from '{0}' to '{1}'", ("to", "selector"), messages.move)
+    serve(replay, "sent back from '{0}' to where they came from", ("selector",), messages.replay)
     return router
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from enmasse.api.actions import ACTIONS
 from enmasse.model.kinds import KINDS
 from enmasse.version import __version__
 
@@ -67,16 +68,32 @@ def _resources(kinds: list[Kind]) -> Document:
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": kinds[0].api_version,
-        "resources": [
-            {
-                "name": kind.plural,
-                "singularName": kind.singular,
-                "namespaced": True,
-                "kind": kind.name,
-                "verbs": _VERBS,
-                "shortNames": list(kind.short_names),
-                "categories": ["enmasse"],
-            }
-            for kind in kinds
-        ],
+        "resources": [*(_kind(kind) for kind in kinds), *(item for kind in kinds for item in _actions(kind))],
     }
+
+
+def _kind(kind: Kind) -> Document:
+    return {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": True,
+        "kind": kind.name,
+        "verbs": _VERBS,
+        "shortNames": list(kind.short_names),
+        "categories": ["enmasse"],
+    }
+
+
+def _actions(kind: Kind) -> list[Document]:
+    return [
+        {
+            "name": f"{kind.plural}/{action}",
+            "singularName": "",
+            "namespaced": True,
+            "kind": "Status",
+            "group": "",
+            "version": "v1",
+            "verbs": ["create"],
+        }
+        for action in (ACTIONS if kind.name == "Address" else ())
+    ]

@@ -23,6 +23,9 @@ def test_clients_find_groups_versions_and_kinds(api: Api) -> None:
         assert found["kind"] == "APIResourceList"
         for resource in found["resources"]:
             assert resource["namespaced"]
+            if "/" in resource["name"]:
+                assert (resource["verbs"], resource["name"].partition("/")[0]) == (["create"], "addresses")
+                continue
             assert "watch" in resource["verbs"]
             path = f"/apis/{found['groupVersion']}/{resource['name']}"
             assert api("GET", path).json()["kind"] == f"{resource['kind']}List"
