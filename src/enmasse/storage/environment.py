@@ -97,6 +97,9 @@ class WriteEnvironment:
         self._env.reader_check()
         try:
             last = self._prepare(directory)
+        except (lmdb.CorruptedError, lmdb.PageNotFoundError) as error:
+            self._env.close()
+            raise JournalDamagedError(advise(directory, str(error))) from error
         except BaseException:
             self._env.close()
             raise

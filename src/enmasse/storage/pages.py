@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from enmasse.storage.errors import PageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Ends", "Meta", "Node", "PageFile", "Tree", "rank_of_number"]
 
@@ -34,6 +34,8 @@ _META_END = struct.Struct("<QQ")
 BRANCH, LEAF, OVERFLOW, META = 1, 2, 4, 8
 _KINDS = BRANCH | LEAF | OVERFLOW | META
 _BIG = 1
+_FLAGS_AT = 4
+"""Of a node: where the byte with ``_BIG`` lies."""
 _NONE = (1 << 64) - 1
 
 MAX_DEPTH = 32
@@ -220,13 +222,9 @@ class PageFile:
         """Keys, and where their nodes lie."""
         lower, upper = struct.unpack_from("<HH", data, 12)
         for at in struct.unpack_from(f"<{(lower - HEADER_BYTES) // 2}H", data, HEADER_BYTES):
-            end = at + _NODE.size
-            if at < upper or end > self.page_bytes:
+            if not upper <= at <= self.page_bytes - _NODE.size:
                 raise PageError(number, "has a record outside of its bounds")
-            key_end = end + _NODE.unpack_from(data, at)[3]
-            if key_end > self.page_bytes:
-                raise PageError(number, "has a key outside of its bounds")
-            yield data[end:key_end], at
+            yield self._key(number, data, at), at
 
     def _children(self, number: int, data: bytes) -> list[int]:
         children = []
@@ -248,21 +246,45 @@ class PageFile:
         """
         found: list[Node] = []
         last = b""
-        for key, at in self._nodes(number, data):
-            low, high, flags, _ = _NODE.unpack_from(data, at)
-            size = low | high << 16
-            begin = at + _NODE.size + len(key)
-            rank = rank_of_number(key) if are_numbers else key
+        for node in self._leaf_nodes(number, data, self._nodes(number, data)):
+            rank = rank_of_number(node.key) if are_numbers else node.key
             if found and rank <= last:
                 raise PageError(number, "has keys out of order")
             last = rank
+            found.append(node)
+        return found
+
+    def large_nodes(self, number: int, data: bytes) -> list[Node]:
+        """Those records of a leaf page whose value lies on pages of its own; looks at no other.
+
+        Raises:
+            PageError: the page is damaged.
+        """
+        lower, upper = struct.unpack_from("<HH", data, 12)
+        places = struct.unpack_from(f"<{(lower - HEADER_BYTES) // 2}H", data, HEADER_BYTES)
+        if places and not upper <= min(places) <= max(places) <= self.page_bytes - _NODE.size:
+            raise PageError(number, "has a record outside of its bounds")
+        large = [(self._key(number, data, at), at) for at in places if data[at + _FLAGS_AT] & _BIG]
+        return list(self._leaf_nodes(number, data, large))
+
+    def _key(self, number: int, data: bytes, at: int) -> bytes:
+        begin = at + _NODE.size
+        end: int = begin + _NODE.unpack_from(data, at)[3]
+        if end > self.page_bytes:
+            raise PageError(number, "has a key outside of its bounds")
+        return data[begin:end]
+
+    def _leaf_nodes(self, number: int, data: bytes, places: Iterable[tuple[bytes, int]]) -> Iterator[Node]:
+        for key, at in places:
+            low, high, flags, _ = _NODE.unpack_from(data, at)
+            size = low | high << 16
+            begin = at + _NODE.size + len(key)
             if flags & ~_BIG or begin + (8 if flags & _BIG else size) > self.page_bytes:
                 raise PageError(number, "has a value outside of its bounds")
             if flags & _BIG:
-                found.append(Node(key, size, None, _PGNO.unpack_from(data, begin)[0]))
+                yield Node(key, size, None, _PGNO.unpack_from(data, begin)[0])
             else:
-                found.append(Node(key, size, data[begin : begin + size], 0))
-        return found
+                yield Node(key, size, data[begin : begin + size], 0)
 
     def ends(self, number: int, data: bytes) -> Ends:
         """The outermost keys of a leaf page, without looking at those between.
@@ -277,10 +299,9 @@ class PageFile:
         keys = []
         for index in (0, count - 1):
             (at,) = struct.unpack_from("<H", data, HEADER_BYTES + 2 * index)
-            end = at + _NODE.size
             if not lower <= at <= self.page_bytes - _NODE.size:
                 raise PageError(number, "has a record outside of its bounds")
-            keys.append(data[end : end + _NODE.unpack_from(data, at)[3]])
+            keys.append(self._key(number, data, at))
         return Ends(keys[0], keys[1], count)
 
     def overflow_pages(self, node: Node) -> int:

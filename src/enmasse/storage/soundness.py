@@ -1,6 +1,7 @@
 """Whether the trees of a data file hold together: what is looked at before a journal is written on.
 
-It takes the branch and leaf pages, not the values: about 2 us a page. Frames have checksums of their own.
+It takes the branch and leaf pages and the first page of each large value: some microseconds a page. What
+lies inside of values is not read, as frames have checksums of their own.
 """
 
 from __future__ import annotations
@@ -68,6 +69,9 @@ def check_trees(file: PageFile, meta: Meta) -> None:
     if not used.isdisjoint(of_free) or not free.isdisjoint(used | of_free):
         page = min((used & of_free) | (free & (used | of_free)))
         raise PageError(page, "is in use twice")
+    for page in range(file.file_bytes // file.page_bytes, meta.last_page + 1):
+        if page not in free:
+            raise PageError(page, f"lies beyond the end of the file ({file.file_bytes} bytes)")
     pages = len(used) + len(of_free) + len(free) + meta.main.overflow_pages + meta.free.overflow_pages
     if pages != meta.last_page + 1:
         raise PageError(meta.free.root, f"leads to {pages} pages, but there are {meta.last_page + 1}")
@@ -85,7 +89,7 @@ def _check_tree(file: PageFile, tree: Tree, what: str, rank: Callable[[bytes], b
         for index, (key, child) in enumerate(children):
             end = rank(children[index + 1][0]) if index + 1 < len(children) else high
             bounds[child] = (rank(key) if index else low, end)
-    entries = leaves = 0
+    entries = leaves = overflow = 0
     for number, data in file.leaves(tree):
         ends = file.ends(number, data)
         leaves += 1
@@ -94,10 +98,14 @@ def _check_tree(file: PageFile, tree: Tree, what: str, rank: Callable[[bytes], b
         low, high = bounds[number]
         if ends.records and (rank(ends.first) < low or (high is not None and rank(ends.last) >= high)):
             raise PageError(number, "holds records that belong elsewhere")
+        for node in file.large_nodes(number, data):
+            overflow += file.overflow_pages(node)
     if (branches, leaves, entries) != (tree.branch_pages, tree.leaf_pages, tree.entries):
         raise PageError(
             tree.root,
             f"leads to {leaves} pages with {entries} {what}, "
             f"but there should be {tree.leaf_pages} with {tree.entries}: some pages are old ones",
         )
+    if overflow != tree.overflow_pages:
+        raise PageError(tree.root, f"leads to {overflow} pages of large {what}, not to {tree.overflow_pages}")
     return used

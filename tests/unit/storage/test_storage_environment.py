@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zlib
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -123,7 +124,8 @@ def test_a_last_commit_that_is_not_all_there_is_refused(tmp_path: Path) -> None:
             assert seal is not None
             assert int.from_bytes(seal[:8], "little") == txn.id() - 1
             change(txn)
-            txn.put(b"\0seal", txn.id().to_bytes(8, "little") + seal[8:])
+            start = txn.id().to_bytes(8, "little")
+            txn.put(b"\0seal", start + zlib.crc32(seal[12:], zlib.crc32(start)).to_bytes(4, "little") + seal[12:])
         raw.close()
         WriteEnvironment(str(tmp_path)).close()
 
@@ -154,7 +156,9 @@ def test_a_group_too_large_to_be_named_is_sealed_by_its_transaction(tmp_path: Pa
     env.close()
     raw = lmdb.open(str(tmp_path), readonly=True)
     with raw.begin() as txn:
-        assert txn.get(b"\0seal") == txn.id().to_bytes(8, "little")
+        seal = txn.get(b"\0seal")
+        assert seal is not None
+        assert (seal[:8], len(seal)) == (txn.id().to_bytes(8, "little"), 12)
     raw.close()
     WriteEnvironment(str(tmp_path)).close()
 
