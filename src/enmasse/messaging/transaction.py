@@ -212,7 +212,7 @@ class Transaction:
         return None
 
     def _check(self, address: Any, payload: bytes) -> AmqpError | None:
-        if not isinstance(address, TakesMessages):
+        if address not in self._sizes and not isinstance(address, TakesMessages):
             return not_stored(address)
         try:
             facts_of(payload)

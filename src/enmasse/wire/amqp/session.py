@@ -181,13 +181,19 @@ class Session(SessionLinks):
         except LinkError as error:
             link.detach(AmqpError(error.condition, error.description))
 
-    @staticmethod
-    def _rare_fields(data: bytes, start: int, count: int, rare: bytes, stop: int) -> Transfer | None:
-        """Read rcv-settle-mode, state, resume, aborted and batchable, unless they say nothing."""
+    def _rare_fields(self, data: bytes, start: int, count: int, rare: bytes, stop: int) -> Transfer | None:
+        """Read rcv-settle-mode, state, resume, aborted and batchable, unless they say nothing.
+
+        They are often those of the transfer before, as within a transaction; only they count in the answer.
+        """
+        if (count, rare) == self._rare:
+            return self._rare_transfer
         if len(rare) == count and count <= 5 and not rare[:2].strip(b"\x40") and not rare[2:].strip(b"\x40\x42"):
             return None
         found, _ = decode_performative(data, start - 3, stop)
         assert isinstance(found, Transfer)
+        self._rare = count, rare
+        self._rare_transfer = found
         return found
 
     def _on_part(

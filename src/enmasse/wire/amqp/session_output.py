@@ -46,7 +46,8 @@ class SessionOutput:
     """A session's state and its voice."""
 
     __slots__ = (
-        "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_pending", "_refill_at",
+        "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_pending", "_rare",
+        "_rare_transfer", "_refill_at",
         "_settled_count", "_state", "_window_end", "by_name", "channel", "connection", "enlisted", "handles",
         "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id", "receivers",
         "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders", "unsettled",
@@ -80,6 +81,8 @@ class SessionOutput:
         self._initial_in = 0
         self._window_end = INCOMING_WINDOW
         self._refill_at = INCOMING_WINDOW // 2
+        self._rare = 0, b""
+        self._rare_transfer: Transfer | None = None
         self._first = 0
         self._last = -1
         self._state: Any = None
