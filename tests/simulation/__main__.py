@@ -24,11 +24,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long; 0 is until it is interrupted")
     parser.add_argument("--seed", type=int, help="play only this one")
+    parser.add_argument("--trace", action="store_true", help="with --seed: show everything that happens")
     parser.add_argument("--first", type=int, help="the first seed; without it one that was never played")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     options = parser.parse_args()
     if options.seed is not None:
-        play(options.seed)
+        play(options.seed, show=print if options.trace else None)
         print(f"seed {options.seed}: all is well")
         return 0
     first = secrets.randbits(40) if options.first is None else options.first

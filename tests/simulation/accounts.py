@@ -7,63 +7,32 @@ Rules:
 1. A message that was accepted is there until it is settled for good; one that nobody answered for may be.
 2. What a receiver settled is never seen again in the life of that node, and in no later one once the
    settlement is on the disk for certain.
-3. Among what is ready, the message of the highest priority that came first goes out first.
+3. Of what suits a receiver, the message of the highest priority that came first goes out first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["GONE", "LEAVING", "OUT", "READY", "Account", "Copy", "Message"]
+from tests.simulation.copies import GONE, LEAVING, OUT, READY, Copy, Message
 
-OLD = True
-READY, OUT, LEAVING, GONE = "ready", "out", "leaving", "gone"
+if TYPE_CHECKING:
+    from tests.simulation.clients import Receiver
 
+__all__ = ["Account"]
 
-@dataclass(slots=True)
-class Message:
-    """One message as its sender knows it; times in seconds of the simulation."""
+EARLY_S = 0.002
+"""How early something may happen: times are in milliseconds."""
 
-    number: int
-    durable: bool
-    settled: bool
-    priority: int = 4
-    ttl: float = 0.0
-    not_before: float = 0.0
-    group: str | None = None
-    key: str | None = None
-    accepted: bool = False
-    refused: bool = False
-    is_orphan: bool = False
-    """Whether its sender has gone without an answer."""
+LATE_S = 0.25
+"""How late something may happen: a message's time begins at the end of the turn in which it came."""
 
+PAGED_LATE_S = 3.0
+"""The same where messages are read from disk: there they bear the time at which they were written."""
 
-@dataclass(slots=True)
-class Copy:
-    """One message in one address."""
-
-    message: Message
-    place: float
-    state: str = READY
-    stamp: float = 0
-    """When it was settled, by the number of the last batch then."""
-    attempts: int = 0
-    """Deliveries that failed."""
-    failures: list[int] = field(default_factory=list)
-    """When those of this life were heard of, by the number of the last batch then."""
-    is_stored: bool = False
-    """Whether it is known to be on the disk."""
-    is_doubtful: bool = False
-    """Whether it may be gone without a word."""
-    expires: float = 0.0
-    ready_at: float = 0.0
-    holder: Any = None
-    avoided: list[Any] = field(default_factory=list)
-    """Receivers that said they cannot have it."""
-    origins: list[Copy] = field(default_factory=list)
-    """Copies elsewhere of which this one takes the place."""
+SWEEP_S = 31.0
+"""Within this time what has expired is found on disk, too."""
 
 
 class Account:
@@ -71,24 +40,42 @@ class Account:
 
     Args:
         name: the address.
-        storage: its option: what survives a restart.
+        attributes: its options, by their names in management.
         report: hears what does not fit.
     """
 
-    def __init__(self, name: str, storage: str, report: Callable[[str], None]) -> None:
+    def __init__(self, name: str, attributes: dict[str, Any], report: Callable[[str], None]) -> None:
         self.name = name
-        self.storage = storage
-        self.copies: dict[int, Copy] = {}
-        self.is_ordered = True
-        """Whether messages go out by priority and arrival, whoever receives them."""
-        self.has_priorities = False
-        self.slack = 0.0
-        """By how many seconds a message may be late to expire or to become ready."""
-        self.max_attempts = 0
-        self.can_drop = False
-        """Whether its options let it drop what it took."""
-        self.is_topics = False
+        self.storage: str = attributes.get("storage", "message")
+        self.max_attempts: int = attributes.get("maxAttempts", 0)
+        self.exclusive: bool = attributes.get("exclusive", False)
+        self.can_drop: bool = attributes.get("fullPolicy", "block") == "drop-oldest"
+        self.can_reject: bool = attributes.get("fullPolicy", "block") == "reject"
+        self.is_keyed: bool = bool(attributes.get("lastValueKey"))
+        self._ttl_minimum: float = attributes.get("ttlMinimum", 0) / 1000
+        self._ttl_maximum: float = attributes.get("ttlMaximum", 0) / 1000
+        self._delay: float = attributes.get("redeliveryDelay", 0) / 1000
+        self._multiplier: float = attributes.get("redeliveryDelayMultiplier", 1.0)
+        self._most_delay: float = attributes.get("maxRedeliveryDelay", 0) / 1000 or 1e9
+        self.dead_letter: Account | None = None
+        self.expiry: Account | None = None
+        self.is_shared = False
         """Whether it gets copies of what others get too: then one may be kept that another refused."""
+        self.sources: list[Account] = []
+        """Accounts whose messages come here when they expire or die."""
+        self.is_target = False
+        """Whether messages come here from other addresses, at times that nobody tells."""
+        self.has_small_window = False
+        """Whether so few messages stay in memory that some wait on disk."""
+        self.is_paged = False
+        """Whether messages may wait on disk, where priorities are not looked at."""
+        self.is_mixed = False
+        """Whether receivers take what they select from whatever place, on disk too."""
+        self.copies: dict[int, Copy] = {}
+        """In the order in which they came."""
+        self.receivers: list[Receiver] = []
+        self._owners: dict[str, Receiver] = {}
+        """Who is given a group's messages."""
         self._report = report
 
     def problem(self, text: str) -> None:
@@ -97,58 +84,131 @@ class Account:
 
     # What clients do
 
-    def offer(self, message: Message, place: float, now: float) -> Copy:
+    def offer(self, message: Message, now: float) -> Copy:
         """A message was sent here."""
-        copy = Copy(message, place)
-        if message.ttl:
-            copy.expires = now + message.ttl
-        copy.ready_at = max(now, message.not_before)
+        copy = Copy(message)
+        copy.is_doubtful = self.can_drop or (self.can_reject and message.settled)
+        late = PAGED_LATE_S if self.is_paged else LATE_S
+        copy.life = self._life(message.ttl)
+        if copy.life:
+            copy.expires = now + copy.life
+            copy.expires_by = copy.expires + late
+        if message.delay:
+            copy.ready_at = now + message.delay
+            copy.ready_by = copy.ready_at + late
+        if self.is_keyed and message.key is not None:
+            for other in self.copies.values():
+                if other.message.key == message.key:
+                    other.is_replaced = True
+                    other.is_doubtful = other.is_doubtful or other.state == READY
         self.copies[message.number] = copy
+        if copy.expires and self.expiry is not None:
+            self.expiry.expect(copy)
         return copy
+
+    def _life(self, ttl: float) -> float:
+        if not ttl:
+            return self._ttl_maximum or self._ttl_minimum
+        if self._ttl_maximum and ttl > self._ttl_maximum:
+            return self._ttl_maximum
+        return max(ttl, self._ttl_minimum)
+
+    def expect(self, origin: Copy) -> Copy:
+        """A message may come here from another address."""
+        copy = self.copies.get(origin.message.number)
+        if copy is not None and copy.state != GONE and copy.origin is None:
+            copy.extra += 1
+            return copy
+        if copy is None or copy.state == GONE:
+            copy = self.copies[origin.message.number] = Copy(origin.message)
+        copy.is_doubtful = True
+        copy.origin = origin
+        origin.heir = copy
+        return copy
+
+    def disown(self, copy: Copy) -> None:
+        """A message does not go elsewhere after all."""
+        heir = copy.heir
+        copy.heir = None
+        if heir is not None and heir.origin is copy and self.expiry is not None and heir.state == READY:
+            self.expiry.copies.pop(copy.message.number, None)
 
     def keeps(self, copy: Copy) -> bool:
         """Whether a restart keeps it."""
         return self.storage == "durable" or (self.storage == "message" and copy.message.durable)
 
-    def delivered(self, number: int, attempts: int, receiver: Any, now: float, *, settled: bool, stamp: int) -> None:
+    def delivered(self, number: int, attempts: int, receiver: Receiver, *, stamp: int) -> None:
         """A message was handed to a receiver."""
         copy = self.copies.get(number)
+        now = receiver.now
         if copy is None:
-            self.problem(f"message {number} was delivered, which was never sent here or is gone since a restart")
+            self.problem(f"message {number} was delivered, which was never sent here, or is long gone")
             return
-        if copy.state != READY:
+        if copy.pending is not None:
+            self.problem(f"message {number} was delivered before its transaction was committed")
+        if copy.state != READY and copy.extra:
+            copy.extra -= 1
+        elif copy.state != READY:
             self.problem(f"message {number} was delivered, which is {copy.state}")
-        if copy.expires and now > copy.expires + self.slack:
+        if copy.life and now > copy.expires_by:
             self.problem(f"message {number} was delivered {now - copy.expires:.3f} s after it expired")
-        if now < copy.ready_at - self.slack:
+        if now < copy.ready_at - EARLY_S:
             self.problem(f"message {number} was delivered {copy.ready_at - now:.3f} s too early")
-        if attempts != copy.attempts:
+        if attempts != copy.attempts and not self.is_target:
             self.problem(f"message {number} says {attempts} failed deliveries, there were {copy.attempts}")
-        if receiver in copy.avoided:
-            self.problem(f"message {number} was delivered to a receiver that said it cannot have it")
-        if self.is_ordered:
+        if not self._suits(copy, receiver):
+            self.problem(f"message {number} was delivered to a receiver that it does not suit")
+        if copy.origin is not None:
+            self._check_came(copy, now)
+        elif not (self.is_target or copy.is_unordered or (self.is_paged and self.is_mixed)):
             self._check_order(copy, receiver, now)
+        if copy.message.group is not None:
+            self._owners[copy.message.group] = receiver
         copy.is_doubtful = False
-        if settled:
+        if receiver.presettle:
             self._gone(copy, stamp)
         else:
             copy.state = OUT
             copy.holder = receiver
 
-    def _check_order(self, copy: Copy, receiver: Any, now: float) -> None:
-        priority, place = copy.message.priority, copy.place
+    def _check_came(self, copy: Copy, now: float) -> None:
+        """A copy that was on its way from another address is here: it was to leave that."""
+        origin = copy.origin
+        assert origin is not None
+        if origin.state == READY:
+            if not origin.expires or now < origin.expires - EARLY_S:
+                self.problem(f"message {copy.message.number} came here before its time was over")
+            origin.state = LEAVING
+            origin.stamp = float("inf")
+        elif origin.state == OUT:
+            self.problem(f"message {copy.message.number} came here while a receiver has it elsewhere")
+
+    def _suits(self, copy: Copy, receiver: Receiver) -> bool:
+        """Whether a receiver may be given a message."""
+        message = copy.message
+        if receiver in copy.avoided or (self.exclusive and receiver is not self.receivers[0]):
+            return False
+        if message.group is not None and self._owners.get(message.group, receiver) is not receiver:
+            return False
+        return receiver.colour is None or receiver.colour == message.colour
+
+    def _check_order(self, copy: Copy, receiver: Receiver, now: float) -> None:
+        priority = copy.message.priority
+        is_later = False
         for other in self.copies.values():
-            if other is copy and not self.has_priorities:
-                # Copies are kept in the order in which they came.
-                return
-            if other.state != READY or other.is_doubtful or other is copy:
+            if other is copy:
+                is_later = True
+                if self.is_paged:
+                    return
+                continue
+            if other.state != READY or other.is_doubtful or other.is_unordered:
                 continue
             higher = other.message.priority
-            if higher < priority or (higher == priority and other.place > place):
+            if higher < priority or (higher == priority and is_later) or (higher != priority and self.is_paged):
                 continue
-            if other.ready_at > now - self.slack or (other.expires and other.expires <= now + self.slack):
+            if other.ready_by > now or (other.life and other.expires <= now + EARLY_S):
                 continue
-            if receiver in other.avoided:
+            if not self._suits(other, receiver):
                 continue
             self.problem(
                 f"message {copy.message.number} (priority {priority}) was delivered before "
@@ -161,59 +221,105 @@ class Account:
         self._gone(self.copies[number], stamp)
 
     def _gone(self, copy: Copy, stamp: int) -> None:
+        copy.holder = None
+        self.disown(copy)
+        if copy.extra:
+            copy.extra -= 1
+            copy.state = READY
+            copy.is_doubtful = True
+            return
         copy.state = GONE
         copy.stamp = stamp
-        copy.holder = None
 
-    def came_back(self, number: int, stamp: int, now: float, *, failed: bool, delay: float = 0.0) -> Copy:
-        """A receiver gave a message back; returns the copy, which the caller has leave if it is too often."""
+    def released(self, number: int, receiver: Receiver | None = None) -> None:
+        """A receiver gave a message back as it was, or as one that it cannot have."""
         copy = self.copies[number]
         copy.state = READY
         copy.holder = None
-        if failed:
-            copy.attempts += 1
-            copy.failures.append(stamp)
-            if delay:
-                copy.ready_at = now + delay
-        message = copy.message
-        if message.refused or (message.is_orphan and not message.accepted and not copy.is_stored):
-            # Its batch may have failed meanwhile: then it goes back to its sender.
-            copy.is_doubtful = True
-        return copy
+        if receiver is not None:
+            copy.avoided.append(receiver)
+        # Its batch may have failed meanwhile: then it goes back to its sender.
+        copy.is_doubtful = copy.is_unsure or self.can_drop
 
-    def left(self, copy: Copy, stamp: int) -> None:
-        """A message is on its way out: to another address, or dropped."""
-        copy.state = LEAVING
-        copy.stamp = stamp
+    def failed(self, number: int, stamp: int, now: float) -> None:
+        """A receiver failed to process a message, or went away with it."""
+        copy = self.copies[number]
+        copy.attempts += 1
+        copy.failures.append(stamp)
+        if self.max_attempts and copy.attempts >= self.max_attempts:
+            self.bury(number, stamp)
+            return
+        self.released(number)
+        if self._delay:
+            wait = self._delay * self._multiplier ** (copy.attempts - 1)
+            copy.ready_at = now + min(wait, self._most_delay)
+            copy.ready_by = copy.ready_at + LATE_S
+
+    def rejected(self, number: int, stamp: int, now: float) -> None:
+        """A receiver says that a message is not fit."""
+        if self.max_attempts:
+            self.failed(number, stamp, now)
+        else:
+            self.bury(number, stamp)
+
+    def bury(self, number: int, stamp: int) -> None:
+        """A message is a dead letter."""
+        copy = self.copies[number]
         copy.holder = None
+        if self.dead_letter is None:
+            self._gone(copy, stamp)
+            return
+        self.disown(copy)
+        copy.state = LEAVING
+        # Here it is settled after it is stored there, and nobody is told when.
+        copy.stamp = float("inf")
+        self.dead_letter.expect(copy)
+
+    def lose_all_receivers(self) -> None:
+        """The node is gone."""
+        self._owners.clear()
+
+    def lose_receiver(self, receiver: Receiver) -> None:
+        """A receiver is about to go: its groups are for others."""
+        for group in [group for group, owner in self._owners.items() if owner is receiver]:
+            del self._owners[group]
 
     def refused(self, number: int) -> None:
-        """Its sender was told that the message is not stored."""
+        """The sender was told that the message is not stored."""
         copy = self.copies.get(number)
-        if copy is None or copy.state == GONE:
+        if copy is None or copy.state in {GONE, LEAVING}:
             return
-        if self.is_topics:
+        if self.is_shared:
             copy.is_doubtful = True
         elif copy.state == READY:
+            self.disown(copy)
             del self.copies[number]
-        else:
+        elif copy.pending is None:
             self.problem(f"the sender of message {number} heard that it is not stored, and a receiver has it")
 
     def batch_failed(self) -> None:
-        """What nobody waits for any more may have been given up."""
+        """What nobody waits for any more may have been given up, and what others have, too."""
         for copy in self.copies.values():
-            message = copy.message
-            is_alone = message.is_orphan or self.is_topics
-            if is_alone and not copy.is_stored and not message.accepted:
+            copy.is_hit = copy.is_hit or self.is_shared
+            if copy.state == READY and copy.is_unsure:
                 copy.is_doubtful = True
 
-    # What must hold
+    def stored(self, number: int) -> None:
+        """The sender was told that the message is stored, everywhere."""
+        copy = self.copies.get(number)
+        if copy is not None and copy.is_hit and copy.state == READY and not copy.is_unsure:
+            copy.is_doubtful = self.can_drop
 
-    def settle_leaving(self) -> None:
-        """Nothing is on its way any more: what was leaving is gone, and that is on the disk."""
+    def settle_leaving(self, now: float) -> None:
+        """Nothing is on its way any more: what was leaving is gone, and is where it was to go."""
         for copy in self.copies.values():
-            if copy.state == LEAVING:
+            is_over = copy.state == READY and copy.expires and copy.expires <= now - SWEEP_S
+            if copy.state == LEAVING or (is_over and not copy.is_doubtful):
                 copy.state = GONE
+                heir = copy.heir
+                if heir is not None:
+                    heir.origin = None
+                    heir.is_doubtful = copy.is_unsure
         self.forget_gone()
 
     def forget_gone(self) -> None:
@@ -222,82 +328,3 @@ class Account:
             del self.copies[number]
         for copy in self.copies.values():
             copy.failures.clear()
-
-    def depth(self, now: float) -> tuple[int, int]:
-        """How many messages the address must at least and may at most say it holds."""
-        low = high = 0
-        for copy in self.copies.values():
-            if copy.state == GONE:
-                continue
-            high += 1
-            is_expiring = copy.state == READY and copy.expires and copy.expires <= now
-            if copy.state != LEAVING and not copy.is_doubtful and not is_expiring and not self.can_drop:
-                low += 1
-        return low, high
-
-    def check_depth(self, stored: int, size: int, now: float) -> None:
-        """Compare with what the address says of itself."""
-        low, high = self.depth(now)
-        if not low <= stored <= high:
-            self.problem(f"it says it holds {stored} messages; there are {low} to {high}")
-        if (stored == 0) != (size == 0):
-            self.problem(f"it says it holds {stored} messages of {size} bytes")
-
-    def check_found(self, found: dict[int, int], now: float, is_written: Callable[[float], bool]) -> None:
-        """Compare with what a node that starts now finds.
-
-        Args:
-            found: the messages, with the number of their failed deliveries.
-            now: the clock.
-            is_written: whether what was asked for when a batch was the last is on the disk for certain.
-        """
-        for number, attempts in found.items():
-            copy = self.copies.get(number)
-            if copy is None:
-                self.problem(f"after a restart it holds message {number}, which was never sent here, was refused, "
-                             "or was gone at an earlier restart")  # fmt: skip
-            elif not self.keeps(copy):
-                self.problem(f"after a restart it holds message {number}, which is not to survive one")
-            elif copy.state in {GONE, LEAVING} and is_written(copy.stamp):
-                self.problem(f"after a restart it holds message {number}, which was settled, and that is on the disk")
-            else:
-                sure = 0 if OLD else copy.attempts - sum(not is_written(stamp) for stamp in copy.failures)
-                if not sure <= attempts <= copy.attempts:
-                    self.problem(f"after a restart message {number} says {attempts} failed deliveries; "
-                                 f"there were {copy.attempts}, {sure} of them on the disk")  # fmt: skip
-        for number, copy in self.copies.items():
-            if number not in found and self.must_survive(copy, now):
-                self.problem(f"after a restart message {number} is missing, which was accepted")
-
-    def check_found_order(self, numbers: list[int]) -> None:
-        """Compare the order in which a node that starts now hands out what it found."""
-        if not self.is_ordered:
-            return
-        known = [self.copies[number] for number in numbers if number in self.copies]
-        ranks = [(-copy.message.priority, copy.place) for copy in known]
-        if ranks != sorted(ranks):
-            self.problem(f"after a restart it hands out messages in the order {numbers}")
-
-    def must_survive(self, copy: Copy, now: float) -> bool:
-        """Whether a node that starts now must find it."""
-        if not self.keeps(copy) or copy.state in {GONE, LEAVING} or copy.is_doubtful or self.can_drop:
-            return False
-        if copy.expires and copy.expires <= now + self.slack:
-            return False
-        return copy.message.accepted or copy.is_stored
-
-    def adopt(self, found: dict[int, int], now: float) -> None:
-        """A node has started: what it found is the truth from now on."""
-        for number in [number for number in self.copies if number not in found]:
-            del self.copies[number]
-        for number, attempts in found.items():
-            copy = self.copies[number]
-            copy.state = READY
-            copy.holder = None
-            copy.attempts = attempts
-            copy.failures = []
-            copy.avoided = []
-            copy.is_stored = True
-            copy.is_doubtful = False
-            copy.message.refused = False
-            copy.ready_at = min(copy.ready_at, max(now, copy.message.not_before))

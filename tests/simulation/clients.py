@@ -13,10 +13,13 @@ from enmasse.wire.amqp.performatives import Modified, Rejected
 from enmasse.wire.amqp.sections import Header, Properties, encode_message, header_of
 
 if TYPE_CHECKING:
-    from tests.simulation.accounts import Account, Message
+    from tests.simulation.accounts import Account
+    from tests.simulation.copies import Message
     from tests.simulation.world import World
 
 __all__ = ["Receiver", "Sender", "attempts_of", "number_of", "payload_of"]
+
+SELECTOR_FILTER = "apache.org:selector-filter:string"
 
 _NUMBER = re.compile(rb"#(\d+):")
 """Nothing else in the messages of the simulation looks like it; decoding every body would take half the time."""
@@ -29,8 +32,17 @@ def payload_of(message: Message, padding: int, **annotations: Any) -> bytes:
     properties = None
     if message.group is not None or message.key is not None:
         properties = Properties(group_id=message.group, subject=message.key)
+    if message.delay:
+        annotations["x-opt-delivery-delay"] = round(message.delay * 1000)
+    coloured = {"colour": message.colour} if message.colour is not None else None
     body = b"#%d:" % message.number + b"." * padding
-    return encode_message(body, header=header, properties=properties, message_annotations=annotations or None)
+    return encode_message(
+        body,
+        header=header,
+        properties=properties,
+        message_annotations=annotations or None,
+        application_properties=coloured,
+    )
 
 
 def number_of(payload: bytes) -> int:
@@ -94,43 +106,56 @@ class Receiver(MemoryConsumerPort):
         world: whose clock and journal stamp what happens.
         account: of the address.
         presettle: whether messages come settled.
+        colour: which messages it selects; all without.
     """
 
-    def __init__(self, world: World, account: Account, *, presettle: bool) -> None:
+    def __init__(self, world: World, account: Account, *, presettle: bool, colour: str | None = None) -> None:
         super().__init__()
         self.account = account
         self.presettle = presettle
+        self.colour = colour
         self.is_blocked = False
         self._world = world
+
+    @property
+    def now(self) -> float:
+        """The clock in seconds."""
+        return self._world.node.now
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """What its source asks for."""
+        return {} if self.colour is None else {SELECTOR_FILTER: f"colour = '{self.colour}'"}
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Take one message."""
         super().send(delivery, payload, settled, message_format)
-        world = self._world
-        self.account.delivered(
-            number_of(payload), attempts_of(payload), self, world.now, settled=settled, stamp=world.storage.submitted
-        )
+        stamp = self._world.storage.submitted
+        self._world.note(f"{self.account.name}: {number_of(payload)} goes to {id(self) % 9973}")
+        self.account.delivered(number_of(payload), attempts_of(payload), self, stamp=stamp)
 
     def finish(self, at: int, state: Any) -> None:
         """Settle what lies at a place among the unsettled."""
-        number = number_of(self.unsettled[at].payload)
-        self._tell(number, state)
+        self._tell(number_of(self.unsettled[at].payload), state)
         self.settle(state, at=at)
 
     def _tell(self, number: int, state: Any) -> None:
-        world, account = self._world, self.account
-        stamp = world.storage.submitted
+        account, stamp = self.account, self._world.storage.submitted
+        self._world.note(f"{account.name}: {number} is settled by {id(self) % 9973}: {state}")
         if state is ACCEPTED:
             account.accepted(number, stamp)
         elif isinstance(state, Rejected):
-            world.reject(account, number)
+            account.rejected(number, stamp, self.now)
+        elif isinstance(state, Modified) and state.delivery_failed:
+            account.failed(number, stamp, self.now)
         else:
-            failed = isinstance(state, Modified) and bool(state.delivery_failed)
             avoids = isinstance(state, Modified) and bool(state.undeliverable_here)
-            world.give_back(account, number, self, failed=failed, avoids=avoids)
+            account.released(number, self if avoids else None)
 
     def leave(self) -> None:
         """The link is gone: everything that it had counts as a failed attempt."""
+        self._world.note(f"{self.account.name}: receiver {id(self) % 9973} leaves")
+        self.account.lose_receiver(self)
         for arrival in self.unsettled:
-            self._world.give_back(self.account, number_of(arrival.payload), self, failed=True)
+            self.account.failed(number_of(arrival.payload), self._world.storage.submitted, self.now)
         super().leave()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from enmasse.messaging.delivery import ACCEPTED, FAILED, RELEASED
-from enmasse.wire.amqp.performatives import Rejected
-from tests.simulation.accounts import Message
+from enmasse.wire.amqp.performatives import Modified, Rejected
 from tests.simulation.clients import payload_of
+from tests.simulation.copies import Message
 from tests.simulation.scenario import make_scenario
+from tests.simulation.transacting import Exchange
 from tests.simulation.world import MAX_LINKS, BrokenPromiseError, World
 
 if TYPE_CHECKING:
@@ -16,7 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Play", "play"]
 
-OUTCOMES = [ACCEPTED, ACCEPTED, ACCEPTED, ACCEPTED, RELEASED, FAILED, None, Rejected()]
+OUTCOMES = [
+    ACCEPTED,
+    ACCEPTED,
+    ACCEPTED,
+    ACCEPTED,
+    RELEASED,
+    FAILED,
+    None,
+    Rejected(),
+    Modified(undeliverable_here=True),
+]
 
 
 class Play:
@@ -40,8 +52,8 @@ class Play:
             "lose_sender": self.lose_sender,
             "journal": self.world.journal,
             "pass_time": self.pass_time,
+            "transact": self.transact,
         }
-        self.trace: list[str] = []
 
     def run(self) -> None:
         """Play it to its end.
@@ -57,6 +69,7 @@ class Play:
             for name in self.random.choices(names, weights, k=self.random.randint(1, 3)):
                 self._actions[name]()
             world.after_step()
+            world.note("-- end of a step")
             if chance() < 0.2:
                 world.check_depths()
             if chance() < scenario.rates.crash:
@@ -90,24 +103,38 @@ class Play:
         for _ in range(self.random.randint(1, 4)):
             if not sender.credit:
                 return
-            message = self._message(plan)
+            message = self._message()
             for account in self.world.fed_by(plan):
-                account.offer(message, message.number, self.world.now)
+                account.offer(message, self.world.now)
+            self.world.note(f"{plan.name}: {message} is sent")
             sender.put(message, payload_of(message, self.random.choice(self.scenario.padding)))
 
-    def _message(self, plan: AddressPlan) -> Message:
+    def _message(self) -> Message:
         world, scenario = self.world, self.scenario
-        return Message(world.next_number(), world.chance(scenario.durable), world.chance(scenario.settled))
+        choose = self.random.choice
+        return Message(
+            world.next_number(),
+            world.chance(scenario.durable),
+            world.chance(scenario.settled),
+            priority=choose(scenario.priorities),
+            ttl=choose(scenario.ttls),
+            delay=choose(scenario.delays),
+            group=choose(scenario.groups),
+            key=choose(scenario.keys),
+            colour=choose(scenario.colours),
+        )
 
     def receive(self) -> None:
         """A receiver comes, or takes more or less."""
-        plan = self._plan("queue", "subscription", "topic")
+        plan = self._plan("queue", "subscription", "topic", "deadletter")
         if plan is None:
             return
         receivers = self.world.receivers[plan.name]
         if not receivers or (len(receivers) < MAX_LINKS and self.world.chance(0.2)):
             presettle = self.world.chance(0.15)
-            self.world.attach_receiver(plan, credit=self.random.randrange(10), presettle=presettle)
+            colour = self.random.choice(self.scenario.colours) if plan.kind != "topic" else None
+            credit = self.random.randrange(10)
+            self.world.attach_receiver(plan, credit=credit, presettle=presettle, colour=colour)
         else:
             self.random.choice(receivers).grant(self.random.randrange(12))
 
@@ -118,6 +145,29 @@ class Play:
                 while receiver.unsettled and self.world.chance(0.7):
                     at = 0 if self.world.chance(0.7) else self.random.randrange(len(receiver.unsettled))
                     receiver.finish(at, self.random.choice(OUTCOMES))
+
+    def transact(self) -> None:
+        """A transaction begins, goes on, or ends."""
+        world = self.world
+        running = [exchange for exchange in world.exchanges if exchange.is_open]
+        if not running or (len(running) < MAX_LINKS and world.chance(0.2)):
+            running = [Exchange(world)]
+            world.exchanges += running
+        exchange = self.random.choice(running)
+        for _ in range(self.random.randint(1, 3)):
+            plan = self._plan("queue", "topic")
+            if plan is not None and world.chance(0.5):
+                exchange.post(plan, self._message(), self.random.choice(self.scenario.padding))
+            receivers = [r for rs in world.receivers.values() for r in rs if r.unsettled and not r.presettle]
+            if receivers and world.chance(0.5):
+                receiver = self.random.choice(receivers)
+                at = self.random.randrange(len(receiver.unsettled))
+                exchange.retire(receiver, at, self.random.choice([ACCEPTED, ACCEPTED, ACCEPTED, *OUTCOMES[4:7]]))
+        if world.chance(0.5):
+            if world.chance(0.8):
+                exchange.commit()
+            else:
+                exchange.rollback()
 
     def _receiver_place(self) -> tuple[str, int] | None:
         places = [(n, i) for n, rs in self.world.receivers.items() for i in range(len(rs))]
@@ -157,16 +207,27 @@ class Play:
         self.world.node.advance(self.random.choice([0.0, self.scenario.pause, 0.1]))
 
 
-def play(seed: int) -> None:
+def play(seed: int, *, show: Callable[[str], None] | None = None) -> None:
     """Play the scenario of a seed.
+
+    Args:
+        seed: which.
+        show: is told everything that happened, if it fails.
 
     Raises:
         BrokenPromiseError: something that must hold does not; the message says what, and how to play it again.
     """
     again = f"play it again: python -m tests.simulation --seed {seed}"
+    game = None
     try:
-        Play(seed).run()
+        game = Play(seed)
+        if show is not None:
+            game.world.events = [str(game.scenario)]
+        game.run()
     except BrokenPromiseError as error:
         raise BrokenPromiseError(f"{error}\n{again}") from None
     except Exception as error:
         raise BrokenPromiseError(f"{type(error).__name__}: {error}\n{again}") from error
+    finally:
+        if show is not None and game is not None and game.world.events is not None:
+            show("\n".join(game.world.events))

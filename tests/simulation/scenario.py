@@ -41,6 +41,14 @@ class Scenario:
         calm: how likely a step ends in everything being done and compared exactly.
         look: how likely a step ends in a look at what a restart would find.
         pause: how long a step may take, in seconds.
+        window: bytes that each address may have in memory; 0 is as a real node has it.
+        priorities: to choose from.
+        ttls: times to live to choose from, in seconds; 0 is for ever.
+        delays: how long messages ask not to be delivered, in seconds.
+        groups: of messages, to choose from.
+        keys: of the last-value option.
+        colours: what selectors ask for.
+        patience: how long a message may be held back, in seconds.
     """
 
     seed: int
@@ -54,14 +62,60 @@ class Scenario:
     calm: float = 0.02
     look: float = 0.03
     pause: float = 0.05
+    window: int = 0
+    priorities: tuple[int, ...] = (4,)
+    ttls: tuple[float, ...] = (0.0,)
+    delays: tuple[float, ...] = (0.0,)
+    groups: tuple[str | None, ...] = (None,)
+    keys: tuple[str | None, ...] = (None,)
+    colours: tuple[str | None, ...] = (None,)
+    patience: float = 0.0
+
+
+_DULL = dict[str, Any]()
+_LETTERS = {"maxAttempts": 2, "deadletter": "dead"}
+_QUEUE_OPTIONS: list[dict[str, Any]] = [
+    _DULL,
+    _DULL,
+    {"storage": "durable"},
+    {"storage": "memory"},
+    {"maxAttempts": 3},
+    _LETTERS,
+    {**_LETTERS, "redeliveryDelay": 300, "redeliveryDelayMultiplier": 2.0, "maxRedeliveryDelay": 1_000},
+    {"deadletter": "dead", "storage": "durable"},
+    {"ttlMaximum": 2_000, "ttlMinimum": 200},
+    {"ttlMinimum": 800, "expiry": "dead"},
+    {"exclusive": True},
+    {"maxConsumers": 2},
+    {"maxBytes": 4_000},
+    {"maxBytes": 4_000, "fullPolicy": "reject"},
+    {"maxBytes": 4_000, "fullPolicy": "drop-oldest"},
+    {"lastValueKey": "subject"},
+]
+
+_SUBJECTS: list[dict[str, Any]] = [
+    {},
+    {},
+    {},
+    {"priorities": (4, 4, 0, 9)},
+    {"ttls": (0.0, 0.0, 0.5, 2.0)},
+    {"delays": (0.0, 0.0, 0.4), "patience": 2.0},
+    {"groups": (None, "g1", "g2", "g3")},
+    {"colours": (None, "red", "blue")},
+    {"priorities": (4, 9), "colours": ("red", "blue")},
+    {"priorities": (4, 1), "groups": ("g1", "g2")},
+]
+"""What messages of one scenario ask for; more at once than here are not told apart by the oracle."""
 
 
 def make_scenario(seed: int) -> Scenario:
     """The scenario of a seed; the same for ever as long as this function is."""
     random = Random(seed)
     addresses: list[AddressPlan] = []
-    for _ in range(random.randint(1, 2)):
+    for _ in range(random.choice([1, 1, 2])):
         _add(random, addresses)
+    if any("dead" in plan.attributes.values() for plan in addresses):
+        addresses.append(AddressPlan("dead", {"addressType": "deadletter"}))
     rates = FaultRates(
         disk_full=random.choice([0.0, 0.0, 0.1, 0.3]),
         journal_death=random.choice([0.0, 0.0, 0.05, 0.15]),
@@ -79,7 +133,15 @@ def make_scenario(seed: int) -> Scenario:
         "lose_sender": random.choice([0.1, 0.5]),
         "journal": random.choice([3.0, 6.0, 12.0]),
         "pass_time": 1.0,
+        "transact": random.choice([0.0, 0.0, 2.0]),
     }
+    extras: dict[str, Any] = dict(random.choice(_SUBJECTS))
+    if any(plan.option("lastValueKey", "") for plan in addresses):
+        extras = {"keys": (None, "a", "b", "c")}
+        # Which message of a key is the latest is decided at the end of a transaction.
+        weights["transact"] = 0.0
+    if any(plan.option("redeliveryDelay", 0) for plan in addresses):
+        extras["patience"] = 2.0
     return Scenario(
         seed,
         addresses,
@@ -90,6 +152,8 @@ def make_scenario(seed: int) -> Scenario:
         settled=random.choice([0.0, 0.1, 0.3]),
         padding=random.choice([(0,), (0, 20, 200), (0, 300, 3000)]),
         pause=random.choice([0.0, 0.02, 0.1]),
+        window=random.choice([0, 0, 3_000, 8_000]),
+        **extras,
     )
 
 
@@ -98,15 +162,14 @@ def _add(random: Random, addresses: list[AddressPlan]) -> None:
     kind = random.choice(["queue", "queue", "topic", "topic", "stream"])
     name = f"{kind}-{index}"
     if kind == "queue":
-        addresses.append(AddressPlan(name, {"addressType": "queue", **_storage(random)}))
+        addresses.append(AddressPlan(name, {"addressType": "queue", **random.choice(_QUEUE_OPTIONS)}))
     elif kind == "stream":
         addresses.append(AddressPlan(name, {"addressType": "stream", "partitions": random.choice([1, 1, 2])}))
     else:
         addresses.append(AddressPlan(name, {"addressType": "topic"}))
         for number in range(random.randint(1, 4)):
-            attributes = {"addressType": "subscription", "topic": name, **_storage(random)}
+            options = random.choice([_DULL, _DULL, random.choice(_QUEUE_OPTIONS)])
+            if "maxBytes" in options:
+                options = _DULL
+            attributes = {"addressType": "subscription", "topic": name, **options}
             addresses.append(AddressPlan(f"{name}-sub-{number}", attributes))
-
-
-def _storage(random: Random) -> dict[str, Any]:
-    return {}

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import ACCEPTED
+from enmasse.messaging.errors import AttachError
 from enmasse.testing.faults import JournalFaults
 from enmasse.testing.simulated_storage import SimulatedStorage
-from tests.simulation.accounts import LEAVING, OUT, Account, Copy, Message
+from tests.simulation.accounts import SWEEP_S, Account
+from tests.simulation.audit import adopt, check_depth, check_found, check_found_order
 from tests.simulation.clients import Receiver, Sender
+from tests.simulation.copies import LEAVING, OUT, Message
 from tests.simulation.node import LOG_TABLES, QUEUES, Node, look
 from tests.simulation.stream_clients import StreamClients
 from tests.simulation.streams import StreamAccount
+from tests.simulation.transacting import Exchange
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
@@ -26,9 +30,6 @@ MAX_LINKS = 3
 
 MARGIN = 2
 """Batches by which a log may fall behind because others that share its fate are on their way."""
-
-LATE_S = 0.2
-"""How late or early times may be that pass through the journal: rows are stamped when they are written."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -46,18 +47,21 @@ class World:
         self.scenario = scenario
         self.random = Random(scenario.seed ^ 0x5EED)
         self.problems: list[str] = []
+        self.events: list[str] | None = None
+        """What happens, in words, if somebody wants to know."""
         self.plans = {plan.name: plan for plan in scenario.addresses}
         self.accounts: dict[str, Account] = {}
         self.streams: dict[str, StreamAccount] = {}
         self.senders: dict[str, list[Sender]] = {}
         self.receivers: dict[str, list[Receiver]] = {}
         self.stream_clients: dict[str, StreamClients] = {}
+        self.exchanges: list[Exchange] = []
+        """Transactions that are not decided."""
         self.numbers = 0
-        self.restarts = 0
         self.faults = JournalFaults(self.random, scenario.rates)
         self.storage = SimulatedStorage()
-        self.node = Node(self.storage, 0.0, self.problems.append)
-        self._failures = 0
+        self.node = Node(self.storage, 0.0, self.problems.append, scenario.window)
+        self.storage.listener = self
         self._declare()
 
     def _declare(self) -> None:
@@ -65,24 +69,39 @@ class World:
         for plan in self.scenario.addresses:
             self.node.create_address(plan.name, plan.attributes)
             if plan.kind in QUEUES:
-                account = Account(plan.name, plan.option("storage", "message"), self.problems.append)
-                account.slack = LATE_S
-                account.is_topics = plan.kind == "subscription"
+                account = Account(plan.name, plan.attributes, self.problems.append)
+                account.is_shared = plan.kind == "subscription"
+                account.has_small_window = account.is_paged = bool(self.scenario.window)
                 self.accounts[plan.name] = account
             elif plan.kind == "stream":
                 self.streams[plan.name] = StreamAccount(plan.name, plan.option("partitions", 1), self.problems.append)
+        for name, account in self.accounts.items():
+            plan = self.plans[name]
+            account.dead_letter = self.accounts.get(plan.option("deadletter", ""))
+            account.expiry = self.accounts.get(plan.option("expiry", ""))
+            for target in (account.dead_letter, account.expiry):
+                if target is not None:
+                    target.is_target = True
+                    target.sources.append(account)
         self._open_links()
         self.check()
 
     def _open_links(self) -> None:
         self.senders = {name: [] for name, plan in self.plans.items() if plan.kind in {"queue", "topic"}}
         self.receivers = {name: [] for name, plan in self.plans.items() if plan.kind != "stream"}
-        for name, account in self.streams.items():
+        for name, account in self.accounts.items():
+            account.receivers = self.receivers[name]
+        for name, stream in self.streams.items():
             clients = self.stream_clients.get(name)
             if clients is None:
-                clients = self.stream_clients[name] = StreamClients(self, name, account)
+                clients = self.stream_clients[name] = StreamClients(self, name, stream)
             clients.open()
         self.node.turn()
+
+    def note(self, text: str) -> None:
+        """Keep what happened, for whoever plays it again."""
+        if self.events is not None:
+            self.events.append(f"{self.now:8.3f} {text}")
 
     @property
     def now(self) -> float:
@@ -109,16 +128,30 @@ class World:
         self.node.turn()
         return sender
 
-    def attach_receiver(self, plan: AddressPlan, *, credit: int, presettle: bool) -> Receiver:
-        """One more receiver of an address; on a topic, a subscriber of its own."""
+    def attach_receiver(
+        self, plan: AddressPlan, *, credit: int, presettle: bool = False, colour: str | None = None
+    ) -> Receiver | None:
+        """One more receiver of an address, if it takes one; on a topic, a subscriber of its own."""
         account = self.accounts.get(plan.name)
         if account is None:
-            account = Account(f"{plan.name} (volatile)", "memory", self.problems.append)
-            account.is_topics = True
-        receiver = Receiver(self, account, presettle=presettle)
-        address = self.node.find(plan.name)
-        receiver.sink = address.attach_consumer(receiver, AttachOptions(presettle=presettle, source=plan.name))
-        self.receivers[plan.name].append(receiver)
+            account = Account(f"{plan.name} (volatile)", {"storage": "memory"}, self.problems.append)
+            account.is_shared = True
+        receiver = Receiver(self, account, presettle=presettle, colour=colour)
+        options = AttachOptions(presettle=presettle, source=plan.name, filters=receiver.filters)
+        most = plan.option("maxConsumers", 0)
+        receivers = self.receivers[plan.name]
+        try:
+            receiver.sink = self.node.find(plan.name).attach_consumer(receiver, options)
+        except AttachError:
+            if not most or len(receivers) < most:
+                raise
+            return None
+        if most and len(receivers) >= most:
+            account.problem(f"it took one receiver more than {most}")
+        account.is_mixed = account.is_mixed or colour is not None
+        receivers.append(receiver)
+        if plan.name not in self.accounts:
+            account.receivers = [receiver]
         receiver.grant(credit)
         return receiver
 
@@ -137,40 +170,54 @@ class World:
 
     def told(self, plan: AddressPlan, message: Message, state: Any) -> None:
         """A sender heard an outcome."""
+        self.note(f"{plan.name}: sender of {message.number} hears {state}")
         if state is ACCEPTED:
             message.accepted = True
+            message.accepted_at = self.now
+            for account in self.fed_by(plan):
+                account.stored(message.number)
             return
         message.refused = True
         for account in self.fed_by(plan):
             account.refused(message.number)
 
-    def reject(self, account: Account, number: int) -> None:
-        """A receiver says that a message is not fit."""
-        account.accepted(number, self.storage.submitted)
-
-    def give_back(
-        self, account: Account, number: int, receiver: Receiver, *, failed: bool, avoids: bool = False
-    ) -> Copy:
-        """A receiver gave a message back."""
-        return account.came_back(number, self.storage.submitted, self.now, failed=failed)
-
     # The journal, and time
 
     def journal(self) -> None:
         """One thing happens to the journal."""
-        self.faults.step(self.storage)
+        storage = self.storage
+        self.faults.step(storage)
+        if storage.is_refusing:
+            self.batch_failed()
+        self.note(
+            f"journal {'lives' if storage.is_alive else 'is dead'}: open {storage.open}, "
+            f"unanswered {storage.unanswered}, heard {storage.heard}, reads {storage.reads}"
+        )
 
     def after_step(self) -> None:
         """Do what the node does at the end of its turn, and compare."""
+        if self.storage.is_refusing:
+            self.batch_failed()
         self.node.turn()
-        if self.node.core.batches_failed != self._failures:
-            self._failures = self.node.core.batches_failed
-            for account in self.all_accounts():
-                account.batch_failed()
+        self.exchanges = [exchange for exchange in self.exchanges if not exchange.is_decided]
         if self.node.core.is_idle and self.storage.is_idle:
             for account in self.all_accounts():
                 account.forget_gone()
         self.check()
+
+    def on_committed(self, number: int) -> None:
+        """Every batch up to a number is on disk."""
+        self.node.core.on_committed(number)
+
+    def on_failed(self, number: int, reason: str) -> None:
+        """A batch was not written: the accounts know it before anybody acts on it."""
+        self.batch_failed()
+        self.node.core.on_failed(number, reason)
+
+    def batch_failed(self) -> None:
+        """A batch has failed, or is about to."""
+        for account in self.all_accounts():
+            account.batch_failed()
 
     def all_accounts(self) -> list[Account]:
         """Those of stored addresses and of volatile subscribers."""
@@ -196,7 +243,7 @@ class World:
         """Compare what addresses say of themselves."""
         for name, account in self.accounts.items():
             counts = self.node.find(name).counts()
-            account.check_depth(counts["messagesStored"], counts["bytesStored"], self.now)
+            check_depth(account, counts["messagesStored"], counts["bytesStored"], self.now)
 
     def calm(self) -> None:
         """Have everything done; then all counts are exact, and nobody waits for an answer without reason."""
@@ -205,10 +252,17 @@ class World:
                 if receiver.is_blocked:
                     receiver.is_blocked = False
                     receiver.block(False)
+        for _ in range(3):
+            # Messages on their way to another address try again after a second.
+            self.node.settle()
+            self.node.advance(1.1)
+            self.after_step()
         self.node.settle()
         self.after_step()
         for account in self.all_accounts():
-            account.settle_leaving()
+            account.settle_leaving(self.now)
+        if any(not exchange.is_open for exchange in self.exchanges):
+            self.problems.append("nobody decides a transaction")
         held = {
             copy.message.number
             for account in self.all_accounts()
@@ -231,41 +285,41 @@ class World:
         self.check()
 
     def _look(self, storage: SimulatedStorage) -> dict[str, dict[int, int]]:
-        findings = look(storage, self.now, self.patience, self.problems.append)
-        found = {}
+        scenario = self.scenario
+        targets = {name for name, account in self.accounts.items() if account.is_target}
+        findings = look(storage, self.now, scenario.patience, scenario.window, targets, self.problems.append)
+        found = {name: dict(messages) for name, messages in findings.messages.items()}
         for name, messages in findings.messages.items():
-            found[name] = dict(messages)
             account = self.accounts[name]
-            if len(found[name]) < len(messages):
+            if len(found[name]) < len(messages) and not account.is_target:
                 account.problem(f"after a restart it holds messages twice: {messages}")
-            account.check_found(found[name], self.now, self.is_written)
-            account.check_found_order([number for number, _ in messages])
+            check_found(account, found, self.now, self.is_written)
+            check_found_order(account, [number for number, _ in messages])
+        for exchange in self.exchanges:
+            exchange.check_found(found)
         for name, rows in findings.rows.items():
             self.streams[name].check_found(rows)
         return found
 
-    @property
-    def patience(self) -> float:
-        """How long a message may be held back, in seconds."""
-        return 0.0
-
     def crash(self) -> None:
         """Node and journal die, and another node starts over what is left."""
-        self.restarts += 1
+        self.note("crash")
         left = self.faults.crash(self.storage)
         written = self.storage.written_through
         self.storage = left.copy()
+        # What is compared was asked for in the numbers of the life before.
         self.storage.written_through = written
         found = self._look(left)
         self.check()
-        self.storage.written_through = 0
         for senders in self.senders.values():
             for sender in senders:
                 sender.abandon()
-        for name, account in self.accounts.items():
-            account.adopt(found[name], self.now)
-        self.node = Node(self.storage, self.now + self.random.choice([0.0, 1.0]), self.problems.append)
-        self._failures = 0
+        self.exchanges.clear()
+        adopt(self.accounts, found, self.now, self.is_written)
+        self.storage.written_through = 0
+        now = self.now + self.random.choice([0.0, 1.0])
+        self.node = Node(self.storage, now, self.problems.append, self.scenario.window)
+        self.storage.listener = self
         self.node.load()
         self._open_links()
         self.check_depths()
@@ -273,26 +327,35 @@ class World:
 
     def finish(self) -> None:
         """Take all that is left; then nothing is left in memory or on the disk."""
+        for exchange in self.exchanges:
+            if exchange.is_open:
+                exchange.rollback()
         for receivers in self.receivers.values():
             for receiver in receivers:
                 receiver.leave()
             receivers.clear()
         self.calm()
+        self.node.advance(SWEEP_S + 1)
+        self.calm()
         for clients in self.stream_clients.values():
             clients.finish()
         for _ in range(3):
             for name in self.accounts:
-                receiver = self.attach_receiver(self.plans[name], credit=1_000_000, presettle=False)
+                last = self.attach_receiver(self.plans[name], credit=1_000_000)
+                assert last is not None
                 self.node.settle()
-                while receiver.unsettled:
-                    receiver.finish(0, ACCEPTED)
+                if self.scenario.patience:
+                    self.node.advance(self.scenario.patience)
+                    self.node.settle()
+                while last.unsettled:
+                    last.finish(0, ACCEPTED)
                 self.calm()
-                receiver.leave()
+                last.leave()
                 self.receivers[name].clear()
         self.calm()
         for account in self.accounts.values():
             for copy in account.copies.values():
-                if not copy.is_doubtful and not copy.expires and not account.can_drop:
+                if not copy.is_doubtful:
                     account.problem(f"message {copy.message.number} was never delivered, it is {copy.state}")
         self._check_empty()
         self.check()

@@ -1,0 +1,103 @@
+"""Messages of the simulation, and their copies in addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["GONE", "LEAVING", "OUT", "READY", "Copy", "Message"]
+
+READY = "ready"
+"""It can be handed out, now or at a time."""
+OUT = "out"
+"""A receiver has it."""
+LEAVING = "leaving"
+"""It is on its way to another address, or dropped."""
+GONE = "gone"
+"""It is settled."""
+
+
+@dataclass(slots=True)
+class Message:
+    """One message as its sender knows it; times in seconds of the simulation.
+
+    Attributes:
+        number: tells it from all others, and grows with every message that is sent.
+        settled: whether its sender wants no answer.
+        delay: for how long it is not to be delivered.
+        key: of the last-value option.
+        colour: what selectors select by.
+        accepted: whether its sender was told so.
+        refused: whether its sender was told that it is not stored.
+        is_orphan: whether its sender has gone without an answer.
+    """
+
+    number: int
+    durable: bool
+    settled: bool
+    priority: int = 4
+    ttl: float = 0.0
+    delay: float = 0.0
+    group: str | None = None
+    key: str | None = None
+    colour: str | None = None
+    accepted: bool = False
+    accepted_at: float = 0.0
+    refused: bool = False
+    is_orphan: bool = False
+
+
+@dataclass(slots=True)
+class Copy:
+    """One message in one address.
+
+    Attributes:
+        life: how long it may wait; 0 is for ever.
+        expires: when it may expire at the earliest; 0 is never.
+        expires_by: when it must have expired.
+        ready_at: when it may be delivered at the earliest.
+        ready_by: when it must be among those that can be delivered.
+        stamp: when it was settled, by the number of the last batch then.
+        attempts: deliveries that failed.
+        failures: when those of this life were heard of, by the number of the last batch then.
+        is_stored: whether it is known to have been on the disk.
+        is_doubtful: whether it may be gone without a word.
+        is_hit: whether its batch, or another, failed while others had copies too.
+        is_replaced: whether a later message of its key came.
+        holder: the receiver that has it.
+        avoided: receivers that said they cannot have it.
+        origin: the copy that this one may take the place of; it may be that it has not come yet.
+        heir: the copy elsewhere that takes its place.
+        pending: the transaction that decides what becomes of it.
+        is_unordered: whether its place is that of its transaction's end.
+        extra: how often it may be here once more, as a crash came while it was on its way.
+    """
+
+    message: Message
+    state: str = READY
+    stamp: float = 0
+    attempts: int = 0
+    failures: list[int] = field(default_factory=list)
+    is_stored: bool = False
+    is_doubtful: bool = False
+    is_hit: bool = False
+    is_replaced: bool = False
+    life: float = 0.0
+    expires: float = 0.0
+    expires_by: float = 0.0
+    ready_at: float = 0.0
+    ready_by: float = 0.0
+    holder: Any = None
+    avoided: list[Any] = field(default_factory=list)
+    origin: Copy | None = None
+    heir: Copy | None = None
+    extra: int = 0
+    pending: Any = None
+    is_unordered: bool = False
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether it is on its way to its sender, to another address, or away."""
+        message = self.message
+        is_open = not (message.accepted or self.is_stored)
+        return self.is_replaced or message.refused or (is_open and (message.is_orphan or self.is_hit))
