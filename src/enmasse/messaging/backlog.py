@@ -384,9 +384,10 @@ class Backlog(Address):
         storage = self.options.storage
         return self.log is not None and (storage == "durable" or (storage == "message" and is_durable(payload)))
 
-    def take(self, payload: bytes, producer: Any) -> None:
+    def take(self, payload: bytes, producer: Any, *, is_staged: bool = False) -> None:
         """Add a message from within; ``producer`` is told when it is stored, if it is to be written."""
-        self.enqueue(payload, producer, 0, durable=producer is not None, facts=known_facts(payload))
+        is_written = producer is not None
+        self.enqueue(payload, producer, 0, durable=is_written, facts=known_facts(payload), is_staged=is_staged)
 
     def choose_but(self, idle: set[BacklogConsumer]) -> BacklogConsumer | None:
         """The receiver with credit that has the fewest unsettled deliveries, of those not known to want nothing."""

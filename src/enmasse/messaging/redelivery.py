@@ -192,7 +192,7 @@ def move_payload(
         done(f"{target.name!r} is full")
     elif target.writes(payload):
         leaving = backlog.enlist_settlement(entry, done)
-        target.take(payload, NOBODY)
+        target.take(payload, NOBODY, is_staged=True)
         assert target.log is not None
         backlog.core.write_together([leaving, target.log])
     else:

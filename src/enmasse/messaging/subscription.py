@@ -99,10 +99,10 @@ class Subscription(Backlog):
         """Whether a message of a name that it wants is wanted itself."""
         return self.selector is None or self.selector.matches(payload)
 
-    def take(self, payload: bytes, producer: Any) -> None:
+    def take(self, payload: bytes, producer: Any, *, is_staged: bool = False) -> None:
         """Add a message for this subscription alone; ``producer`` is told when it is stored, if it will be."""
         if self.topic is not None and self.log is not None:
-            self.topic.store([self], payload, known_facts(payload), producer, 0)
+            self.topic.store([self], payload, known_facts(payload), producer, 0, is_staged=is_staged)
 
     def window_for(self, senders: int) -> int:
         """Messages that each of so many senders may send now."""
