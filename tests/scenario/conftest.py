@@ -147,7 +147,7 @@ class Installation:
                 stderr=log,
                 start_new_session=True,
             )
-        self.ok("status", "--wait", "30")
+        self.ok("status", "--wait", "60")
 
     def stop(self) -> int:
         assert self.supervisor is not None

@@ -60,7 +60,7 @@ _OWNERS: dict[str, tuple[AddressType, ...]] = {
     "retention": ("stream",),
     "deadletter": ("queue", "topic", "subscription"),
     "expiry": ("queue", "topic", "subscription"),
-    "exclusive": _QUEUES,
+    "exclusive": (*_QUEUES, "deadletter"),
     "last_value_key": _QUEUES,
     "slow_policy": ("topic",),
     "storage": _KEEPING,
