@@ -8,6 +8,7 @@ of file means that the supervisor has died: the node stops in order.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -20,6 +21,10 @@ from enmasse.net.loop import run as run_loop
 from enmasse.node.server import Server
 
 __all__ = ["run"]
+
+GC_THRESHOLDS = (100_000, 20, 50)
+"""Many messages' worth of objects: with Python's own thresholds a tenth of the node's time goes into looking
+for cycles."""
 
 MAX_SOCKET_PATH = 100
 """Unix sockets have room for 107 bytes of path."""
@@ -88,6 +93,10 @@ async def _main(
     directory = data / "nodes" / name
     server = Server(directory, name, journal_changed=journal_changed)
     await server.load()
+    # What is here now stays. A message makes no cycles, but a deep queue would be walked again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     opened = asyncio.Event()
     if supervised:
         await _hear_supervisor(opened, stopped)
