@@ -330,7 +330,7 @@ class Stream(Address):
                 "lag": partition.visible - max(offset, partition.low),
             }
             for partition in self.partitions
-            for name, offset in partition.consumers.stored.items()
+            for name, offset in sorted(partition.consumers.stored.items())
         ]
         return super().counts() | {
             "messagesStored": sum(p.visible - p.low for p in self.partitions),

@@ -204,8 +204,12 @@ class LowEnd:
 
         def done(records: list[tuple[bytes, bytes]], _damaged: list[bytes]) -> None:
             self._is_reading = False
-            if generation == self._generation and not partition.is_closed:
+            if partition.is_closed:
+                return
+            if generation == self._generation:
                 self._found([TimeIndex.entry(*record) for record in records], len(records) < STEP, visible)
+            else:
+                partition.stream.look_again()
 
         partition.stream.core.storage.fetch(Table.TIME, first, last, STEP * _ENTRY_BYTES, done)
 
@@ -230,7 +234,10 @@ class LowEnd:
 
         def done(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
             self._is_reading = False
-            if generation != self._generation or partition.is_closed:
+            if partition.is_closed:
+                return
+            if generation != self._generation:
+                partition.stream.look_again()
                 return
             entries = self._look(records, damaged)
             if entries and sum(len(value) for _, value in records) >= FRAME_BYTES:
