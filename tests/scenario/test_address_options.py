@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.client.blocking import connect
+from enmasse.client.management import ManagementError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +103,23 @@ def test_messages_are_chosen_by_typed_properties(shared: Installation) -> None:
     assert shared.ok("receive", "orders", "--count", "1") == "size 1\n"
     wrong = shared.run("address", "purge", "orders", "--selector", "size >")
     assert (wrong.code, "is not understood at character 7" in wrong.err) == (1, True)
+
+
+def test_an_administrator_does_the_same_over_amqp(shared: Installation) -> None:
+    for body in ("a", "b", "c"):
+        shared.ok("send", "orders", body, "--subject", body)
+    socket = shared.data / "nodes" / "node-0" / "admin.sock"
+    with connect(f"amqp+unix://{socket}", patience=10) as connection:
+        management = connection.management()
+        assert management.move("default/demo.orders", "invoices", "JMSType = 'a'") == 1
+        assert management.purge("default/demo.orders", "JMSType = 'b'") == 1
+        assert management.purge("default/demo.orders") == 1
+        assert management.purge("default/demo.invoices") == 1
+        shared.ok("send", "orders", "never failed")
+        with pytest.raises(ManagementError, match="no original address") as caught:
+            management.replay("default/demo.orders")
+        assert caught.value.status == 409
+        assert management.purge("default/demo.orders") == 1
 
 
 def test_options_and_messages_survive_a_killed_node_and_may_change_afterwards(own: Installation) -> None:
