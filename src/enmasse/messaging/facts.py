@@ -33,8 +33,8 @@ MAX_HEADERS = 1_024
 MAX_HEADER_BYTES = 64
 """Longer than any header in a usual encoding."""
 
-_ANNOTATION_START = b"x-opt-de"
-_DELIVERY = b"x-opt-delivery-"
+_ANNOTATION_START = b"-opt-de"
+_DELIVERY = b"-opt-delivery-"
 _MOVED = MOVED.encode()
 _NEVER = (0, 0)
 """The times of a message that was moved."""
