@@ -40,14 +40,14 @@ class Space:
         core: whose turn its addresses take part in.
         name: ``<namespace>/<space>``.
         new_id: gives unguessable names for dynamic addresses.
-        max_bytes: what its queues and subscriptions may store in all; 0 is without limit.
+        max_bytes: what its addresses may store in all; 0 is without limit.
     """
 
     def __init__(self, core: Core, name: str, new_id: Callable[[], str], *, max_bytes: int = 0) -> None:
         self.core = core
         self.name = name
         self.max_bytes = max_bytes
-        """What queues and subscriptions may store in all; 0 is without limit."""
+        """What addresses may store in all; 0 is without limit."""
         self.bytes_stored = 0
         self.addresses: dict[str, Address] = {}
         self.version = 0
@@ -61,7 +61,7 @@ class Space:
         self.max_bytes = max_bytes
         self.bytes_stored = 0
         for address in self.addresses.values():
-            if isinstance(address, Backlog | Topic):
+            if isinstance(address, Backlog | Stream | Topic):
                 address.join(self)
             address.due()
 
@@ -81,7 +81,7 @@ class Space:
         """Make an address reachable; a subscription is fed by its topic from now on."""
         self.addresses[address.name] = address
         self.version += 1
-        if isinstance(address, Backlog | Topic):
+        if isinstance(address, Backlog | Stream | Topic):
             address.join(self)
         if isinstance(address, Subscription):
             topic = self.addresses.get(address.topic_name)

@@ -32,6 +32,7 @@ from enmasse.messaging.transaction import Done, sender_of
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core, Log
+    from enmasse.messaging.space import Space
 
 __all__ = [
     "COMMITS_CAPABILITY",
@@ -77,6 +78,8 @@ class Stream(Address):
     kind = "stream"
     __slots__ = (
         "_accepted",
+        "_budget",
+        "_counted",
         "_damaged",
         "_round",
         "average_bytes",
@@ -132,6 +135,10 @@ class Stream(Address):
         self.partitions = [Partition(self, index, tail_bytes) for index in range(count)]
         self.heads = Heads(self.partitions)
         self._round = 0
+        self._budget: Space | None = None
+        """The space, if it has a limit of its own."""
+        self._counted = 0
+        """What the space knows to be stored here."""
         self._accepted: Acks = {}
         """Who hears in this turn that something is stored."""
         self.configure(max_bytes=max_bytes, retention_bytes=retention_bytes, retention_ms=retention_ms)
@@ -197,15 +204,30 @@ class Stream(Address):
 
     # The turn
 
+    def join(self, space: Space) -> None:
+        """Be one of a space's addresses, whose limits count."""
+        self._budget = space if space.max_bytes else None
+        self._counted = 0
+        self._count()
+
+    def _count(self) -> None:
+        """Have the space know what is stored here by now."""
+        if self._budget is not None:
+            self._budget.bytes_stored += self.bytes_stored - self._counted
+            self._counted = self.bytes_stored
+
     @property
     def free_bytes(self) -> int:
         """What may still be stored."""
         if self.core.is_pressed:
             return 0
+        free = self.max_bytes - self.bytes_stored
         if self.retention.is_active:
             # The oldest go, so this only waits for them where they go too slowly.
-            return self.retention.limit + 2 * IN_FLIGHT_BYTES - self.bytes_stored
-        return self.max_bytes - self.bytes_stored
+            free = self.retention.limit + 2 * IN_FLIGHT_BYTES - self.bytes_stored
+        if self._budget is not None:
+            free = min(free, self._budget.max_bytes - self._budget.bytes_stored)
+        return free
 
     def accept(self, acks: Acks) -> None:
         """What these wait for is on disk; they hear in this turn, all partitions together."""
@@ -232,6 +254,9 @@ class Stream(Address):
             consumer.serve()
         if self.retention.is_active:
             self._look(now)
+        if self._budget is not None:
+            self._count()
+            self._budget.balance(self)
         producers = self.producers
         if not producers:
             return
@@ -313,6 +338,9 @@ class Stream(Address):
         self.is_closed = True
         for partition in self.partitions:
             partition.close()
+        if self._budget is not None:
+            self._budget.bytes_stored -= self._counted
+            self._budget = None
         super().close(condition, description)
 
     def load(self) -> None:
