@@ -54,6 +54,9 @@ _LAST = struct.Struct("<QQ")
 
 _SCAN_CHUNK_BYTES = 1 << 20
 _HEADS_CHUNK = 4096
+_LOCK_FILE_BYTES = 8192
+"""What LMDB makes of it for 126 readers."""
+
 _HEAD_BYTES = 64
 
 
@@ -82,6 +85,7 @@ class WriteEnvironment:
             is not known to have heard.
 
     Raises:
+        OSError: the directory cannot be written.
         JournalFormatError: the directory holds another format.
         JournalDamagedError: pages or the last commit are not whole.
     """
@@ -90,6 +94,7 @@ class WriteEnvironment:
 
     def __init__(self, directory: str, map_bytes: int = DEFAULT_MAP_BYTES) -> None:
         check_pages(directory)
+        _reserve_lock_file(directory)
         try:
             self._env = _open(directory, map_bytes, readonly=False)
         except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError) as error:
@@ -162,9 +167,27 @@ class WriteEnvironment:
             put(SEAL_KEY, encode_seal(txn.id(), batches, has_merges=has_merges))
         self.epoch, self.number, self.failed = last.epoch, last.number, remembered
 
+    def explain(self, error: lmdb.Error) -> str:
+        """Why something was not written, with what LMDB does not say: a full disk shows as a short write."""
+        disk = os.statvfs(self._env.path())
+        return f"{error}; its disk has {disk.f_bavail * disk.f_frsize:,} bytes left"
+
     def close(self) -> None:
         """Close the environment; what was applied is on disk already."""
         self._env.close()
+
+
+def _reserve_lock_file(directory: str) -> None:
+    """Give LMDB's table of readers its place: it is mapped, so that a full disk would be a signal.
+
+    Raises:
+        OSError: the disk is full, or the directory cannot be written.
+    """
+    fd = os.open(os.path.join(directory, "lock.mdb"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # noqa: PTH118 - see lock.py
+    try:
+        os.posix_fallocate(fd, 0, _LOCK_FILE_BYTES)
+    finally:
+        os.close(fd)
 
 
 def _merge(txn: lmdb.Transaction, key: bytes, value: memoryview | None) -> None:

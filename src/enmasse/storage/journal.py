@@ -133,7 +133,9 @@ class JournalWriter:
         return b"".join(answers)
 
     def _failed(self, batch: Batch, error: lmdb.Error) -> bytes:
-        return encode_answer(AnswerKind.FAILED, batch.epoch, batch.number, str(error).encode()[:1000])
+        return encode_answer(
+            AnswerKind.FAILED, batch.epoch, batch.number, self._environment.explain(error).encode()[:1000]
+        )
 
     def _answer(self, data: bytes) -> None:
         view = memoryview(data)
@@ -178,8 +180,10 @@ def _run(directory: str, fd: int, map_bytes: int, lock_wait_s: float) -> None:
         _refuse(fd, AnswerKind.LOCKED, f"process {lock.holder()} still writes the journal in {directory}")
     try:
         environment = WriteEnvironment(directory, map_bytes)
-    except (JournalFormatError, lmdb.Error) as error:
+    except JournalFormatError as error:
         _refuse(fd, AnswerKind.REFUSED, str(error))
+    except (OSError, lmdb.Error) as error:
+        _refuse(fd, AnswerKind.REFUSED, f"the journal in {directory} cannot be opened: {error}")
     try:
         JournalWriter(fd, environment).run()
     except (BatchError, lmdb.PanicError) as error:

@@ -101,6 +101,7 @@ class JournalLink:
         self._unconfirmed: deque[tuple[int, bytes]] = deque()
         self._unconfirmed_bytes = 0
         self._commits = 0
+        self._is_failing = False
 
     @property
     def journal_pid(self) -> int | None:
@@ -305,6 +306,9 @@ class JournalLink:
         while unconfirmed and unconfirmed[0][0] <= number:
             self._unconfirmed_bytes -= len(unconfirmed.popleft()[1])
         self._heard = number
+        if self._is_failing:
+            self._is_failing = False
+            _log.warning("the journal in %s is written again", self._directory)
         self._listener.on_committed(number)
 
     def _failed(self, number: int, reason: str) -> None:
@@ -312,6 +316,9 @@ class JournalLink:
         assert first == number, "answers come in the order of numbers"
         self._unconfirmed_bytes -= len(data)
         self._heard = number
+        if not self._is_failing:
+            self._is_failing = True
+            _log.error("the journal in %s cannot be written: %s", self._directory, reason)
         self._listener.on_failed(number, reason)
 
     def _greeted(self, hello: Answer) -> None:

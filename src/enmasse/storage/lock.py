@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 
 __all__ = ["DirectoryLock"]
 
@@ -28,8 +29,10 @@ class DirectoryLock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+        # The name is for people: on a full disk the lock is held without it.
+        with suppress(OSError):
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
         return True
 
     def holder(self) -> str:
