@@ -16,8 +16,8 @@ if find_spec("proton") is None and os.environ.get("CI") != "true":
         allow_module_level=True,
     )
 
-from proton import Message
-from proton.reactor import DurableSubscription, Selector
+from proton import Message, Terminus
+from proton.reactor import DurableSubscription, LinkOption, Selector
 from proton.utils import LinkDetached
 
 from enmasse.testing.node_process import NodeProcess
@@ -28,6 +28,13 @@ pytestmark = pytest.mark.slow
 SHARED = Subscriber(2, "never", capabilities=("shared",))
 GLOBAL = Subscriber(2, "never", capabilities=("shared", "global"))
 SHARED_VOLATILE = Subscriber(capabilities=("shared",))
+
+
+class Nowhere(LinkOption):
+    """A link without a source, as JMS clients attach to end a subscription."""
+
+    def apply(self, link: Any) -> None:
+        link.source.type = Terminus.UNSPECIFIED
 
 
 def bodies(messages: list[Any]) -> list[Any]:
@@ -84,6 +91,23 @@ def test_closing_the_link_ends_the_subscription(own_node: Any) -> None:
     process.start()
     with ProtonClient(process.url, "ann") as ann:
         assert bodies(ann.receiver(topic, DurableSubscription(), name="news").rest()) == []
+
+
+def test_a_link_name_alone_finds_a_subscription_to_end_it(node: NodeProcess, addresses: Any) -> None:
+    topic = addresses.declare("topic")
+    with ProtonClient(node.url, f"ann-{topic}") as client:
+        client.receiver(topic, DurableSubscription(), Selector("n = 1"), name="news").detach()
+        client.send(topic, Message(body="x", properties={"n": 1}))
+        found = client.receiver("", Nowhere(), name="news")
+        assert found.receiver.link.remote_source.address == topic
+        assert found.receiver.link.remote_source.durability == 2
+        found.close()
+        again = client.receiver(topic, DurableSubscription(), Selector("n = 1"), name="news")
+        assert bodies(again.rest()) == []
+        again.close()
+        with pytest.raises(LinkDetached, match="no durable subscription 'news'") as refused:
+            client.receiver("", Nowhere(), name="news")
+        assert refused.value.condition == "amqp:not-found"
 
 
 def test_a_subscription_belongs_to_its_container_and_its_link_name(node: NodeProcess, addresses: Any) -> None:
