@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COUNT_ANNOTATION",
     "DEAD_LETTER_ANNOTATIONS",
+    "NOBODY",
     "ORIGIN_ANNOTATION",
     "REASON_ANNOTATION",
     "come_back",

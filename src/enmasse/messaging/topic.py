@@ -21,6 +21,7 @@ from enmasse.messaging.paging import known_facts
 from enmasse.messaging.patterns import matches
 from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Staged, full, grant_credit, malformed
 from enmasse.messaging.queue_entry import DONE, READY, Entry
+from enmasse.messaging.redelivery import NOBODY
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.subscribing import Subscribing
 from enmasse.messaging.subscription import Subscription, VolatileSubscription
@@ -273,8 +274,9 @@ class Topic(Address):
             entry = subscription.enqueue(payload, waits, 0, durable=True, facts=facts, is_staged=is_staged, row=row)
             row.add(subscription, entry)
         if passing is not None:
-            if kept is None and is_staged:
-                passing.producer, passing.producer_id = producer, producer_id
+            if is_staged:
+                # Both rows share the transaction's fate; one of them tells it.
+                passing.producer, passing.producer_id = (producer, producer_id) if kept is None else (NOBODY, 0)
             self.log.add(passing)
         if kept is not None:
             self.log.add(kept)
