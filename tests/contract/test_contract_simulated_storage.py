@@ -42,6 +42,6 @@ def test_the_simulated_storage_keeps_the_contract(
     check: Callable[[StorageHarness], Awaitable[None]], deaths: float
 ) -> None:
     async def run() -> None:
-        await check(SimulatedHarness(FaultRates(journal_death=deaths, stale_read=0.5)))
+        await check(SimulatedHarness(FaultRates(journal_death=deaths, short_read=0.5)))
 
     asyncio.run(run())

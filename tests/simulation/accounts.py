@@ -239,7 +239,7 @@ class Account:
         if receiver is not None:
             copy.avoided.append(receiver)
         # Its batch may have failed meanwhile: then it goes back to its sender.
-        copy.is_doubtful = copy.is_unsure or self.can_drop
+        copy.is_doubtful = copy.is_unsure or self.can_drop or copy.origin is not None
 
     def failed(self, number: int, stamp: int, now: float) -> None:
         """A receiver failed to process a message, or went away with it."""

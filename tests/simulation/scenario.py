@@ -120,7 +120,7 @@ def make_scenario(seed: int) -> Scenario:
         disk_full=random.choice([0.0, 0.0, 0.1, 0.3]),
         journal_death=random.choice([0.0, 0.0, 0.05, 0.15]),
         refusal=random.choice([0.0, 0.0, 0.0, 0.05]),
-        stale_read=random.choice([0.0, 0.5]),
+        short_read=random.choice([0.0, 0.5]),
         crash=random.choice([0.0, 0.01, 0.01, 0.03]),
     )
     weights = {

@@ -21,14 +21,14 @@ class FaultRates:
         disk_full: a batch is not written.
         journal_death: the journal process dies.
         refusal: the journal begins to refuse, or ends refusing, what it is handed.
-        stale_read: a read that waited elsewhere saw what there was when it was asked for.
+        short_read: a read ends where it would have ended when it was asked for.
         crash: the node dies, and with it perhaps the machine.
     """
 
     disk_full: float = 0.0
     journal_death: float = 0.0
     refusal: float = 0.0
-    stale_read: float = 0.0
+    short_read: float = 0.0
     crash: float = 0.0
 
 
@@ -58,7 +58,7 @@ class JournalFaults:
             storage.kill()
             return
         if storage.reads and chance() < 0.5:
-            storage.finish_read(self._random.randrange(storage.reads), is_stale=chance() < rates.stale_read)
+            storage.finish_read(is_short=chance() < rates.short_read)
             return
         waiting = len(storage.open)
         if waiting and (not storage.unanswered or chance() < 0.4):

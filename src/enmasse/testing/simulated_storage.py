@@ -21,12 +21,14 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from enmasse.errors import LocalError
+from enmasse.messaging.frame import FrameError, check_frame
+from enmasse.messaging.storage import Table
 from enmasse.testing.memory_storage import MemoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enmasse.messaging.storage import Fetched, Operation, StorageListener, Table
+    from enmasse.messaging.storage import Fetched, Operation, StorageListener
 
 __all__ = ["SimulatedStorage"]
 
@@ -53,7 +55,7 @@ class _Batch:
 
 
 class _Read:
-    __slots__ = ("done", "first", "last", "limit_bytes", "records", "table")
+    __slots__ = ("done", "end", "first", "last", "limit_bytes", "table")
 
     def __init__(self, table: Table, first: bytes, last: bytes, limit_bytes: int, done: Fetched) -> None:
         self.table = table
@@ -61,8 +63,8 @@ class _Read:
         self.last = last
         self.limit_bytes = limit_bytes
         self.done = done
-        self.records: list[tuple[bytes, bytes]] = []
-        """What the read would have found when it was asked for."""
+        self.end = first
+        """Above the last key that there was when it was asked for."""
 
 
 class SimulatedStorage:
@@ -130,7 +132,9 @@ class SimulatedStorage:
     def fetch(self, table: Table, first: bytes, last: bytes, limit_bytes: int, done: Fetched) -> None:
         """Read like ``scan``; ``done`` is called by ``finish_read``."""
         read = _Read(table, first, last, limit_bytes, done)
-        read.records = self.scan(table, first, last, limit_bytes)
+        known = self.scan(table, first, last, limit_bytes)
+        if known:
+            read.end = known[-1][0] + b"\0"
         self._reads.append(read)
 
     def heads(self, table: Table, first: bytes, last: bytes) -> Iterator[tuple[bytes, bytes, int]]:
@@ -241,16 +245,23 @@ class SimulatedStorage:
         self.is_alive = True
         self._answer()
 
-    def finish_read(self, index: int = 0, *, is_stale: bool = False) -> None:
-        """Answer a fetch.
+    def finish_read(self, *, is_short: bool = False) -> None:
+        """Answer the oldest fetch, from what is committed now; damaged frames are left out and named.
 
         Args:
-            index: which one of those that wait, the oldest being 0.
-            is_stale: with what it would have found when it was asked for, not with what there is now.
+            is_short: whether it ends where it would have ended when it was asked for, as that is when
+                another process looked how far to read; then it may find nothing where there is something now.
         """
-        read = self._reads.pop(index)
-        records = read.records if is_stale else self.scan(read.table, read.first, read.last, read.limit_bytes)
-        read.done(records, [])
+        read = self._reads.pop(0)
+        last = read.end if is_short else read.last
+        records: list[tuple[bytes, bytes]] = []
+        damaged: list[bytes] = []
+        for key, value in self.scan(read.table, read.first, last, read.limit_bytes):
+            if read.table is Table.FRAME and not _is_sound(key, value):
+                damaged.append(key)
+            else:
+                records.append((key, value))
+        read.done(records, damaged)
 
     def settle(self) -> None:
         """Have everything done as a journal without trouble does it, until nothing waits."""
@@ -290,3 +301,12 @@ class SimulatedStorage:
     def _check_alive(self) -> None:
         if not self.is_alive:
             raise LocalError("there is no journal process; revive() starts one")
+
+
+def _is_sound(key: bytes, value: bytes) -> bool:
+    """Whether a record is the frame that was written under its key."""
+    try:
+        check_frame(value, int.from_bytes(key[-8:], "big"))
+    except FrameError:
+        return False
+    return True
