@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from proton.reactor import Filter
 
 from enmasse.testing.node_process import NodeProcess
 from enmasse.testing.proton_play import Exchange, Play
+from tests.interop.conftest import Addresses
 
 pytestmark = pytest.mark.slow
 
@@ -229,6 +231,32 @@ def test_large_messages_and_many_of_them_take_part(
     receiver = Exchange(node.url, three[1], [], expect=300)
     receiver.play()
     assert receiver.bodies == list(range(300))
+
+
+class Late(Work):
+    """Lets the time of its transaction pass before it commits."""
+
+    def discharge(self) -> None:
+        self.container.schedule(1.0, self)
+
+    def on_timer_task(self, event: Any) -> None:
+        if self.diary:
+            super().on_timer_task(event)
+        self.diary.append("late")
+        super().discharge()
+
+
+def test_a_transaction_that_takes_too_long_is_rolled_back(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, "--transaction-timeout", "0.2") as process:
+        addresses = Addresses(process)
+        addresses.make_space()
+        name = addresses.declare("queue")
+        work = Late(process.url, [(name, "x")])
+        work.play()
+        assert work.diary == ["late", "failed"]
+        assert [condition for condition, _ in work.reasons] == ["amqp:transaction:timeout"]
+        assert stored(addresses, name) == [0]
+        addresses.close()
 
 
 def test_what_was_committed_is_there_after_the_node_was_killed(

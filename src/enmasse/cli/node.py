@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from enmasse.control.loopback import require_loopback
 from enmasse.engines.supervisor.parent import die_with_parent
 from enmasse.errors import ConfigError
+from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S
 from enmasse.node.main import run
 
 if TYPE_CHECKING:
@@ -42,7 +43,18 @@ def run_node(arguments: Sequence[str]) -> int:
         admin=options.admin,
         default_space=options.default_space,
         supervised=options.supervised,
+        transaction_timeout_s=options.transaction_timeout,
     )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; seconds are expected, such as 60 or 0.5")
+    return seconds
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,6 +83,13 @@ def _parser() -> argparse.ArgumentParser:
         help="whose clients are that name no space (default: the only one)",
     )
     parser.add_argument("--admin", type=Path, metavar="PATH", help="unix socket for management (default: admin.sock)")
+    parser.add_argument(
+        "--transaction-timeout",
+        type=_seconds,
+        default=TRANSACTION_TIMEOUT_S,
+        metavar="SECONDS",
+        help="roll a transaction back that is not discharged by then; 0 waits for ever (default: 60)",
+    )
     parser.add_argument(
         "--supervised", action="store_true", help="report to a supervisor and die with it; see the reference"
     )

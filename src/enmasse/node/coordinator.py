@@ -44,9 +44,12 @@ if TYPE_CHECKING:
     from enmasse.messaging.core import Core
     from enmasse.wire.amqp.session import Session
 
-__all__ = ["CAPABILITIES", "Coordinator", "TransactionLimits"]
+__all__ = ["CAPABILITIES", "TRANSACTION_TIMEOUT_S", "Coordinator", "TransactionLimits"]
 
 CAPABILITIES = (LOCAL_TRANSACTIONS, MULTI_TRANSACTIONS, MULTI_SESSIONS)
+
+TRANSACTION_TIMEOUT_S = 60.0
+"""Long for a program, short for a queue whose messages a program that hangs keeps from the others."""
 
 CONTROL_CREDIT = 100
 
@@ -69,7 +72,7 @@ class TransactionLimits:
         account: what all transactions of the node hold together.
     """
 
-    timeout_s: float = 60.0
+    timeout_s: float = TRANSACTION_TIMEOUT_S
     max_open: int = 100
     max_bytes: int = 16 << 20
     account: Account = field(default_factory=lambda: Account(256 << 20))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.net.loop import run as run_loop
+from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S, TransactionLimits
 from enmasse.node.server import Server
 
 __all__ = ["run"]
@@ -37,6 +38,7 @@ def run(
     admin: Path | None,
     supervised: bool,
     default_space: str | None = None,
+    transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
 ) -> int:
     """Run a node until it is told to stop.
 
@@ -47,6 +49,7 @@ def run(
         admin: the administrator's socket; by default ``admin.sock`` among the node's files.
         supervised: whether to talk with a supervisor on standard input and output.
         default_space: ``NAMESPACE/SPACE`` of connections that name no space; by default the only one.
+        transaction_timeout_s: how long a transaction may go on before it is rolled back; 0 waits for ever.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
@@ -55,7 +58,9 @@ def run(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
-        run_loop(_main(data, name, [_endpoint(text) for text in listen], admin, supervised, default_space))
+        limits = TransactionLimits(timeout_s=transaction_timeout_s)
+        endpoints = [_endpoint(text) for text in listen]
+        run_loop(_main(data, name, endpoints, admin, supervised, default_space, limits))
     except EnmasseError as error:
         print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -80,6 +85,7 @@ async def _main(
     admin: Path | None,
     supervised: bool,
     default_space: str | None,
+    limits: TransactionLimits,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -91,7 +97,7 @@ async def _main(
             _tell(event="journal", journal_pid=pid)
 
     directory = data / "nodes" / name
-    server = Server(directory, name, journal_changed=journal_changed)
+    server = Server(directory, name, journal_changed=journal_changed, limits=limits)
     await server.load()
     # What is here now stays. A message makes no cycles, but a deep queue would be walked again and again.
     gc.collect()
