@@ -189,19 +189,24 @@ class Installation:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """An installation with the examples applied, for tests that leave it as it is."""
     installation = Installation(tmp_path_factory.mktemp("up") / "data")
-    installation.start()
-    installation.ok("apply", "-f", str(EXAMPLES))
-    installation.ok("status", "--wait", "30")
-    yield installation
-    assert installation.stop() == 0
+    try:
+        installation.start()
+        installation.ok("apply", "-f", str(EXAMPLES))
+        installation.ok("status", "--wait", "60")
+        yield installation
+    finally:
+        code = installation.stop()
+    assert code == 0
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Installation]:
     """An installation to break."""
     installation = Installation(tmp_path / "data")
-    installation.start()
-    yield installation
-    assert installation.supervisor is not None
-    if installation.supervisor.poll() is None:
-        installation.stop()
+    try:
+        installation.start()
+        yield installation
+    finally:
+        assert installation.supervisor is not None
+        if installation.supervisor.poll() is None:
+            installation.stop()
