@@ -247,25 +247,33 @@ class ReadEnvironment:
         return value
 
     def scan(self, table: int, first: bytes, last: bytes, limit_bytes: int) -> list[tuple[bytes, bytes]]:
-        """Committed records with ``first <= key < last``, until their values reach ``limit_bytes``."""
+        """Committed records with ``first <= key < last``, until their values reach ``limit_bytes``.
+
+        Raises:
+            lmdb.Error: the first one lies on a damaged page; before any later one it stops.
+        """
         prefix = TABLE_PREFIX[table]
         return self._scan(prefix + first, prefix + last, limit_bytes)
 
     def _scan(self, first: bytes, end: bytes, limit_bytes: int) -> list[tuple[bytes, bytes]]:
         records: list[tuple[bytes, bytes]] = []
         size = 0
-        with self._env.begin() as txn, txn.cursor() as cursor:
-            found = cursor.set_range(first)
-            while found:
-                key = cursor.key()
-                if key >= end:
-                    break
-                value = cursor.value()
-                records.append((key[1:], value))
-                size += len(value)
-                if size >= limit_bytes:
-                    break
-                found = cursor.next()
+        try:
+            with self._env.begin() as txn, txn.cursor() as cursor:
+                found = cursor.set_range(first)
+                while found:
+                    key = cursor.key()
+                    if key >= end:
+                        break
+                    value = cursor.value()
+                    records.append((key[1:], value))
+                    size += len(value)
+                    if size >= limit_bytes:
+                        break
+                    found = cursor.next()
+        except (lmdb.CorruptedError, lmdb.PageNotFoundError):
+            if not records:
+                raise
         return records
 
     def floor(self, table: int, key: bytes, first: bytes) -> tuple[bytes, bytes] | None:

@@ -14,6 +14,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+import lmdb
+
 from enmasse.messaging.storage import Table
 from enmasse.storage.process import PairedProcess
 from enmasse.storage.reading import FAILED, READY, ReadAnswer, ReadRequest, encode_request, split_reads
@@ -160,9 +162,13 @@ class Fetcher:
             if self._process is not None and self._is_ready:
                 self._ask()
             if answer.kind == FAILED:
-                self._give_up(read, answer.end.decode("utf-8", "replace"))
+                self._give_up(read, answer.end.decode("utf-8", "replace"), *answer.damaged)
                 continue
-            records = self._copy(read.request, answer)
+            try:
+                records = self._copy(read.request, answer)
+            except lmdb.Error as error:
+                self._give_up(read, str(error))
+                continue
             copied += sum(len(value) for _, value in records)
             for key in answer.damaged:
                 self._name(key)
@@ -179,8 +185,10 @@ class Fetcher:
             records = [record for record in records if record[0] not in damaged]
         return records
 
-    def _give_up(self, read: _Read, reason: str) -> None:
+    def _give_up(self, read: _Read, reason: str, key: bytes | None = None) -> None:
         table, first, _, _ = read.request
+        if key is not None:
+            first = key
         _log.error(
             "the journal in %s cannot be read from %s %s on: %s; stop the node and run `enmasse journal check`",
             self._directory,

@@ -22,8 +22,10 @@ from contextlib import closing
 import lmdb
 
 from enmasse.messaging.storage import Table
+from enmasse.storage.batch import TABLE_PREFIX
 from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment, is_sound_frame
-from enmasse.storage.errors import JournalFormatError
+from enmasse.storage.errors import JournalFormatError, PageError
+from enmasse.storage.pages import PageFile
 from enmasse.storage.reading import FAILED, MAX_DAMAGED, READY, WARM, ReadRequest, encode_read, split_requests
 
 __all__ = ["main"]
@@ -32,37 +34,58 @@ _READ_BYTES = 1 << 16
 _PAGE_BYTES = 4096
 
 
-def _warm(environment: ReadEnvironment, request: ReadRequest) -> bytes:
+def _warm(environment: ReadEnvironment, directory: str, request: ReadRequest) -> bytes:
     """Touch what a request wants and return the answer."""
     damaged: list[bytes] = []
     size = 0
     last = b""
     found = False
-    with closing(environment.views(request.table, request.first, request.last)) as records:
-        for key, value in records:
-            last, found = key, True
-            size += len(value)
-            if request.table != Table.FRAME:
-                value[::_PAGE_BYTES].tobytes()
-            elif not is_sound_frame(key, value):
-                damaged.append(key)
-            if size >= request.limit_bytes or len(damaged) >= MAX_DAMAGED:
-                break
+    try:
+        with closing(environment.views(request.table, request.first, request.last)) as records:
+            for key, value in records:
+                last, found = key, True
+                size += len(value)
+                if request.table != Table.FRAME:
+                    value[::_PAGE_BYTES].tobytes()
+                elif not is_sound_frame(key, value):
+                    damaged.append(key)
+                if size >= request.limit_bytes or len(damaged) >= MAX_DAMAGED:
+                    break
+    except lmdb.Error as error:
+        # What comes before a damaged page is good; whoever asks on from there hears of the page.
+        if not found:
+            lost = _first_key(directory, request)
+            return encode_read(FAILED, str(error).encode()[:1000], () if lost is None else (lost,))
     return encode_read(WARM, last, tuple(damaged), found=found)
 
 
-def _serve(environment: ReadEnvironment, fd: int) -> None:
+def _first_key(directory: str, request: ReadRequest) -> bytes | None:
+    """The key of the record that LMDB cannot read, found without it."""
+    first, end = TABLE_PREFIX[request.table] + request.first, TABLE_PREFIX[request.table] + request.last
+    try:
+        file = PageFile(os.path.join(directory, "data.mdb"))  # noqa: PTH118 - see lock.py
+    except PageError:
+        return None
+    try:
+        for number, data in file.leaves(file.metas[0].main, lambda _problem: None):
+            if file.ends(number, data).last >= first:
+                found = next((node.key for node in file.nodes(number, data) if node.key >= first), end)
+                return found[1:] if found < end else None
+    except PageError:
+        return None
+    finally:
+        file.close()
+    return None
+
+
+def _serve(environment: ReadEnvironment, directory: str, fd: int) -> None:
     """Answer until the node closes its end."""
     _write(fd, encode_read(READY))
     partial = b""
     while data := _read(fd):
         requests, partial = split_requests(partial + data)
         for request in requests:
-            try:
-                answer = _warm(environment, request)
-            except lmdb.Error as error:
-                answer = encode_read(FAILED, str(error).encode()[:1000])
-            _write(fd, answer)
+            _write(fd, _warm(environment, directory, request))
 
 
 def _read(fd: int) -> bytes:
@@ -93,7 +116,7 @@ def main(arguments: list[str]) -> None:
     except (JournalFormatError, lmdb.Error) as error:
         sys.stderr.write(f"reader {os.getpid()}: {error}\n")
         sys.exit(2)
-    _serve(environment, int(options["--fd"]))
+    _serve(environment, options["--directory"], int(options["--fd"]))
     environment.close()
 
 

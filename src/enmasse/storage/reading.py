@@ -21,7 +21,7 @@ READY = 1
 WARM = 2
 """The records up to ``end`` are in memory and sound but for the damaged ones."""
 FAILED = 3
-"""The records could not be read; ``end`` is the reason as UTF-8."""
+"""The first record could not be read; ``end`` is the reason as UTF-8, ``damaged`` its key if that is known."""
 
 _REQUEST = struct.Struct("<IBBHHHQ")
 _ANSWER = struct.Struct("<IBBHHH")

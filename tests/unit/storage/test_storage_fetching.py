@@ -20,6 +20,7 @@ from enmasse.messaging.storage import Operation, Table
 from enmasse.storage import fetching
 from enmasse.storage.errors import JournalStateError
 from enmasse.storage.link import JournalLink
+from enmasse.storage.pages import PageFile
 from enmasse.testing.memory_storage import RecordingListener
 
 if TYPE_CHECKING:
@@ -124,10 +125,10 @@ DYING_READER = """
 import os, signal, sys
 from enmasse.storage import reader
 
-def warm(environment, request, sound=reader._warm):
+def warm(environment, directory, request, sound=reader._warm):
     if int.from_bytes(request.first[-8:], "big") == 5:
         os.kill(os.getpid(), signal.SIGKILL)
-    return sound(environment, request)
+    return sound(environment, directory, request)
 
 reader._warm = warm
 reader.main(sys.argv[1:])
@@ -176,6 +177,37 @@ async def test_a_damaged_frame_is_named_once(tmp_path: Path, caplog: pytest.LogC
     (message,) = [record.getMessage() for record in caplog.records]
     assert "the frame of log 1, partition 0, at offset 1 in" in message
     assert "enmasse journal check" in message
+    await link.stop()
+
+
+@on_uvloop
+async def test_a_page_that_is_lost_while_the_node_runs_costs_its_own_record_and_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = await started(tmp_path, 0)
+    for offset in range(6):
+        data = encode_frame(offset, [0], [b""], [b"h"], [b"y" * 9000])
+        link.submit([Operation(Table.FRAME, log_key(1, 0, offset), data)])
+    await until(lambda: link.unconfirmed_bytes == 0, "the commit")
+    file = PageFile(str(tmp_path / "data.mdb"))
+    (page,) = [
+        node.overflow
+        for number, data in file.leaves(file.metas[0].main)
+        for node in file.nodes(number, data)
+        if node.key[1:] == log_key(1, 0, 3)
+    ]
+    file.close()
+    with (tmp_path / "data.mdb").open("r+b") as raw:
+        raw.seek(page * 4096)
+        raw.write(page.to_bytes(8, "little") + b"\0\0\2\0" + bytes(4084))
+    answers = Answers()
+    with caplog.at_level(logging.ERROR):
+        for first in (0, 3, 4, 2):
+            fetch(link, answers, first, 10)
+        await until(lambda: link.waiting_reads == 0, "the reads")
+    assert answers.keys == [[0, 1, 2], [], [4, 5], [2]]
+    assert answers.damaged == [3]
+    assert log_key(1, 0, 3).hex() in caplog.text
     await link.stop()
 
 
