@@ -30,7 +30,7 @@ _NO_TTL, _NO_REDELIVERY, _NO_LIMITS, _ALL = MessageTtl(), MessageRedelivery(), A
 
 
 def effective_space_bytes(spec: AddressSpaceSpec, plan: AddressSpacePlanSpec | None) -> int:
-    """Return how much the queues and subscriptions of a space may store together; 0 is without limit."""
+    """Return how much the queues, subscriptions and streams of a space may store together; 0 is without limit."""
     said = spec.limits.max_bytes if spec.limits else None
     planned = plan.limits.max_bytes if plan and plan.limits else None
     return _least(said, planned)

@@ -25,7 +25,7 @@ class SpaceEntity:
         authentication: the kind of authentication service.
         uid: of the AddressSpace.
         generation: of its spec, as the node knows it.
-        max_bytes: what its queues and subscriptions may store together; 0 is without limit.
+        max_bytes: what its queues, subscriptions and streams may store together; 0 is without limit.
     """
 
     name: str

@@ -67,7 +67,7 @@ class AddressLimits(Model):
 
 
 class SpaceLimits(Model):
-    """How much the queues and subscriptions of a space take together."""
+    """How much the queues, subscriptions and streams of a space take together."""
 
     max_bytes: int | None = Field(default=None, ge=1, le=MAX_NUMBER)
     """Stored bytes."""
