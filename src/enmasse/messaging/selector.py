@@ -59,7 +59,7 @@ class Selector:
         return self.selects(Look(payload, attempts))
 
     def selects(self, look: Look) -> bool:
-        """Whether a message is selected, which was perhaps read for another selector before."""
+        """The same, for a message that several selectors are asked about."""
         try:
             return self._condition(look) is True
         except DecodeError:

@@ -12,24 +12,25 @@ from uuid import UUID
 
 from enmasse.messaging.errors import SelectorError
 from enmasse.messaging.facts import DELIVERY_TIME
-from enmasse.wire.amqp.section_kinds import HEADER_FIELDS, PROPERTY_FIELDS
+from enmasse.messaging.selector_reading import application_property, key_of, list_field
+from enmasse.wire.amqp.section_kinds import HEADER, HEADER_FIELDS, PROPERTIES, PROPERTY_FIELDS, Header
 from enmasse.wire.amqp.sections import Sections
 
 __all__ = ["Field", "Look", "field_of"]
 
 
 class Look:
-    """A message as selectors see it, read as far as they ask; good for any number of them.
+    """A message as selectors see it.
 
     Args:
         payload: the bytes of a message whose format is AMQP's own (0).
         attempts: its deliveries that failed at this address.
     """
 
-    __slots__ = ("attempts", "sections")
+    __slots__ = ("attempts", "payload")
 
     def __init__(self, payload: bytes, attempts: int = 0) -> None:
-        self.sections = Sections(payload)
+        self.payload = payload
         self.attempts = attempts
 
 
@@ -46,38 +47,49 @@ def _identity(value: Any) -> Any:
     return f"ID:AMQP_ULONG:{value}" if isinstance(value, int) else value
 
 
-def _user(look: Look) -> Any:
-    user = look.sections.properties.user_id
-    return None if user is None else user.decode(errors="replace")
-
-
-def _delivery_count(look: Look) -> int:
-    return look.sections.header.delivery_count + look.attempts
-
-
 def _header(name: str) -> Field:
-    return lambda look: getattr(look.sections.header, name)
+    index, kind = _HEADER_PLACES[name]
+    default = getattr(Header(), name)
 
-
-def _property(name: str) -> Field:
-    return lambda look: getattr(look.sections.properties, name)
-
-
-def _text_property(name: str) -> Field:
     def find(look: Look) -> Any:
-        value = getattr(look.sections.properties, name)
-        return str(value) if isinstance(value, UUID) else value
+        value = list_field(look.payload, HEADER, index, kind, name)
+        return default if value is None else value
 
     return find
 
 
+def _property(name: str, shown: Callable[[Any], Any] = lambda value: value) -> Field:
+    index, kind = _PROPERTY_PLACES[name]
+    return lambda look: shown(list_field(look.payload, PROPERTIES, index, kind, name))
+
+
+def _uuid_text(value: Any) -> Any:
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _bytes_text(value: Any) -> Any:
+    return None if value is None else value.decode(errors="replace")
+
+
+def _delivery_count(look: Look) -> int:
+    count: int = _counted(look)
+    return count + look.attempts
+
+
+_HEADER_PLACES = {name: (index, kind) for index, (name, kind) in enumerate(HEADER_FIELDS)}
+_PROPERTY_PLACES = {name: (index, kind) for index, (name, kind) in enumerate(PROPERTY_FIELDS)}
+_counted = _header("delivery_count")
+_durable = _header("durable")
+_user = _property("user_id", _bytes_text)
+
+
 _JMS: dict[str, Field] = {
-    "JMSCorrelationID": lambda look: _identity(look.sections.properties.correlation_id),
-    "JMSDeliveryMode": lambda look: "PERSISTENT" if look.sections.header.durable else "NON_PERSISTENT",
-    "JMSDeliveryTime": lambda look: look.sections.message_annotations.get(DELIVERY_TIME),
+    "JMSCorrelationID": _property("correlation_id", _identity),
+    "JMSDeliveryMode": lambda look: "PERSISTENT" if _durable(look) else "NON_PERSISTENT",
+    "JMSDeliveryTime": lambda look: Sections(look.payload).message_annotations.get(DELIVERY_TIME),
     "JMSDestination": _property("to"),
     "JMSExpiration": _property("absolute_expiry_time"),
-    "JMSMessageID": lambda look: _identity(look.sections.properties.message_id),
+    "JMSMessageID": _property("message_id", _identity),
     "JMSPriority": _header("priority"),
     "JMSRedelivered": lambda look: _delivery_count(look) > 0,
     "JMSReplyTo": _property("reply_to"),
@@ -90,7 +102,7 @@ _JMS: dict[str, Field] = {
 }
 _AMQP: dict[str, Field] = {
     **{f"amqp.{name}": _header(name) for name, _ in HEADER_FIELDS},
-    **{f"amqp.{name}": _text_property(name) for name, _ in PROPERTY_FIELDS},
+    **{f"amqp.{name}": _property(name, _uuid_text) for name, _ in PROPERTY_FIELDS},
     "amqp.delivery_count": _delivery_count,
     "amqp.user_id": _user,
 }
@@ -124,4 +136,5 @@ def field_of(name: str, *, is_quoted: bool = False, position: int = 0) -> Field:
                 f'An application property of that name is written "{name}"',
                 position,
             )
-    return lambda look: look.sections.application_properties.get(name)
+    key = key_of(name)
+    return lambda look: application_property(look.payload, name, key)
