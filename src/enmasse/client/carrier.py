@@ -100,6 +100,11 @@ class Carrier:
                 _, self._shell = await loop.create_connection(make_shell, url.host, url.port)
         except OSError as error:
             raise UnavailableError(f"cannot reach {url}: {error.strerror or error}") from error
+        except asyncio.CancelledError:
+            if self._shell is not None:
+                # The socket is connected, and closed without another word: uvloop does not tell of that.
+                self._shell.connection_lost(None)
+            raise
 
     def _make_engine(self, shell: EngineProtocol, turn: Turn) -> Engine:
         options = self._options

@@ -182,9 +182,6 @@ class EngineProtocol(asyncio.Protocol):
         chunks = engine.pending_output()
         if self.is_lost or self._is_hung_up:
             return
-        if self.transport.is_closing():
-            # The peer has hung up, and we are about to hear of it.
-            return
         if chunks:
             data = b"".join(chunks)
             self.bytes_out += len(data)

@@ -286,16 +286,3 @@ async def test_the_engine_hears_that_the_peer_hung_up(script: Any, until: Any) -
         met.peer.close()
         await until(lambda: met.engine.calls == ["lost"])
         met.shell.abort()
-
-
-async def test_nothing_is_said_to_a_peer_that_is_known_to_be_gone(
-    script: Any, until: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with meeting(script()) as met:
-        await asyncio.sleep(0.01)
-        met.shell.transport.abort()
-        met.engine.put(b"too late")
-        met.shell.flush()
-        assert met.engine.flushes
-        await until(lambda: met.shell.is_lost)
-        assert "failed" not in caplog.text
