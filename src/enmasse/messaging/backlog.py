@@ -59,6 +59,7 @@ class VolatileRow:
 
     __slots__ = ("entry", "payload")
     is_durable = False
+    body_at = 0
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
@@ -366,6 +367,7 @@ class Backlog(Address):
         """A message was changed on its way."""
         change = len(payload) - len(entry.payload)
         entry.payload = payload
+        entry.body_at = 0
         self.count_bytes(change)
         if entry.is_resident:
             self.resident_bytes += change

@@ -36,7 +36,7 @@ class _Copy:
 class Browser(Consumer):
     """A receiver of copies."""
 
-    __slots__ = ("_is_draining", "_is_fetching", "_offset", "_payloads", "_selector", "_seq")
+    __slots__ = ("_asked", "_is_draining", "_is_fetching", "_offset", "_payloads", "_selector", "_seq")
     address: Backlog
 
     def __init__(self, address: Backlog, port: ConsumerPort, presettle: bool, selector: Selector | None) -> None:
@@ -49,6 +49,7 @@ class Browser(Consumer):
         """What is on disk only is shown below this offset."""
         self._is_fetching = False
         self._is_draining = False
+        self._asked = 0
 
     def on_credit(self, gained: int, drain: bool) -> None:
         """Send what there is for the credit."""
@@ -119,6 +120,7 @@ class Browser(Consumer):
         if start >= log.visible:
             return False
         self._is_fetching = True
+        self._asked = log.visible
         backlog.core.storage.fetch(
             Table.FRAME, log_key(log.log_id, 0, start), log_range(log.log_id, 0)[1], PAGE_BYTES, self._fetched
         )
@@ -131,7 +133,7 @@ class Browser(Consumer):
         if pager is None or log is None or backlog.is_closed:
             return
         if not records:
-            self._offset = log.visible
+            self._offset = self._asked
         for _, value in records:
             frame = Frame(value, verify=False)
             if frame.first_offset >= log.visible:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Home", "MessageLog", "Owner", "Row"]
 
 _EMPTY = b""
-_PAYLOAD = attrgetter("payload")
 _IS_DURABLE = attrgetter("is_durable")
 
 Done = Callable[[str | None], None]
@@ -37,6 +36,7 @@ class Row(Protocol):
     """A message that is to be written: an entry of a queue, or what several subscriptions share."""
 
     payload: bytes
+    body_at: int
 
     @property
     def state(self) -> int:
@@ -261,8 +261,18 @@ class MessageLog:
         first = self.next_offset
         count = len(rows)
         self.next_offset = first + count
-        heads, bodies, is_whole = zip(*map(split_payload, map(_PAYLOAD, rows)), strict=True)
-        whole = [index for index, flag in enumerate(is_whole) if flag] if any(is_whole) else ()
+        heads, bodies, whole = [], [], []
+        for index, row in enumerate(rows):
+            payload, body_at = row.payload, row.body_at
+            if body_at:
+                heads.append(payload[:body_at])
+                bodies.append(payload[body_at:])
+                continue
+            head, body, is_whole = split_payload(payload)
+            heads.append(head)
+            bodies.append(body)
+            if is_whole:
+                whole.append(index)
         for owner in self.owners:
             ref = owner.placed(first, rows)
             if ref is not None and (ref.settled or ref.attempts):

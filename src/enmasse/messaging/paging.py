@@ -64,7 +64,7 @@ class Pager:
         log: whose frames they are.
     """
 
-    __slots__ = ("_backlog", "_estimated_below", "_log", "_scan_at", "at", "frame_at", "is_reading")
+    __slots__ = ("_asked", "_backlog", "_estimated_below", "_log", "_scan_at", "at", "frame_at", "is_reading")
 
     def __init__(self, backlog: Backlog, log: MessageLog) -> None:
         self._backlog = backlog
@@ -74,6 +74,8 @@ class Pager:
         self.frame_at = 0
         """The frame in which it lies, or that follows."""
         self.is_reading = False
+        self._asked = 0
+        """What was committed, as far as was known, when the read that is under way was asked for."""
         self._estimated_below = 0
         """Frames below have their bytes counted by guess."""
         self._scan_at = 0
@@ -163,6 +165,7 @@ class Pager:
 
     def _fetch(self, first: int, done: Callable[[list[tuple[bytes, bytes]], list[bytes]], None]) -> None:
         self.is_reading = True
+        self._asked = self._log.visible
         log_id = self._log.log_id
         limit = max(4_096, min(PAGE_BYTES, self._backlog.window // 4))
         self._backlog.core.storage.fetch(Table.FRAME, log_key(log_id, 0, first), log_range(log_id, 0)[1], limit, done)
@@ -173,7 +176,7 @@ class Pager:
         if backlog.is_closed or self.at is None:
             return
         visible = self._log.visible
-        reached = visible if not records and not damaged else self.at
+        reached = self.at if records or damaged else self._asked
         for key in damaged:
             reached = max(reached, self._lose(key))
         for _, value in records:
@@ -200,13 +203,34 @@ class Pager:
         times = frame.timestamps()
         start = max(0, self.at - frame.first_offset)
         self._correct(frame, ref, payloads)
-        for row in range(start, frame.rows):
-            if row not in gone:
-                backlog.add(self._make(ref, row, payloads[row], times[row]))
+        if backlog.timing.is_wanted or backlog.order is not None or ref.attempts:
+            for row in range(start, frame.rows):
+                if row not in gone:
+                    backlog.add(self._make(ref, row, payloads[row], times[row]))
+        else:
+            self._take_plain(frame, ref, payloads, [row for row in range(start, frame.rows) if row not in gone])
         if ref.live:
             backlog.frames[ref.first] = ref
         else:
             self._log.touch(ref)
+
+    def _take_plain(self, frame: Frame, ref: FrameRef, payloads: list[bytes], rows: list[int]) -> None:
+        """Bring rows into memory that ask for nothing, as most do; what one asks for is told by its head."""
+        backlog = self._backlog
+        heads = frame.cells(frame.heads)
+        times = frame.timestamps()
+        is_plain = {head: known_facts(head).is_plain for head in set(heads)}
+        for row in rows:
+            payload = payloads[row]
+            if not is_plain[heads[row]] or backlog.order is not None:
+                backlog.add(self._make(ref, row, payload, times[row]))
+                continue
+            entry = Entry(payload, None, 0)
+            entry.frame = ref
+            entry.row = row
+            backlog.seq = entry.seq = backlog.seq + 1
+            backlog.resident_bytes += len(payload) + ENTRY_OVERHEAD_BYTES
+            backlog.ready.append(entry)
 
     def _make(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> Entry:
         backlog = self._backlog
@@ -330,7 +354,7 @@ class Pager:
         def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
             self.is_reading = False
             visible = self._log.visible
-            position = first if records or damaged else visible
+            position = first if records or damaged else self._asked
             for key in damaged:
                 position = max(position, int.from_bytes(key[-8:], "big") + 1)
             for _, value in records:

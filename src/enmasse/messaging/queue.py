@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.backlog import Backlog
 from enmasse.messaging.delivery import ACCEPTED, RELEASED, Producer, ProducerPort
-from enmasse.messaging.facts import facts_of
 from enmasse.messaging.message_log import MessageLog
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.paging import known_facts
+from enmasse.messaging.stored_producer import StoredProducer
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
 
@@ -49,7 +49,7 @@ def malformed(error: DecodeError) -> Rejected:
     return Rejected(AmqpError("amqp:decode-error", str(error)))
 
 
-class QueueProducer(Producer):
+class QueueProducer(StoredProducer):
     """A sender's end at a queue."""
 
     __slots__ = ()
@@ -63,7 +63,7 @@ class QueueProducer(Producer):
             refusal = UNSUPPORTED_FORMAT
         else:
             try:
-                facts = facts_of(payload)
+                facts = self.look(payload)
             except DecodeError as error:
                 refusal = malformed(error)
         if refusal is None and queue.options.full != "block" and not queue.make_room(len(payload)):
@@ -75,7 +75,9 @@ class QueueProducer(Producer):
                 self.settle(delivery_id, refusal)
             return
         if queue.writes_durable if facts.durable else queue.writes_all:
-            queue.enqueue(payload, None if settled else self, delivery_id, durable=True, facts=facts)
+            entry = queue.enqueue(payload, None if settled else self, delivery_id, durable=True, facts=facts)
+            if len(payload) == self.size:
+                entry.body_at = len(self.head)
         else:
             queue.enqueue(payload, None, 0, durable=False, facts=facts)
             if not settled:

@@ -132,7 +132,8 @@ class Entry:
     """One message of a queue or subscription."""
 
     __slots__ = (
-        "attempts", "frame", "is_refused", "is_resident", "payload", "producer", "producer_id", "row", "seq", "sink",
+        "attempts", "body_at", "frame",
+        "is_refused", "is_resident", "payload", "producer", "producer_id", "row", "seq", "sink",
         "state",
     )  # fmt: skip
 
@@ -145,6 +146,8 @@ class Entry:
 
     def __init__(self, payload: bytes, producer: Any, producer_id: int) -> None:
         self.payload = payload
+        self.body_at = 0
+        """Where its body's content begins, if that is known (``frame.split_payload``)."""
         self.producer = producer
         """Who waits to hear that the message is stored; ``None`` where nobody does (any more)."""
         self.producer_id = producer_id

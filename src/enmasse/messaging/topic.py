@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import ACCEPTED, RELEASED, Consumer, ConsumerPort, Producer, ProducerPort
-from enmasse.messaging.facts import Facts, facts_of
+from enmasse.messaging.facts import Facts
 from enmasse.messaging.log import log_key
 from enmasse.messaging.message_log import MessageLog
 from enmasse.messaging.options import StoredOptions
@@ -23,6 +23,7 @@ from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Staged, full
 from enmasse.messaging.queue_entry import DONE, READY, Entry
 from enmasse.messaging.redelivery import NOBODY
 from enmasse.messaging.storage import Operation, Table
+from enmasse.messaging.stored_producer import StoredProducer
 from enmasse.messaging.subscribing import Subscribing
 from enmasse.messaging.subscription import Subscription, VolatileSubscription
 from enmasse.wire.amqp.errors import DecodeError
@@ -39,6 +40,7 @@ class SharedRow:
     """One message that is written for several subscriptions."""
 
     __slots__ = ("_open", "_state", "entries", "is_durable", "payload", "producer", "producer_id")
+    body_at = 0
 
     def __init__(self, payload: bytes, producer: Any, producer_id: int, *, is_durable: bool) -> None:
         self.payload = payload
@@ -80,7 +82,7 @@ class SharedRow:
             producer.settle(self.producer_id, self._state)
 
 
-class TopicProducer(Producer):
+class TopicProducer(StoredProducer):
     """A sender's end at a topic or at a name below it."""
 
     __slots__ = ("_stored", "_version", "_volatile")
@@ -100,7 +102,7 @@ class TopicProducer(Producer):
             refusal = UNSUPPORTED_FORMAT
         else:
             try:
-                facts = facts_of(payload)
+                facts = self.look(payload)
             except DecodeError as error:
                 refusal = malformed(error)
         if self._version != topic.version:
