@@ -117,8 +117,7 @@ class Account:
         """A message may come here from another address."""
         copy = self.copies.get(origin.message.number)
         if copy is not None and copy.state != GONE and copy.origin is None:
-            copy.extra += 1
-            return copy
+            self.problem(f"message {origin.message.number} is here already and is to come again")
         if copy is None or copy.state == GONE:
             copy = self.copies[origin.message.number] = Copy(origin.message)
         copy.is_doubtful = True
@@ -146,9 +145,7 @@ class Account:
             return
         if copy.pending is not None:
             self.problem(f"message {number} was delivered before its transaction was committed")
-        if copy.state != READY and copy.extra:
-            copy.extra -= 1
-        elif copy.state != READY:
+        if copy.state != READY:
             self.problem(f"message {number} was delivered, which is {copy.state}")
         if copy.life and now > copy.expires_by:
             self.problem(f"message {number} was delivered {now - copy.expires:.3f} s after it expired")
@@ -223,11 +220,6 @@ class Account:
     def _gone(self, copy: Copy, stamp: int) -> None:
         copy.holder = None
         self.disown(copy)
-        if copy.extra:
-            copy.extra -= 1
-            copy.state = READY
-            copy.is_doubtful = True
-            return
         copy.state = GONE
         copy.stamp = stamp
 

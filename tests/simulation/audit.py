@@ -19,7 +19,7 @@ def depth(account: Account, now: float) -> tuple[int, int]:
     for copy in account.copies.values():
         if copy.state == GONE:
             continue
-        high += 1 + copy.extra
+        high += 1
         is_expiring = copy.state == READY and copy.life and copy.expires <= now + EARLY_S
         is_sure = copy.state == OUT or not (copy.is_doubtful or is_expiring)
         if copy.state != LEAVING and is_sure:
@@ -79,6 +79,10 @@ def check_found(account: Account, found: dict[str, dict[int, int]], now: float, 
             if not sure <= attempts <= copy.attempts:
                 account.problem(f"after a restart message {number} says {attempts} failed deliveries; "
                                 f"there were {copy.attempts}, {sure} of them on the disk")  # fmt: skip
+    for target in (account.dead_letter, account.expiry):
+        both = sorted(set(here) & set(found[target.name])) if target is not None else []
+        if both:
+            account.problem(f"after a restart messages {both} are here and in {target and target.name}")
     for number, copy in account.copies.items():
         if number in here:
             continue

@@ -70,7 +70,6 @@ class Copy:
         heir: the copy elsewhere that takes its place.
         pending: the transaction that decides what becomes of it.
         is_unordered: whether its place is that of its transaction's end.
-        extra: how often it may be here once more, as a crash came while it was on its way.
     """
 
     message: Message
@@ -91,7 +90,6 @@ class Copy:
     avoided: list[Any] = field(default_factory=list)
     origin: Copy | None = None
     heir: Copy | None = None
-    extra: int = 0
     pending: Any = None
     is_unordered: bool = False
 
