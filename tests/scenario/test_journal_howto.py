@@ -1,0 +1,114 @@
+"""The commands of the page on backup and repair do what it says, in its order."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from enmasse.storage.pages import PageFile
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "howto" / "back-up-and-repair.md"
+BLOCK = re.compile(r"<!-- run: (\w+) -->\n```sh\n(.*?)```", re.DOTALL)
+
+pytestmark = pytest.mark.slow
+
+BLOCKS: dict[str, str] = dict(BLOCK.findall(PAGE.read_text()))
+
+
+class Shell:
+    """Runs commands in a directory of their own, as a person would."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        self.environment.pop("ENMASSE_DATA", None)
+
+    def run(self, script: str, code: int = 0) -> str:
+        done = subprocess.run(
+            ["bash", "-euc", script],
+            env=self.environment, cwd=self.directory, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    @contextmanager
+    def platform(self, command: str = "enmasse up --ports auto", data: str = ".enmasse") -> Iterator[None]:
+        process = subprocess.Popen(
+            command.split(), env=self.environment, cwd=self.directory, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            deadline = time.monotonic() + 60
+            while not (self.directory / data / "endpoints.json").exists():
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+    def bodies(self, data: str = ".enmasse") -> list[str]:
+        return self.run(f"enmasse receive orders --count 1 --timeout 20 --data {data}").splitlines()
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    return Shell(tmp_path_factory.mktemp("repair"))
+
+
+def test_the_page_from_backup_to_repair(shell: Shell) -> None:
+    with shell.platform():
+        shell.run("enmasse create space shop && enmasse create address orders --type queue")
+        shell.run("enmasse status --wait 30 && enmasse send orders --durable 'two coffee'")
+        shell.run(BLOCKS["backup"])
+        assert "no damage" in shell.run(BLOCKS["check"])
+        assert "two coffee" in shell.run(BLOCKS["dump"])
+        assert shell.bodies() == ["two coffee"]
+
+    restore, up = BLOCKS["restore"].splitlines()
+    shell.run(restore)
+    # What was declared is kept apart from the journal, as the page says.
+    (shell.directory / "restored" / "control").mkdir()
+    shutil.copy(shell.directory / ".enmasse/control/resources.db", shell.directory / "restored/control/resources.db")
+    assert up.endswith(" &")
+    with shell.platform(up.removesuffix(" &"), "restored"):
+        shell.run("enmasse status --wait 30 --data restored")
+        assert shell.bodies("restored") == ["two coffee"]
+
+    journal = shell.directory / ".enmasse/nodes/node-0/journal"
+    backup = next((shell.directory / "backups").iterdir())
+    shutil.copy(backup / "data.mdb", journal / "data.mdb")
+    file = PageFile(str(journal / "data.mdb"))
+    free_root = file.metas[0].free.root
+    main_root = file.metas[0].main.root
+    file.close()
+    assert main_root != free_root
+    with (journal / "data.mdb").open("r+b") as raw:
+        raw.seek(main_root * 4096)
+        raw.write(b"\0" * 16)
+    assert f"damaged: page {main_root} " in shell.run(BLOCKS["damaged"])
+    assert f"lost: page {main_root}" in shell.run(BLOCKS["salvage"])
+    shutil.rmtree(shell.directory / "salvaged")
+    shutil.copytree(backup, shell.directory / "salvaged")
+    shell.run(BLOCKS["replace"])
+    assert "bytes before" in shell.run(BLOCKS["compact"])
+    with shell.platform():
+        shell.run("enmasse status --wait 30")
+        assert shell.bodies() == ["two coffee"]
+
+
+def test_every_command_of_the_page_is_run() -> None:
+    assert BLOCKS.keys() == {"backup", "check", "dump", "restore", "damaged", "salvage", "replace", "compact"}
+    assert PAGE.read_text().count("```sh") == len(BLOCKS)
