@@ -228,7 +228,8 @@ class Transaction:
                 "amqp:resource-limit-exceeded",
                 f"the transactions of this node hold messages of up to {self._account.max_bytes} bytes",
             )
-        if not address.has_room(self._sizes.get(address, 0) + len(payload)):
+        # While the journal is behind nothing has room; what its sender had credit for is held here till then.
+        if not self._core.is_pressed and not address.has_room(self._sizes.get(address, 0) + len(payload)):
             return AmqpError("amqp:resource-limit-exceeded", f"{address.name!r} is full")
         return None
 

@@ -91,6 +91,11 @@ class Binding:
         self._limits = limits or TransactionLimits()
         self._coordinator: Coordinator | None = None
 
+    @property
+    def transactions(self) -> int:
+        """How many of its transactions are not discharged."""
+        return 0 if self._coordinator is None else len(self._coordinator.transactions)
+
     def sasl(self) -> SaslServer:
         """The server's side of SASL for this connection."""
         return SaslServer(SPACE_MECHANISMS, self._authenticate, is_optional=True)

@@ -83,6 +83,7 @@ class Connections:
             "bytesIn": shell.bytes_in,
             "bytesOut": shell.bytes_out,
             "messagesIn": sum(producer.port.received for producer in producers),
+            "transactions": binding.transactions,
             "messagesOut": sum(end.deliveries for _, end in ends if not isinstance(end, Producer)),
         }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.core import PAUSE_S
+from enmasse.messaging.core import MAX_UNCONFIRMED_BYTES, PAUSE_S
 from enmasse.messaging.delivery import ACCEPTED, FAILED
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.patterns import parse
@@ -283,6 +283,16 @@ def test_a_full_address_takes_nothing(full: str) -> None:
     assert problem is not None
     assert problem.condition == "amqp:resource-limit-exceeded"
     assert "'q' is full" in (problem.description or "")
+
+
+def test_a_journal_that_is_behind_does_not_make_an_address_full() -> None:
+    scene = Scene()
+    scene.harness.core.gathered_bytes = MAX_UNCONFIRMED_BYTES + 1
+    transaction = scene.begin()
+    scene.post(transaction, *ALL)
+    scene.harness.core.gathered_bytes = 0
+    assert scene.commit(transaction) is None
+    assert scene.depths() == ONE_EACH
 
 
 def test_the_oldest_make_room_where_that_is_the_policy() -> None:

@@ -447,6 +447,7 @@ def test_connections_and_links_are_shown_as_the_client_sees_itself(node: Node) -
         "bytesOut": 22,
         "messagesIn": 1,
         "messagesOut": 1,
+        "transactions": 0,
     }
     receiver, sender = node.connections.read_links()
     assert {key: receiver[key] for key in ("name", "role", "address", "connection", "space")} == {

@@ -782,3 +782,8 @@ def test_transactions_show_as_a_link(node: Node, client: Client) -> None:
     client.attach_control()
     (link,) = node.connections.read_links()
     assert (link["role"], link["address"]) == ("sender", "$coordinator")
+    (connection,) = node.connections.read_connections()
+    assert connection["transactions"] == 0
+    client.declare()
+    (connection,) = node.connections.read_connections()
+    assert connection["transactions"] == 1
