@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from enmasse.client import Connection, Message, connect
+from enmasse.client import Connection, Delivery, Message, connect
 from enmasse.client.management import Management
 from enmasse.testing.node_process import NodeProcess
 
@@ -31,6 +31,13 @@ async def declare(node: NodeProcess) -> None:
             "news": {"addressType": "topic"},
             "archive": {"addressType": "subscription", "topic": "news"},
             "readings": {"addressType": "stream", "partitions": 2},
+            "retried": {"addressType": "queue"},
+            "mixed": {"addressType": "queue"},
+            "keen": {"addressType": "queue", "storage": "durable"},
+            "sport": {"addressType": "topic"},
+            "fans": {"addressType": "subscription", "topic": "sport"},
+            "press": {"addressType": "subscription", "topic": "sport"},
+            "ticks": {"addressType": "stream", "partitions": 1},
         }
         for name, attributes in addresses.items():
             await management.create(ADDRESS, f"default/{name}", {"space": SPACE, "address": name, **attributes})
@@ -77,12 +84,55 @@ async def fill_stream(connection: Connection) -> None:
         )
 
 
+async def take(connection: Connection, address: str, count: int, **options: Any) -> list[Delivery]:
+    receiver = await connection.receiver(address, credit=count, **options)
+    found: list[Delivery] = []
+    for _ in range(count):
+        delivery = await receiver.receive(timeout=10)
+        assert delivery is not None
+        found.append(delivery)
+    return found
+
+
+async def fill_from_format_2(connection: Connection) -> None:
+    """Failed deliveries, messages that are not durable, a body that two subscriptions share, a named consumer."""
+    sender = await connection.sender("retried")
+    await sender.send_all(Message(b"job %d" % n, durable=True) for n in range(3))
+    for _ in range(2):
+        jobs = await take(connection, "retried", 3)
+        await jobs[1].modify(failed=True)
+        await jobs[0].release()
+        await jobs[2].release()
+        await jobs[0].receiver.close()
+    for address in ("mixed", "keen"):
+        sender = await connection.sender(address)
+        for n in range(6):
+            await sender.send(Message(b"note %d" % n, durable=n % 2 == 0))
+    sender = await connection.sender("sport")
+    for n in range(4):
+        await sender.send(Message(b"goal %d" % n, durable=True))
+    goals = await take(connection, "sport::press", 4)
+    await goals[0].accept()
+    await goals[3].accept()
+    await goals[0].receiver.close()
+    sender = await connection.sender("ticks")
+    for n in range(10):
+        await sender.send(Message(b"tick %d" % n))
+    ticks = await take(connection, "ticks", 4, filters={"enmasse:consumer": "clock", "enmasse:start": "first"})
+    for tick in ticks:
+        await tick.accept()
+    await ticks[0].receiver.close()
+    # Outcomes are written with the next commit; this one waits for it.
+    await (await connection.sender("keen")).send(Message(b"note 6", durable=True))
+
+
 async def fill(node: NodeProcess) -> None:
     await declare(node)
     async with connect(node.url) as connection:
         await fill_queue(connection)
         await fill_topic(connection)
         await fill_stream(connection)
+        await fill_from_format_2(connection)
 
 
 def main(version: str) -> None:

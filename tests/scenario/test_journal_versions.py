@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from enmasse.client import Connection, Delivery, Message, Outcome, connect
+from enmasse.storage.environment import FORMAT_VERSION
+from enmasse.storage.tools import main as run_tool
 from enmasse.testing.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
@@ -69,9 +71,31 @@ async def check_stream(connection: Connection) -> None:
         assert found == list(range(len(found)))
 
 
-def test_there_is_a_directory_of_the_first_format() -> None:
-    assert "journal-v1.tar.xz" in [archive.name for archive in ARCHIVES]
-    assert all(re.fullmatch(r"journal-v\d+\.tar\.xz", archive.name) for archive in ARCHIVES)
+async def check_from_format_2(connection: Connection) -> None:
+    """What the first format could not hold."""
+    jobs = await take(connection, "retried", 3)
+    assert {job.message.body: job.message.delivery_count for job in jobs}[b"job 1"] == 2
+    assert sorted(job.message.body for job in jobs) == [b"job 0", b"job 1", b"job 2"]
+    notes = await take(connection, "mixed", 3)
+    assert [note.message.body for note in notes] == [b"note 0", b"note 2", b"note 4"]
+    notes = await take(connection, "keen", 7)
+    assert [note.message.body for note in notes] == [b"note %d" % n for n in range(7)]
+    goals = await take(connection, "sport::fans", 4)
+    assert [goal.message.body for goal in goals] == [b"goal %d" % n for n in range(4)]
+    goals = await take(connection, "sport::press", 2)
+    assert [goal.message.body for goal in goals] == [b"goal 1", b"goal 2"]
+    ticks = await take(connection, "ticks", 6, filters={"enmasse:consumer": "clock"})
+    assert [tick.message.body for tick in ticks] == [b"tick %d" % n for n in range(4, 10)]
+
+
+def version_of(archive: Path) -> int:
+    found = re.fullmatch(r"journal-v(\d+)\.tar\.xz", archive.name)
+    assert found is not None, archive
+    return int(found[1])
+
+
+def test_there_is_a_directory_of_every_format() -> None:
+    assert sorted(map(version_of, ARCHIVES)) == list(range(1, FORMAT_VERSION + 1))
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
@@ -83,6 +107,8 @@ def test_a_node_takes_up_what_an_earlier_version_stored(archive: Path, tmp_path:
         async with connect(node.url) as connection:
             await check_queue_and_subscription(connection)
             await check_stream(connection)
+            if version_of(archive) >= 2:
+                await check_from_format_2(connection)
 
     async def find_consumed(node: NodeProcess) -> None:
         async with connect(node.url) as connection:
@@ -90,7 +116,9 @@ def test_a_node_takes_up_what_an_earlier_version_stored(archive: Path, tmp_path:
             await take(connection, "news::archive", 0)
             await take(connection, "readings", 26, filters={"enmasse:start": "first"})
 
+    assert run_tool(["check", str(tmp_path / "nodes/node-0/journal")]) == 0
     with NodeProcess(tmp_path) as node:
         asyncio.run(consume(node))
     with NodeProcess(tmp_path) as node:
         asyncio.run(find_consumed(node))
+    assert run_tool(["check", str(tmp_path / "nodes/node-0/journal")]) == 0
