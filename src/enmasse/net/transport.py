@@ -29,6 +29,12 @@ LOW_WATER = HIGH_WATER // 4
 LINGER_S = 5.0
 """How long the last words to a peer may take to be read."""
 
+LARGE_CHUNK_BYTES = 64 << 10
+"""So much is handed to the kernel from where it lies: copying it once more costs more than it saves."""
+
+FEW_CHUNKS = 16
+"""Large chunks come in small numbers, as a turn's output is bounded; many are worth joining."""
+
 HANDSHAKE_FLUSHES = 8
 """A handshake is over after fewer writes; until then the deadline may still come closer."""
 
@@ -183,9 +189,13 @@ class EngineProtocol(asyncio.Protocol):
         if self.is_lost or self._is_hung_up:
             return
         if chunks:
-            data = b"".join(chunks)
-            self.bytes_out += len(data)
-            self.transport.write(data)
+            if len(chunks) <= FEW_CHUNKS and max(map(len, chunks)) >= LARGE_CHUNK_BYTES:
+                self.bytes_out += sum(map(len, chunks))
+                self.transport.writelines(chunks)
+            else:
+                data = b"".join(chunks)
+                self.bytes_out += len(data)
+                self.transport.write(data)
         if engine.closed:
             self._hang_up()
             return

@@ -226,7 +226,7 @@ class SessionOutput:
                 transfer.settled = settled
             transfer.state = state
             transfer.more = size - at > room
-            part = bytes(view[at : at + room])
+            part = payload if size <= room else bytes(view[at : at + room])
             self._pending.append((link, amqp_frame(self.channel, transfer, len(part)), part))
             at += len(part)
             first = False
