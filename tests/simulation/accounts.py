@@ -144,7 +144,10 @@ class Account:
             self.problem(f"message {number} was delivered, which was never sent here, or is long gone")
             return
         if copy.pending is not None:
-            self.problem(f"message {number} was delivered before its transaction was committed")
+            # Parts of one batch hear of its commit one after another.
+            copy.pending.early.append(
+                f"{self.name}: message {number} was delivered before its transaction was committed"
+            )
         if copy.state != READY:
             self.problem(f"message {number} was delivered, which is {copy.state}")
         if copy.life and now > copy.expires_by:

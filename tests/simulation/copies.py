@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.simulation.transacting import Exchange
 
 __all__ = ["GONE", "LEAVING", "OUT", "READY", "Copy", "Message"]
 
@@ -90,7 +93,7 @@ class Copy:
     avoided: list[Any] = field(default_factory=list)
     origin: Copy | None = None
     heir: Copy | None = None
-    pending: Any = None
+    pending: Exchange | None = None
     is_unordered: bool = False
 
     @property

@@ -10,6 +10,7 @@ from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.core import Core
 from enmasse.messaging.delivery import ACCEPTED
 from enmasse.messaging.storage import Table
+from enmasse.messaging.stream import Stream
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
 from enmasse.testing.ports import MemoryConsumerPort
 from enmasse.wire.amqp.sections import Sections
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.testing.simulated_storage import SimulatedStorage
 
-__all__ = ["QUEUES", "SPACE", "Findings", "Node", "look"]
+__all__ = ["LOG_TABLES", "QUEUES", "SPACE", "Findings", "Node", "look", "marks_of"]
 
 SPACE = "ns/space"
 FIRST_WALL_US = 1_700_000_000_000_000
@@ -108,7 +109,8 @@ class Node:
         """Let time pass, with every deadline and its turn on the way."""
         end = self.now + seconds
         self.turn()
-        for _ in range(MAX_TURNS):
+        # Streams look ten times a second for what they need not keep any more.
+        for _ in range(MAX_TURNS + round(20 * seconds)):
             deadline = self.core.next_deadline()
             if deadline is None or deadline > end:
                 break
@@ -140,10 +142,12 @@ class Findings:
         messages: by queue or subscription, in the order they were handed out: numbers and their
             failed deliveries.
         rows: by stream and partition: offset and number.
+        marks: by stream and partition: the first offset, and the one above the last, when they were read.
     """
 
     messages: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     rows: dict[str, list[list[tuple[int, int]]]] = field(default_factory=dict)
+    marks: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
 
 def look(
@@ -178,6 +182,7 @@ def look(
             ports[name] = _attach(address, ALL)
         elif kind == "stream":
             findings.rows[name] = _rows(node, address, record.get("partitions", 1))
+            findings.marks[name] = marks_of(address)
             streams.add(record["log"])
     node.settle()
     if patience and any(len(ports[name].arrivals) < count for name, count in stored.items()):
@@ -217,6 +222,12 @@ def _attach(address: Address, credit: int, **options: Any) -> MemoryConsumerPort
 
 def _seen(payload: bytes) -> tuple[int, int]:
     return number_of(payload), attempts_of(payload)
+
+
+def marks_of(address: Address) -> list[tuple[int, int]]:
+    """Where the partitions of a stream begin and end, by its own words."""
+    assert isinstance(address, Stream)
+    return [(low, end) for _, low, end in address.counts()["partitionMarks"]]
 
 
 def _rows(node: Node, address: Address, partitions: int) -> list[list[tuple[int, int]]]:

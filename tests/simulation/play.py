@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from enmasse.messaging import stream_merging
 from enmasse.messaging.delivery import ACCEPTED, FAILED, RELEASED
 from enmasse.wire.amqp.performatives import Modified, Rejected
 from tests.simulation.clients import payload_of
@@ -207,6 +209,17 @@ class Play:
         self.world.node.advance(self.random.choice([0.0, self.scenario.pause, 0.1]))
 
 
+@contextmanager
+def _small_runs(frames: int) -> Iterator[None]:
+    """Have streams merge so few frames already, so that a short play sees it."""
+    before = stream_merging.RUN_FRAMES
+    stream_merging.RUN_FRAMES = frames or before
+    try:
+        yield
+    finally:
+        stream_merging.RUN_FRAMES = before
+
+
 def play(seed: int, *, show: Callable[[str], None] | None = None) -> None:
     """Play the scenario of a seed.
 
@@ -220,10 +233,11 @@ def play(seed: int, *, show: Callable[[str], None] | None = None) -> None:
     again = f"play it again: python -m tests.simulation --seed {seed}"
     game = None
     try:
-        game = Play(seed)
-        if show is not None:
-            game.world.events = [str(game.scenario)]
-        game.run()
+        with _small_runs(make_scenario(seed).run_frames):
+            game = Play(seed)
+            if show is not None:
+                game.world.events = [str(game.scenario)]
+            game.run()
     except BrokenPromiseError as error:
         raise BrokenPromiseError(f"{error}\n{again}") from None
     except Exception as error:

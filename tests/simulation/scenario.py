@@ -41,6 +41,7 @@ class Scenario:
         calm: how likely a step ends in everything being done and compared exactly.
         look: how likely a step ends in a look at what a restart would find.
         pause: how long a step may take, in seconds.
+        run_frames: of a stream, so many small frames are merged; 0 is as a real node has it.
         window: bytes that each address may have in memory; 0 is as a real node has it.
         priorities: to choose from.
         ttls: times to live to choose from, in seconds; 0 is for ever.
@@ -62,6 +63,7 @@ class Scenario:
     calm: float = 0.02
     look: float = 0.03
     pause: float = 0.05
+    run_frames: int = 0
     window: int = 0
     priorities: tuple[int, ...] = (4,)
     ttls: tuple[float, ...] = (0.0,)
@@ -92,6 +94,8 @@ _QUEUE_OPTIONS: list[dict[str, Any]] = [
     {"maxBytes": 4_000, "fullPolicy": "drop-oldest"},
     {"lastValueKey": "subject"},
 ]
+
+_STREAM_OPTIONS: list[dict[str, Any]] = [_DULL, _DULL, {"retentionMs": 1_000}, {"retentionBytes": 2_000}]
 
 _SUBJECTS: list[dict[str, Any]] = [
     {},
@@ -152,6 +156,7 @@ def make_scenario(seed: int) -> Scenario:
         settled=random.choice([0.0, 0.1, 0.3]),
         padding=random.choice([(0,), (0, 20, 200), (0, 300, 3000)]),
         pause=random.choice([0.0, 0.02, 0.1]),
+        run_frames=random.choice([0, 3, 5]),
         window=random.choice([0, 0, 3_000, 8_000]),
         **extras,
     )
@@ -164,7 +169,12 @@ def _add(random: Random, addresses: list[AddressPlan]) -> None:
     if kind == "queue":
         addresses.append(AddressPlan(name, {"addressType": "queue", **random.choice(_QUEUE_OPTIONS)}))
     elif kind == "stream":
-        addresses.append(AddressPlan(name, {"addressType": "stream", "partitions": random.choice([1, 1, 2])}))
+        attributes = {
+            "addressType": "stream",
+            "partitions": random.choice([1, 1, 2]),
+            **random.choice(_STREAM_OPTIONS),
+        }
+        addresses.append(AddressPlan(name, attributes))
     else:
         addresses.append(AddressPlan(name, {"addressType": "topic"}))
         has_target = False

@@ -11,6 +11,7 @@ from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.sections import Sections, encode_message
 from tests.simulation.clients import number_of
+from tests.simulation.node import marks_of
 from tests.simulation.streams import StreamAccount, Unanswered
 
 if TYPE_CHECKING:
@@ -33,22 +34,54 @@ class _Port(MemoryProducerPort):
 
 
 class _Reader(MemoryConsumerPort):
-    """Reads all partitions, or one, and tells the account what it saw."""
+    """Reads all partitions, or one, and tells the account what it saw.
 
-    def __init__(self, account: StreamAccount) -> None:
+    Args:
+        clients: of the stream.
+    """
+
+    def __init__(self, clients: StreamClients) -> None:
         super().__init__()
-        self._account = account
+        self._clients = clients
         self._next: dict[int, int] = {}
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         super().send(delivery, payload, settled, message_format)
         annotations = Sections(payload).message_annotations
         partition, offset = annotations["x-opt-partition"], annotations["x-opt-offset"]
-        expected = self._next.get(partition, offset)
-        if offset != expected and offset > self._account.low[partition]:
-            self._account.problem(f"a reader of partition {partition} got row {offset} instead of {expected}")
+        expected = self._next.get(partition)
+        if expected is None:
+            self.begins(partition, offset)
+        elif offset != expected:
+            self._clients.observe()
+            if offset < expected or expected >= self._clients.account.low[partition]:
+                problem = f"a reader of partition {partition} got row {offset} instead of {expected}"
+                self._clients.account.problem(problem)
         self._next[partition] = offset + 1
-        self._account.read(partition, offset, number_of(payload))
+        self._clients.account.read(partition, offset, number_of(payload))
+
+    def begins(self, partition: int, offset: int) -> None:
+        """The first row of a partition has come."""
+
+
+class _Named(_Reader):
+    """Goes on where the name was: what it has not settled comes again, and nothing is left out."""
+
+    def begins(self, partition: int, offset: int) -> None:
+        expected = self._clients.reached.get(partition)
+        if expected is not None and offset > expected:
+            self._clients.observe()
+            if expected >= self._clients.account.low[partition]:
+                problem = f"the named consumer goes on in partition {partition} at {offset}, it was at {expected}"
+                self._clients.account.problem(problem)
+
+    def accept_some(self) -> None:
+        """Settle a part of what it has, from the oldest on."""
+        while self.unsettled and self._clients.world.chance(0.7):
+            annotations = Sections(self.unsettled[0].payload).message_annotations
+            partition, offset = annotations["x-opt-partition"], annotations["x-opt-offset"]
+            self.accept()
+            self._clients.told[partition] = offset + 1
 
 
 class StreamClients:
@@ -69,6 +102,12 @@ class StreamClients:
         self._unanswered: dict[bytes, list[Unanswered]] = {b"messages": [], FRAMES: []}
         self._again: dict[bytes, list[Unanswered]] = {}
         self._lives = 0
+        self.told: dict[int, int] = {}
+        """What the named consumer has not settled yet, by partition, as it knows itself."""
+        self.sure: dict[int, int] = {}
+        """The same, where that is on the disk."""
+        self.reached: dict[int, int] = {}
+        """Where it must go on at the latest."""
 
     def open(self) -> None:
         """Attach to the node that has come up; idempotent senders repeat in order what has no answer."""
@@ -78,6 +117,9 @@ class StreamClients:
         self._coming: dict[tuple[bytes, int], Unanswered] = {}
         self._plain = self._attach(self._plain_told)
         self._readers: list[_Reader] = []
+        self._named: _Named | None = None
+        self.told = dict(self.sure)
+        self.reached = dict(self.sure)
         self._ports = {
             b"messages": self._attach(
                 lambda delivery, state: self._told(b"messages", delivery, state),
@@ -98,7 +140,9 @@ class StreamClients:
     def act(self) -> None:
         """Do something."""
         random = self.world.random
-        random.choice([self.send, self.send, self.send_again, self.send_again, self.read, self.advance_readers])()
+        random.choice(
+            [self.send, self.send, self.send_again, self.send_again, self.read, self.advance_readers, self.consume]
+        )()
 
     # Sending
 
@@ -123,6 +167,7 @@ class StreamClients:
     def _new(self, sender: int, place: int) -> int:
         number = self.world.next_number()
         self.account.sent[number] = (sender, place)
+        self.account.sent_at[number] = self.world.now
         return number
 
     def _plain_told(self, delivery: int, state: Any) -> None:
@@ -181,7 +226,7 @@ class StreamClients:
         if self._readers and self.world.chance(0.4):
             self._readers.pop(random.randrange(len(self._readers))).leave()
             return
-        reader = _Reader(self.account)
+        reader = _Reader(self)
         start = random.choice(["first", "next", "last", random.randrange(20)])
         filters: dict[str, Any] = {"enmasse:start": start}
         if self.world.chance(0.5):
@@ -199,14 +244,43 @@ class StreamClients:
             while reader.unsettled and self.world.chance(0.8):
                 reader.accept()
 
+    def consume(self) -> None:
+        """The named consumer comes, settles some of what it has, takes more, or goes."""
+        named, world = self._named, self.world
+        if named is None:
+            named = self._named = _Named(self)
+            filters: dict[str, Any] = {"enmasse:consumer": "somebody"}
+            if not self.reached:
+                filters["enmasse:start"] = "first"
+            options = AttachOptions(filters=filters)
+            named.sink = world.address(self.name).attach_consumer(named, options)
+            named.grant(world.random.randrange(20))
+        elif world.chance(0.2):
+            named.leave()
+            self._named = None
+            self.reached = dict(self.told)
+        else:
+            named.accept_some()
+            named.grant(world.random.randrange(20))
+
     # What must hold
 
-    def check(self) -> None:
-        """Compare what the stream says of itself with what is known."""
+    def observe(self) -> None:
+        """Look where the partitions begin."""
+        for partition, (low, end) in enumerate(marks_of(self.world.address(self.name))):
+            self.account.begins_at(partition, low, end, self.world.now)
+
+    def calmed(self) -> None:
+        """All is on the disk: compare what the stream says of itself with what is known."""
+        self.sure = dict(self.told)
+        self.observe()
         counts = self.world.address(self.name).counts()
-        stored, known = counts["messagesStored"], sum(len(rows) for rows in self.account.known)
-        if not any(self.account.low) and stored < known:
-            self.account.problem(f"it says it holds {stored} messages; {known} were read")
+        known = sum(
+            sum(offset >= low for offset in rows)
+            for rows, low in zip(self.account.known, self.account.low, strict=True)
+        )
+        if counts["messagesStored"] < known:
+            self.account.problem(f"it says it holds {counts['messagesStored']} messages; {known} were read")
 
     def finish(self) -> None:
         """Send again until all is accepted; then every number lies in exactly one place."""

@@ -38,7 +38,12 @@ class StreamAccount:
         self.refused: set[int] = set()
         """What is stored nowhere, unless it is sent again."""
         self.low = [0] * partitions
-        """Below these offsets rows may be gone."""
+        """Below these offsets rows are gone."""
+        self.sent_at: dict[int, float] = {}
+        self.keep_s = 0.0
+        """For how long rows are kept; 0 is for ever, as far as this goes."""
+        self.can_delete = False
+        """Whether there is any bound to what is kept."""
         self._report = report
 
     def problem(self, text: str) -> None:
@@ -58,21 +63,40 @@ class StreamAccount:
         if place != (partition, offset):
             self.problem(f"message {number} lies at {place} and at {(partition, offset)}")
 
-    def check_found(self, rows: list[list[tuple[int, int]]]) -> None:
-        """Compare with what a node that starts now finds."""
+    def begins_at(self, partition: int, low: int, end: int, now: float) -> None:
+        """A partition says where it begins and ends now."""
+        if low < self.low[partition]:
+            self.problem(f"partition {partition} began at {self.low[partition]} and begins at {low}")
+        if low and not self.can_delete:
+            self.problem(f"partition {partition} begins at {low}, and nothing bounds what is kept")
+        if low and low >= end and not self.keep_s:
+            self.problem(f"nothing is left of partition {partition} below {end}, not even its latest frame")
+        for offset in range(self.low[partition], low):
+            number = self.known[partition].get(offset)
+            if self.keep_s and number is not None and now < self.sent_at[number] + self.keep_s - 0.002:
+                self.problem(f"row {offset} of partition {partition} was deleted before its time")
+        self.low[partition] = low
+
+    def restarted(self) -> None:
+        """Where partitions begin is what the journal says: the last deletions may not have been written."""
+        self.low = [0] * len(self.low)
+
+    def check_found(self, rows: list[list[tuple[int, int]]], marks: list[tuple[int, int]]) -> None:
+        """Compare with what a node that starts now finds, and where it says that partitions begin and end."""
         for partition, found in enumerate(rows):
-            first = found[0][0] if found else self.low[partition]
-            if [offset for offset, _ in found] != list(range(first, first + len(found))):
-                self.problem(f"the offsets of partition {partition} are not consecutive: {found}")
+            low, end = marks[partition]
+            offsets = [offset for offset, _ in found]
+            if offsets != sorted(set(offsets)) or not set(range(low, end)) <= set(offsets):
+                self.problem(f"partition {partition} has rows {low} to {end} and shows {found}")
             for offset, number in found:
                 self.read(partition, offset, number)
             there = {offset for offset, _ in found}
             for offset, number in self.known[partition].items():
-                if offset >= self.low[partition] and offset not in there:
+                if offset >= low and offset not in there:
                     self.problem(f"row {offset} of partition {partition}, message {number}, is missing")
             self._check_order(partition, found)
         for number in self.accepted:
-            if number not in self.places:
+            if number not in self.places and not self.can_delete:
                 self.problem(f"message {number} is missing, which was accepted")
 
     def _check_order(self, partition: int, found: list[tuple[int, int]]) -> None:

@@ -57,6 +57,8 @@ class Exchange:
         self._retired: list[_Retired] = []
         self._coming: list[tuple[Account, Copy]] = []
         """The copies that are there once it is committed."""
+        self.early: list[str] = []
+        """What was delivered of it and is a problem, unless it is committed in the same step."""
         self._began = 0.0
         """When its commit was asked for."""
         self.is_open = True
@@ -106,6 +108,8 @@ class Exchange:
         world = self._world
         self.is_decided = True
         world.note(f"transaction {id(self) % 9973} is decided: {problem}")
+        if problem is None:
+            self.early.clear()
         for account, copy in self._coming:
             copy.pending = None
             if problem is not None:

@@ -74,7 +74,10 @@ class World:
                 account.has_small_window = account.is_paged = bool(self.scenario.window)
                 self.accounts[plan.name] = account
             elif plan.kind == "stream":
-                self.streams[plan.name] = StreamAccount(plan.name, plan.option("partitions", 1), self.problems.append)
+                stream = StreamAccount(plan.name, plan.option("partitions", 1), self.problems.append)
+                stream.keep_s = plan.option("retentionMs", 0) / 1000
+                stream.can_delete = bool(stream.keep_s or plan.option("retentionBytes", 0))
+                self.streams[plan.name] = stream
         for name, account in self.accounts.items():
             plan = self.plans[name]
             account.dead_letter = self.accounts.get(plan.option("deadletter", ""))
@@ -199,6 +202,8 @@ class World:
         if self.storage.is_refusing:
             self.batch_failed()
         self.node.turn()
+        for exchange in self.exchanges:
+            self.problems += exchange.early
         self.exchanges = [exchange for exchange in self.exchanges if not exchange.is_decided]
         if self.node.core.is_idle and self.storage.is_idle:
             for account in self.all_accounts():
@@ -276,7 +281,7 @@ class World:
                         self.problems.append(f"{name}: nobody answers the sender of message {message.number}")
         self.check_depths()
         for clients in self.stream_clients.values():
-            clients.check()
+            clients.calmed()
         self.check()
 
     def look(self) -> None:
@@ -298,7 +303,7 @@ class World:
         for exchange in self.exchanges:
             exchange.check_found(found)
         for name, rows in findings.rows.items():
-            self.streams[name].check_found(rows)
+            self.streams[name].check_found(rows, findings.marks[name])
         return found
 
     def crash(self) -> None:
@@ -315,6 +320,8 @@ class World:
             for sender in senders:
                 sender.abandon()
         self.exchanges.clear()
+        for stream in self.streams.values():
+            stream.restarted()
         adopt(self.accounts, found, self.now, self.is_written)
         self.storage.written_through = 0
         now = self.now + self.random.choice([0.0, 1.0])
@@ -335,8 +342,9 @@ class World:
                 receiver.leave()
             receivers.clear()
         self.calm()
-        self.node.advance(SWEEP_S + 1)
-        self.calm()
+        if any(copy.life for account in self.accounts.values() for copy in account.copies.values()):
+            self.node.advance(SWEEP_S + 1)
+            self.calm()
         for clients in self.stream_clients.values():
             clients.finish()
         for _ in range(2):
