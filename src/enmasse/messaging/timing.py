@@ -172,8 +172,10 @@ class Timing:
             if wall >= self._sweep_us and not self._is_sweeping:
                 self._is_sweeping = True
                 self._soonest_us = 0
-                # What comes meanwhile, or is seen, says so again.
-                self.has_ttl = bool(backlog.options.ttl_maximum or backlog.options.ttl_minimum)
+                # What comes meanwhile, or is seen, says so again; what is on its way to the disk may not be seen.
+                options = backlog.options
+                is_coming = bool(backlog.waiting) or backlog.is_flying
+                self.has_ttl = bool(options.ttl_maximum or options.ttl_minimum) or is_coming
                 pager.sweep(self._is_late, self.expire, self._swept)
             elif not self._is_sweeping:
                 backlog.core.schedule(backlog, now + (self._sweep_us - wall) / 1e6)

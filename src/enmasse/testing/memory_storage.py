@@ -107,9 +107,10 @@ class MemoryStorage:
             self.listener.on_committed(last)
         self.answer_reads(reads)
 
-    def answer_reads(self, count: int | None = None) -> None:
-        """Answer the first ``count`` waiting ``fetch`` calls (all there are) from what is committed now."""
-        for _ in range(len(self._reads) if count is None else min(count, len(self._reads))):
+    def answer_reads(self, count: int | None = None) -> int:
+        """Answer the first ``count`` waiting ``fetch`` calls (all there are) from what is committed now; how many."""
+        number = len(self._reads) if count is None else min(count, len(self._reads))
+        for _ in range(number):
             table, first, last, limit_bytes, done = self._reads.popleft()
             records: list[tuple[bytes, bytes]] = []
             damaged: list[bytes] = []
@@ -119,6 +120,7 @@ class MemoryStorage:
                 else:
                     records.append((key, value))
             done(records, damaged)
+        return number
 
     def damage(self, table: Table, key: bytes, value: bytes) -> None:
         """Put something else under a committed key, as a failing disk would."""

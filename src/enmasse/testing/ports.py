@@ -279,7 +279,9 @@ class CoreHarness:
             LocalError: that does not end.
         """
         for _ in range(MAX_TURNS):
-            self.storage.answer_reads()
+            while self.storage.answer_reads():
+                # What was read may ask for more.
+                pass
             if not self.turns_requested:
                 return
             self.turns_requested = 0
