@@ -28,6 +28,7 @@ from enmasse.messaging.paging import Pager, guessed_bytes, known_facts
 from enmasse.messaging.queue_entry import (
     DONE,
     ENTRY_OVERHEAD_BYTES,
+    MOVING,
     OUT,
     READY,
     ROW_BYTES,
@@ -652,7 +653,7 @@ class Backlog(Address):
         entry.frame = None
         if entry.producer is None:
             return True
-        if entry.sink is not None:
+        if entry.sink is not None or entry.state == MOVING:
             entry.is_refused = True
             return False
         self.refuse(entry)

@@ -116,6 +116,9 @@ class Browser(Consumer):
         pager, log = backlog.pager, backlog.log
         if pager is None or log is None or pager.at is None:
             return False
+        if pager.merging.is_under_way:
+            # The address has its turn when that is done.
+            return True
         start = max(self._offset, pager.frame_at)
         if start >= log.visible:
             return False

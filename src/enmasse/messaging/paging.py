@@ -16,6 +16,7 @@ from enmasse.messaging.errors import DamagedFrameError
 from enmasse.messaging.facts import PLAIN, Facts, facts_of
 from enmasse.messaging.frame import Frame, frame_head
 from enmasse.messaging.log import log_key, log_range
+from enmasse.messaging.merging import Merging
 from enmasse.messaging.queue_entry import (
     ENTRY_OVERHEAD_BYTES,
     OUT,
@@ -64,16 +65,30 @@ class Pager:
         log: whose frames they are.
     """
 
-    __slots__ = ("_asked", "_backlog", "_estimated_below", "_log", "_scan_at", "at", "frame_at", "is_reading")
+    __slots__ = (
+        "_asked",
+        "_backlog",
+        "_estimated_below",
+        "_log",
+        "_scan_at",
+        "at",
+        "frame_at",
+        "is_reading",
+        "merging",
+        "sweeps",
+    )
 
     def __init__(self, backlog: Backlog, log: MessageLog) -> None:
         self._backlog = backlog
         self._log = log
+        self.merging = Merging(backlog, log)
         self.at: int | None = None
         """The first offset that is on disk only; ``None`` where nothing is."""
         self.frame_at = 0
         """The frame in which it lies, or that follows."""
         self.is_reading = False
+        self.sweeps = 0
+        """Looks through the whole part on disk that are under way."""
         self._asked = 0
         """What was committed, as far as was known, when the read that is under way was asked for."""
         self._estimated_below = 0
@@ -113,6 +128,14 @@ class Pager:
                 backlog.frames.setdefault(entry.frame.first, entry.frame)
                 backlog.add(entry)
             self._caught_up()
+            return
+        sizes: dict[FrameRef, int] = {}
+        for entry in waiting:
+            if entry.frame is not None:
+                sizes[entry.frame] = sizes.get(entry.frame, 0) + len(entry.payload)
+        for ref, size in sizes.items():
+            if ref.first not in backlog.frames and ref.live == ref.rows:
+                self.merging.left_memory(ref, size)
 
     def unwritten(self, visible: int) -> None:
         """What was about to be written is not."""
@@ -149,7 +172,7 @@ class Pager:
 
     def go_on(self) -> None:
         """Read on if there is room, or a receiver that nothing in memory suits."""
-        if self.is_reading or self.at is None:
+        if self.is_reading or self.at is None or self.merging.is_under_way:
             return
         backlog = self._backlog
         if self.at >= self._log.visible:
@@ -339,13 +362,15 @@ class Pager:
 
         def swept(position: int) -> None:
             if self._backlog.is_closed or self.at is None or position >= self._log.visible:
+                self.sweeps -= 1
                 done()
-            elif self.is_reading:
+            elif self.is_reading or self.merging.is_under_way:
                 # Somebody else reads; what comes back is looked at in memory.
                 self._backlog.core.call_later(0.01, lambda: swept(position))
             else:
                 self._pick(max(position, self.frame_at), is_wanted, taken, swept)
 
+        self.sweeps += 1
         swept(self.frame_at)
 
     def _pick(self, first: int, is_wanted: Wanted, take: Take, done: Callable[[int], None]) -> None:

@@ -20,7 +20,7 @@ from enmasse.messaging.message_log import MessageLog
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.paging import known_facts
 from enmasse.messaging.patterns import Pattern
-from enmasse.messaging.queue_entry import Entry, FrameRef, settled_rows
+from enmasse.messaging.queue_entry import OUT, Entry, FrameRef, settled_rows
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.timing import Timing
 from enmasse.wire.amqp.performatives import AmqpError
@@ -217,12 +217,26 @@ class VolatileSubscription(Subscription):
         if not facts.is_plain or self.order is not None or self.log is not None or self.timing.is_wanted:
             self.enqueue(payload, None, 0, durable=False, facts=facts)
             return
+        consumer = self.consumers[0] if len(self.consumers) == 1 and not (self.ready or self.returned) else None
+        if consumer is not None and (consumer.port.credit <= 0 or consumer.is_blocked):
+            consumer = None
+        if consumer is not None and consumer.presettle:
+            consumer.deliveries += 1
+            consumer.send(None, payload, True)
+            return
         entry = Entry(payload, None, 0)
         self.depth += 1
         self.bytes_stored = self.resident_bytes = stored
         if self.budget is not None:
             self.budget.bytes_stored += len(payload) + self.overhead
         self.seq = entry.seq = self.seq + 1
+        if consumer is not None:
+            entry.state = OUT
+            entry.sink = consumer
+            consumer.deliveries += 1
+            consumer.unsettled += 1
+            consumer.send(entry, payload, False)
+            return
         self.ready.append(entry)
         if not self.is_due:
             self.is_due = True

@@ -20,7 +20,7 @@ from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.paging import known_facts
 from enmasse.messaging.patterns import matches
 from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Staged, full, grant_credit, malformed
-from enmasse.messaging.queue_entry import DONE, READY, Entry
+from enmasse.messaging.queue_entry import DONE, MOVING, READY, Entry
 from enmasse.messaging.redelivery import NOBODY
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stored_producer import StoredProducer
@@ -293,7 +293,7 @@ class Topic(Address):
             entry.frame = None
             if is_content:
                 continue
-            if entry.sink is not None:
+            if entry.sink is not None or entry.state == MOVING:
                 entry.is_refused = True
             else:
                 subscription.refuse(entry)
