@@ -187,7 +187,8 @@ class Core:
     def write_together(self, logs: Collection[Log]) -> None:
         """Have all these logs cut into one batch, so that either all of it is written or nothing.
 
-        As long as one of them has a batch on its way, none is cut. Groups that share a log become one.
+        As long as one of them has a batch on its way, none is cut. Groups that share a log become one. The
+        last of the logs hears of the batch after all the others, unless it is part of another group as well.
         """
         group = dict.fromkeys(logs)
         for log in logs:

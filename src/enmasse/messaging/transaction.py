@@ -167,7 +167,7 @@ class Transaction:
         max_bytes: what it may hold by itself.
     """
 
-    __slots__ = ("_account", "_core", "_done", "_open", "_phase", "_posts", "_retired", "_sizes", "_told",
+    __slots__ = ("_account", "_core", "_done", "_phase", "_posts", "_retired", "_sizes", "_told",
                  "held_bytes", "max_bytes", "problem")  # fmt: skip
 
     def __init__(self, core: Core, account: Account, max_bytes: int) -> None:
@@ -184,7 +184,6 @@ class Transaction:
         self._retired: dict[Retirement, None] = {}
         self._told: list[Retirement] = []
         """Those whose outcome is told in the ordinary way."""
-        self._open = 0
         self._done: Callable[[AmqpError | None], None] = _nobody
 
     @property
@@ -293,22 +292,19 @@ class Transaction:
             return
         self._phase = _Phase.COMMITTING
         self._done = done
-        self._open = 1
-        # Heard first, as it knows the reason best.
-        fate = Fate("a transaction", self._on_fate)
-        logs: dict[Log, None] = {fate: None}
+        logs: dict[Log, None] = {}
         for address, target, payload in self._posts:
-            self._open += 1
             logs[address.enlist_message(payload, target, self._hear(address))] = None
         self._let_go()
         for item in self._retired:
             log = self._enlist(item)
             if log is not None:
                 logs[log] = None
-        if len(logs) > 1:
-            self._open += 1
-            self._core.write_together(logs)
-        self._ended_one()
+        if logs:
+            # Heard last, so that everything else has been told by then.
+            self._core.write_together([*logs, Fate("a transaction", self._end)])
+        else:
+            self._end(None)
 
     def _enlist(self, item: Retirement) -> Log | None:
         delivery = item.delivery
@@ -316,31 +312,23 @@ class Transaction:
         if address.is_closed:
             return None
         if item.outcome is ACCEPTED:
-            self._open += 1
             log: Log | None = address.enlist_settlement(delivery, self._hear(address))
             if log is not None:
                 return log
-            self._open -= 1
         self._told.append(item)
         return None
-
-    def _on_fate(self, reason: str | None) -> None:
-        if reason is not None:
-            self.fail(AmqpError(ROLLBACK, reason))
-        self._ended_one()
 
     def _hear(self, address: Party) -> Done:
         def done(reason: str | None) -> None:
             if reason is not None and not address.is_closed:
                 self.fail(AmqpError(ROLLBACK, f"{address.name!r}: {reason}"))
-            self._ended_one()
 
         return done
 
-    def _ended_one(self) -> None:
-        self._open -= 1
-        if self._open or self._phase is not _Phase.COMMITTING:
-            return
+    def _end(self, reason: str | None) -> None:
+        if reason is not None:
+            # It knows best why the parts have failed.
+            self.problem = AmqpError(ROLLBACK, reason)
         if self.problem is not None:
             self._undo()
         else:

@@ -103,6 +103,22 @@ def test_groups_that_share_a_log_become_one(harness: CoreHarness) -> None:
     assert values(harness, 2) == [b"3", b"4", b"5", b"6"]
 
 
+def test_the_last_log_of_each_group_hears_after_the_others(harness: CoreHarness) -> None:
+    heard: list[str] = []
+
+    class Listening(Notes):
+        def committed(self, token: Any) -> None:
+            heard.append(self.name)
+
+    logs = {name: Listening(harness, name).add(b"x") for name in "abcdxyz"}
+    for names in ("abx", "bcy", "adz"):
+        harness.core.write_together([logs[name] for name in names])
+    harness.commit()
+    assert sorted(heard) == sorted(logs)
+    for *others, last in ("abx", "bcy", "adz"):
+        assert all(heard.index(last) > heard.index(other) for other in others)
+
+
 def test_a_group_is_cut_in_the_end_however_busy_its_logs_are(harness: CoreHarness) -> None:
     logs = [Notes(harness, f"{index}") for index in range(4)]
     for log in logs[:2]:

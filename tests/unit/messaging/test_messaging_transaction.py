@@ -337,6 +337,24 @@ def test_transactions_on_the_same_addresses_do_not_share_a_fate_by_mistake(harne
     assert first.visible == second.visible == [message("1")]
 
 
+def test_a_transaction_ends_even_if_an_address_fails_to_write_its_part(harness: CoreHarness) -> None:
+    class Broken(Shelf):
+        def cut(self, wall_us: int) -> tuple[list[Operation], Any]:
+            raise RuntimeError("a bug")
+
+    shelf, broken = Shelf(harness, "a"), Broken(harness, "b")
+    item, told = Item(shelf, b"x"), Told()
+    transaction = begin(harness)
+    transaction.post(broken, "b", message("1"))
+    transaction.post(shelf, "a", message("1"))
+    transaction.retire(item)
+    transaction.commit(told)
+    harness.commit()
+    assert told[0].condition == ROLLBACK
+    assert "'b' failed" in told[0].description
+    assert (shelf.visible, item.ends, stored(harness)) == ([], ["rolled back"], [])
+
+
 def test_a_fate_hears_of_its_batch_and_writes_nothing(harness: CoreHarness) -> None:
     told: list[Any] = []
     shelf = Shelf(harness)
