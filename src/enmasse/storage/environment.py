@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from enmasse.messaging.frame import FrameError, check_frame
 from enmasse.storage.batch import MERGE_TABLE, TABLE_PREFIX
 from enmasse.storage.errors import JournalDamagedError, JournalFormatError
 from enmasse.storage.seal import SEAL_KEY, encode_seal, explain_broken_seal
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from enmasse.storage.batch import Batch
 
-__all__ = ["DEFAULT_MAP_BYTES", "FORMAT_VERSION", "ReadEnvironment", "WriteEnvironment", "is_sound_frame"]
+__all__ = ["DEFAULT_MAP_BYTES", "FORMAT_VERSION", "ReadEnvironment", "WriteEnvironment"]
 
 DEFAULT_MAP_BYTES = 1 << 40
 """1 TiB of addresses; the map is sparse, so it costs nothing and never has to grow."""
@@ -340,15 +339,6 @@ class ReadEnvironment:
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
-
-
-def is_sound_frame(key: bytes, value: bytes | memoryview) -> bool:
-    """Whether a value is the frame that was written under a key; reads all of it."""
-    try:
-        check_frame(value, int.from_bytes(key[-8:], "big"))
-    except FrameError:
-        return False
-    return True
 
 
 def _sync_directory(directory: str) -> None:

@@ -21,9 +21,10 @@ from contextlib import closing
 
 import lmdb
 
+from enmasse.messaging.frame import FrameError, check_frame
 from enmasse.messaging.storage import Table
 from enmasse.storage.batch import TABLE_PREFIX
-from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment, is_sound_frame
+from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment
 from enmasse.storage.errors import JournalFormatError, PageError
 from enmasse.storage.pages import PageFile
 from enmasse.storage.reading import FAILED, MAX_DAMAGED, READY, WARM, ReadRequest, encode_read, split_requests
@@ -47,7 +48,7 @@ def _warm(environment: ReadEnvironment, directory: str, request: ReadRequest) ->
                 size += len(value)
                 if request.table != Table.FRAME:
                     value[::_PAGE_BYTES].tobytes()
-                elif not is_sound_frame(key, value):
+                elif not _is_sound(key, value):
                     damaged.append(key)
                 if size >= request.limit_bytes or len(damaged) >= MAX_DAMAGED:
                     break
@@ -76,6 +77,14 @@ def _first_key(directory: str, request: ReadRequest) -> bytes | None:
     finally:
         file.close()
     return None
+
+
+def _is_sound(key: bytes, value: memoryview) -> bool:
+    try:
+        check_frame(value, int.from_bytes(key[-8:], "big"))
+    except FrameError:
+        return False
+    return True
 
 
 def _serve(environment: ReadEnvironment, directory: str, fd: int) -> None:
