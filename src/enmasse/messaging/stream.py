@@ -252,7 +252,7 @@ class Stream(Address):
         for consumer in readers:
             assert isinstance(consumer, StreamConsumer)
             consumer.serve()
-        if self.retention.is_active:
+        if self.retention.is_active and not self.is_closed:
             self._look(now)
         if self._budget is not None:
             self._count()

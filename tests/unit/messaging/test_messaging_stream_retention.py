@@ -340,3 +340,12 @@ def test_a_turn_that_comes_a_little_before_its_time_loses_no_look() -> None:
         core.run_turn(deadline - 1e-6, wall_us)
         scene.settle()
     assert kept(scene) == []
+
+
+def test_a_deleted_stream_looks_no_more() -> None:
+    scene = StreamScene(retention_ms=1_000)
+    fill(scene, 0)
+    scene.stream.close("amqp:resource-deleted", "gone")
+    scene.harness.advance(100.0)
+    assert scene.harness.core.next_deadline() is None
+    assert scene.harness.core.is_idle
