@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import struct
+from array import array
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.storage.errors import PageError
@@ -332,18 +334,26 @@ class PageFile:
             raise PageError(node.overflow, f"lies beyond the end of the file ({self.file_bytes} bytes)")
         return data
 
-    def free_pages(self, meta: Meta) -> set[int]:
-        """The numbers of pages that no record uses any more.
+    def free_lists(self, meta: Meta) -> Iterator[array[int]]:
+        """The numbers of pages that no record uses any more, in lists of bounded length.
 
         Raises:
             PageError: a page of their tree is damaged.
         """
-        free: set[int] = set()
         for number, data in self.leaves(meta.free):
             for node in self.nodes(number, data, are_numbers=True):
                 value = self.value(node)
                 count = _PGNO.unpack_from(value)[0] if len(value) >= 8 else -1
                 if not 0 <= count <= len(value) // 8 - 1:
                     raise PageError(number, "has an impossible list of free pages")
-                free.update(struct.unpack_from(f"<{count}Q", value, 8))
-        return free
+                pages = array("Q")
+                pages.frombytes(value[8 : 8 + 8 * count])
+                yield pages
+
+    def free_pages(self, meta: Meta) -> set[int]:
+        """The numbers of all pages that no record uses any more.
+
+        Raises:
+            PageError: a page of their tree is damaged.
+        """
+        return set(chain.from_iterable(self.free_lists(meta)))

@@ -65,16 +65,22 @@ def check_trees(file: PageFile, meta: Meta) -> None:
     """
     used = _check_tree(file, meta.main, "records") | {0, 1}
     of_free = _check_tree(file, meta.free, "free pages", rank_of_number)
-    free = file.free_pages(meta)
-    if not used.isdisjoint(of_free) or not free.isdisjoint(used | of_free):
-        page = min((used & of_free) | (free & (used | of_free)))
-        raise PageError(page, "is in use twice")
-    for page in range(file.file_bytes // file.page_bytes, meta.last_page + 1):
-        if page not in free:
-            raise PageError(page, f"lies beyond the end of the file ({file.file_bytes} bytes)")
-    pages = len(used) + len(of_free) + len(free) + meta.main.overflow_pages + meta.free.overflow_pages
-    if pages != meta.last_page + 1:
-        raise PageError(meta.free.root, f"leads to {pages} pages, but there are {meta.last_page + 1}")
+    if not used.isdisjoint(of_free):
+        raise PageError(min(used & of_free), "is in use twice")
+    used |= of_free
+    end = file.file_bytes // file.page_bytes
+    free = free_beyond = 0
+    for pages in file.free_lists(meta):
+        if not used.isdisjoint(pages):
+            raise PageError(min(used.intersection(pages)), "is in use and free")
+        free += len(pages)
+        free_beyond += sum(map(end.__le__, pages)) if meta.last_page >= end else 0
+    # Pages that were never written may lie beyond the end of the file, as long as nobody uses them.
+    if free_beyond < meta.last_page + 1 - end:
+        raise PageError(meta.last_page, f"or one before it lies beyond the end of the file ({file.file_bytes} bytes)")
+    total = len(used) + free + meta.main.overflow_pages + meta.free.overflow_pages
+    if total != meta.last_page + 1:
+        raise PageError(meta.free.root, f"leads to {total} pages, but there are {meta.last_page + 1}")
 
 
 def _check_tree(file: PageFile, tree: Tree, what: str, rank: Callable[[bytes], bytes] = bytes) -> set[int]:
