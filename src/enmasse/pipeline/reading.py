@@ -3,8 +3,9 @@
 Rules:
 1. Rows come in order of their offsets, each once, whatever is sent twice.
 2. A lost connection costs time, never rows: reading goes on at the next offset.
-3. Rows that are not stored any more are a gap. A gap is an error, or it is logged and skipped.
-4. Offsets above the low-water mark that no frame holds never held a row, for damage shows in checksums.
+3. Rows that cannot be read any more are a gap. A gap is an error, or it is logged and skipped.
+4. Every offset was given to a row. One that no frame holds is gone: deleted meanwhile, or left out by
+   the node because its frame is damaged.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ class StreamAccess(Protocol):
 
 
 def report_gap(gap: Gap, *, fail: bool) -> None:
-    """Raise or log that rows are not stored any more.
+    """Raise or log that rows cannot be read any more.
 
     Raises:
         DataLossError: if ``fail``.
     """
     if fail:
-        raise DataLossError(f"{gap} are not stored any more; set failOnDataLoss to false to continue after them")
-    _log.warning("%s are not stored any more and were skipped", gap)
+        raise DataLossError(f"{gap} are deleted or damaged; set failOnDataLoss to false to continue after them")
+    _log.warning("%s are deleted or damaged and were skipped", gap)
 
 
 def read_span(
@@ -93,7 +94,7 @@ def read_span(
                         continue
                     if frame.first_offset > at:
                         to = min(frame.first_offset, span.end)
-                        _pass_gap(Gap(span.partition, at, to), span, stream, fail=fail_on_data_loss)
+                        report_gap(Gap(span.partition, at, to), fail=fail_on_data_loss)
                         at = to
                     if at < span.end:
                         yield frame_to_batch(frame, span.partition, at, span.end, value_of)
@@ -103,7 +104,7 @@ def read_span(
                         break
             if at < span.end:
                 # The node says that this was all.
-                _pass_gap(Gap(span.partition, at, span.end), span, stream, fail=fail_on_data_loss)
+                report_gap(Gap(span.partition, at, span.end), fail=fail_on_data_loss)
                 at = span.end
         except StreamUnavailableError:
             raise
@@ -117,11 +118,3 @@ def _first_stored(span: Span, at: int, state: StreamState) -> int:
     if state.stream != span.stream or stored is None or stored.next <= at:
         return span.end
     return min(max(at, stored.low), span.end)
-
-
-def _pass_gap(gap: Gap, span: Span, stream: StreamAccess, *, fail: bool) -> None:
-    """Tell offsets that never held a row (a write that failed) from rows that are gone."""
-    if gap.start < _first_stored(span, gap.start, stream.state()):
-        report_gap(gap, fail=fail)
-    else:
-        _log.info("%s were never given to a row", gap)

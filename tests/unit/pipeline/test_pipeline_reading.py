@@ -102,10 +102,19 @@ def test_rows_that_are_gone_are_skipped_when_that_is_wanted() -> None:
     assert read(Stored(100, low=80), 5, 50, fail=False) == []
 
 
-def test_offsets_that_no_row_ever_had_are_stepped_over() -> None:
+def test_rows_that_the_node_leaves_out_are_missed() -> None:
     stored = Stored(100)
     stored.missing = {20, 30, 60}
-    assert read(stored, 0, 65) == [*range(20), *range(40, 60)]
+    with pytest.raises(DataLossError, match="offsets 20 to 39"):
+        read(stored, 0, 65)
+    assert read(stored, 0, 65, fail=False) == [*range(20), *range(40, 60)]
+
+
+def test_rows_that_the_node_leaves_out_at_the_end_are_missed_too() -> None:
+    stored = Stored(100)
+    stored.missing = {60}
+    with pytest.raises(DataLossError, match="offsets 60 to 64"):
+        read(stored, 0, 65)
 
 
 def test_rows_that_retention_takes_while_they_are_read_are_missed() -> None:
