@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from enmasse.client.carrier import Carrier
@@ -405,6 +405,10 @@ class Sender(ClientLink):
         self._is_blocked = blocked
         if not blocked:
             self._pump()
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Nothing has to be stored for what was told."""
+        done()
 
     def on_outcome(self, outgoing: _Outgoing, state: Any) -> None:
         """A message has its outcome."""

@@ -103,6 +103,14 @@ class BacklogConsumer(Consumer):
         self.count(state)
         come_back(self.address, delivery, state, self)
 
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Tell once what was settled is on disk."""
+        log = self.address.log
+        if log is None:
+            done()
+        else:
+            log.confirm(done)
+
 
 class Backlog(Address):
     """The messages of one queue or subscription.

@@ -183,6 +183,10 @@ class Consumer:
         """The receiver settled a delivery."""
         raise NotImplementedError
 
+    def confirm(self, done: Callable[[], None]) -> None:
+        """The receiver wants to know when the outcomes that it told are beyond doubt."""
+        done()
+
     def on_blocked(self, blocked: bool) -> None:
         """The receiver's connection takes no more for now, or again."""
         self.is_blocked = blocked

@@ -208,6 +208,17 @@ class MessageLog:
         self._dones.append(done)
         self.core.write(self)
 
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Hear once all that was settled by now is on disk."""
+
+        def decided(problem: str | None) -> None:
+            if problem is None or self.is_closed:
+                done()
+            else:
+                self.confirm(done)
+
+        self.stage(decided)
+
     # The journal
 
     def cut(self, wall_us: int) -> tuple[list[Operation], _Cut | None]:

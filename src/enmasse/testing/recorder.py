@@ -74,6 +74,10 @@ class RecordingSink:
         """See ``SendingSink``."""
         self.credits.append((gained, drain))
 
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Nothing has to be stored for what was told."""
+        done()
+
     def on_outcome(self, delivery: Sent, state: Any) -> None:
         """See ``SendingSink``."""
         delivery.state = state
@@ -154,7 +158,7 @@ class Recorder:
         if self.on_wish is not None:
             self.on_wish(link, attach)
         else:
-            link.accept(RecordingSink(link), source=attach.source, target=attach.target)  # type: ignore[arg-type]
+            link.accept(RecordingSink(link), source=attach.source, target=attach.target)
 
     def on_attached(self, link: Link) -> None:
         """See ``ConnectionHandler``."""

@@ -645,3 +645,20 @@ def test_a_commit_that_is_answered_after_deletion_answers_its_senders(scene: Sce
     assert anonymous.outcomes == [(0, RELEASED if fails else ACCEPTED)]
     scene.harness.advance(1)
     assert scene.harness.storage.pending == []
+
+
+def test_a_receiver_that_waits_hears_once_its_settlement_is_on_disk(scene: Scene) -> None:
+    scene.send("one")
+    scene.harness.commit()
+    receiver = scene.receiver(1)
+    receiver.accept()
+    heard: list[str] = []
+    receiver.sink.confirm(lambda: heard.append("safe"))
+    scene.harness.turn()
+    scene.harness.storage.fail()
+    scene.harness.turn()
+    assert heard == [], "a failed commit is no answer"
+    scene.harness.advance(PAUSE_S)
+    scene.harness.commit()
+    assert heard == ["safe"]
+    assert scene.stored() == []

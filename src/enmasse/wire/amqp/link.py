@@ -56,6 +56,9 @@ class SendingSink(Protocol):
     def on_outcome(self, delivery: Any, state: Any) -> None:
         """The peer settled a delivery, or told its final state; ``None`` settles without a state."""
 
+    def confirm(self, done: Callable[[], None]) -> None:
+        """The peer waits for us to settle what ``on_outcome`` was just told: call ``done`` once it is safe."""
+
     def on_blocked(self, blocked: bool) -> None:
         """Whether nothing more should be sent for now, whatever the credit."""
 

@@ -361,7 +361,9 @@ class Session(SessionLinks):
             for delivery_id in self._ids(first, last):
                 if delivery_id in self.enlisted:
                     self.connection.handler.on_transactional_outcome(self, delivery_id, state, settled)
-        if first == last:
+        if not settled:
+            self._dispose_second(first, last, state)
+        elif first == last:
             delivery = unsettled.pop(first, None)
             if delivery is not None:
                 delivery.sink.on_outcome(delivery, state)
@@ -371,11 +373,29 @@ class Session(SessionLinks):
                 delivery = pop(delivery_id, None)
                 if delivery is not None:
                     delivery.sink.on_outcome(delivery, state)
-        if not settled:
-            # The receiver settles second: it waits for us to settle [AMQP 2.6.12].
-            self.connection.put(
-                amqp_frame(self.channel, Disposition(role=False, first=first, last=last, settled=True, state=state))
-            )
+
+    def _dispose_second(self, first: int, last: int, state: Any) -> None:
+        """The receiver settles second: it waits for us to settle [AMQP 2.6.12]."""
+        sinks: dict[Any, None] = {}
+        for delivery_id in self._ids(first, last):
+            delivery = self.unsettled.pop(delivery_id, None)
+            if delivery is not None:
+                sink = delivery.sink
+                sinks[sink] = None
+                sink.on_outcome(delivery, state)
+        waits = len(sinks)
+
+        def confirmed() -> None:
+            nonlocal waits
+            waits -= 1
+            if waits <= 0 and not self.is_end_sent:
+                answer = Disposition(role=False, first=first, last=last, settled=True, state=state)
+                self.connection.put(amqp_frame(self.channel, answer))
+
+        for sink in sinks:
+            sink.confirm(confirmed)
+        if not sinks:
+            confirmed()
 
     def _ids(self, first: int, last: int) -> Iterable[int]:
         """The delivery ids from first to last, at least those that anything is known of [RFC 1982]."""
