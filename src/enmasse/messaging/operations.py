@@ -1,7 +1,8 @@
 """What an administrator does to the messages that a queue or subscription holds: purge, move, replay.
 
-Only what can be handed out is touched; what receivers have unsettled stays theirs. Memory is looked through
-first, then the part on disk page by page, then memory once more for what came from disk meanwhile.
+What receivers have unsettled stays theirs; what is scheduled for later, or for another attempt, is not spared.
+Memory is looked through first, then the part on disk page by page, then memory once more for what came from disk
+meanwhile.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class _Operation:
         entries = [*backlog.returned, *backlog.ready]
         if backlog.order is not None:
             entries += backlog.order.entries()
+        entries = [entry for entry in entries if entry.state == READY] + backlog.timing.held()
         for entry in entries:
-            if entry.state == READY and self._is_wanted(entry.payload, entry.attempts, 0):
+            if self._is_wanted(entry.payload, entry.attempts, 0):
                 entry.state = OUT
                 self._take(entry)
 

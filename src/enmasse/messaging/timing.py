@@ -142,6 +142,13 @@ class Timing:
         self._held.append((wait_us, entry))
         self._backlog.due()
 
+    def held(self) -> list[Entry]:
+        """The messages in memory that are not to be handed out yet."""
+        waits = [entry for _, _, is_end, entry in self._heap if not is_end]
+        waits += self._arrived
+        waits += [entry for _, entry in self._held]
+        return [entry for entry in dict.fromkeys(waits) if entry.state == OUT and entry.sink is None]
+
     def _push(self, when: int, entry: Entry, *, is_end: bool) -> None:
         self._count += 1
         heappush(self._heap, (when, self._count, is_end, entry))
