@@ -19,6 +19,7 @@ from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.environment import FORMAT_VERSION
 from enmasse.storage.errors import JournalFormatError
 from enmasse.storage.link import JournalLink
+from enmasse.storage.pages import PageFile
 from enmasse.testing.memory_storage import RecordingListener
 from enmasse.testing.node_process import NodeProcess
 
@@ -226,3 +227,37 @@ def test_a_damaged_page_keeps_a_node_from_starting_and_says_what_to_do(journal: 
     assert "Traceback" not in node.log
     with pytest.raises(JournalFormatError, match="is damaged"):
         asyncio.run(JournalLink(journal).start(RecordingListener()))
+
+
+def test_a_damaged_frame_is_left_out_by_name_and_the_others_are_delivered(journal: Path, tmp_path: Path) -> None:
+    async def store(node: NodeProcess) -> None:
+        await declare(node)
+        async with connect(node.url) as connection:
+            for number in range(5):
+                await send(connection, range(number, number + 1))
+
+    async def find(node: NodeProcess) -> None:
+        async with connect(node.url) as connection:
+            assert await take(connection, 4) == [0, 1, 3, 4]
+            assert await is_empty(connection)
+            assert (await send(connection, range(9, 10)))[9] == Outcome.ACCEPTED
+            assert await take(connection, 1) == [9]
+
+    with NodeProcess(tmp_path) as node:
+        asyncio.run(store(node))
+    file = PageFile(str(journal / "data.mdb"))
+    frames = [
+        found
+        for number, data in file.leaves(file.metas[0].main)
+        for found in file.nodes(number, data)
+        if found.key[:1] == b"\2"
+    ]
+    file.close()
+    assert len(frames) == 5
+    with (journal / "data.mdb").open("r+b") as raw:
+        raw.seek(frames[2].overflow * 4096 + 5000)
+        raw.write(b"?")
+    with NodeProcess(tmp_path) as node:
+        asyncio.run(find(node))
+        assert "partition 0, at offset 2 in" in node.log
+        assert "enmasse journal check" in node.log

@@ -39,7 +39,7 @@ _TURN_BYTES = 2 << 20
 _ATTEMPTS = 3
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 2.0
-_STOP_S = 5.0
+_STOP_S = 1.0
 
 _MAX_NAMED = 10_000
 """Damaged frames that are remembered as logged."""

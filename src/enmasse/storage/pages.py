@@ -104,6 +104,8 @@ class PageFile:
             self.file_bytes = os.fstat(self._fd).st_size
             self.page_bytes = self._find_page_bytes()
             self.metas = self._find_metas()
+            # A running journal writes pages before the meta page that counts them.
+            self.file_bytes = os.fstat(self._fd).st_size
         except BaseException:
             os.close(self._fd)
             raise

@@ -319,10 +319,11 @@ def test_a_damaged_frame_is_backed_up_as_it_is_and_named(journal: Path, tmp_path
     assert records(tmp_path / "backup") == records(journal)
 
 
-def test_a_backup_made_under_load_is_one_commit(tmp_path: Path) -> None:
+def test_checks_and_backups_under_load_see_one_commit(tmp_path: Path) -> None:
     async def load() -> str:
         listener = RecordingListener()
-        link = JournalLink(tmp_path / "journal")
+        link_directory = tmp_path / "journal"
+        link = JournalLink(link_directory)
         await link.start(listener)
         process = None
         for number in range(1, 20_000):
@@ -335,9 +336,11 @@ def test_a_backup_made_under_load_is_one_commit(tmp_path: Path) -> None:
             while link.unconfirmed_bytes > 100_000:
                 await asyncio.sleep(0)
             if number == 200:
+                tools = f"{sys.executable} -m enmasse.storage.tools"
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "enmasse", "journal", "backup", str(tmp_path / "backup"),
-                    "--directory", str(tmp_path / "journal"),
+                    "bash", "-euc",
+                    f"{tools} check {link_directory}; {tools} check {link_directory}; "
+                    f"{tools} backup {link_directory} {tmp_path / 'backup'}",
                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 )  # fmt: skip
             if process is not None and process.returncode is not None:
