@@ -100,13 +100,19 @@ class Ordering:
     def add(self, entry: Entry) -> None:
         """A message can be handed out."""
         owner = None if entry.group is None else self._groups.get(self._bucket(entry.group))
-        if owner is not None and (owner.selector is None or owner.selector.matches(entry.payload, entry.attempts)):
+        if owner is not None and self._wants(owner, entry):
             self._parked.setdefault(owner, _Heap()).push(entry)
             return
         self._all.push(entry)
         for text, selector in self._selectors.items():
             if selector.matches(entry.payload, entry.attempts):
                 self._selected[text].push(entry)
+
+    def _wants(self, owner: BacklogConsumer, entry: Entry) -> bool:
+        """Whether the receiver of a group takes this message of it."""
+        if owner in self._excluded.get(entry, ()):
+            return False
+        return owner.selector is None or owner.selector.matches(entry.payload, entry.attempts)
 
     def _bucket(self, group: str) -> str:
         if group in self._groups or len(self._groups) < MAX_GROUPS:
@@ -218,7 +224,7 @@ class Ordering:
         owner = self._groups.setdefault(bucket, consumer)
         if owner is consumer:
             return True
-        if owner.selector is not None and not owner.selector.matches(entry.payload, entry.attempts):
+        if not self._wants(owner, entry):
             return True
         self._parked.setdefault(owner, _Heap()).push(entry)
         idle.discard(owner)
