@@ -46,11 +46,13 @@ class Case:
     @property
     def address(self) -> str:
         """The address; ``%d`` stands for the number of the pair."""
-        return f"{self.kind}.%d" if self.pairs > 1 else f"{self.kind}.0"
+        return f"{self.kind}.%d" if self.pairs > 1 else self.addresses[0]
 
     @property
     def addresses(self) -> list[str]:
-        """Every address of the case."""
+        """Every address of the case; what has durable subscriptions is no other case's."""
+        if self.subscriptions:
+            return [f"{self.kind}.subscribed"]
         return [f"{self.kind}.{number}" for number in range(self.pairs)]
 
     @property
