@@ -72,7 +72,7 @@ class Play:
                 self._actions[name]()
             world.after_step()
             world.note("-- end of a step")
-            if chance() < 0.2:
+            if chance() < 0.25:
                 world.check_depths()
             if chance() < scenario.rates.crash:
                 world.crash()

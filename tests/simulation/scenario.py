@@ -146,6 +146,7 @@ def make_scenario(seed: int) -> Scenario:
         weights["transact"] = 0.0
     if any(plan.option("redeliveryDelay", 0) for plan in addresses):
         extras["patience"] = 2.0
+    is_kept_for_a_while = any(plan.option("retentionMs", 0) for plan in addresses)
     return Scenario(
         seed,
         addresses,
@@ -155,7 +156,7 @@ def make_scenario(seed: int) -> Scenario:
         durable=random.choice([0.5, 0.9, 1.0]),
         settled=random.choice([0.0, 0.1, 0.3]),
         padding=random.choice([(0,), (0, 20, 200), (0, 300, 3000)]),
-        pause=random.choice([0.0, 0.02, 0.1]),
+        pause=0.4 if is_kept_for_a_while else random.choice([0.0, 0.02, 0.1]),
         run_frames=random.choice([0, 3, 5]),
         window=random.choice([0, 0, 3_000, 8_000]),
         **extras,

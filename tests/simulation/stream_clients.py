@@ -68,6 +68,11 @@ class _Named(_Reader):
     """Goes on where the name was: what it has not settled comes again, and nothing is left out."""
 
     def begins(self, partition: int, offset: int) -> None:
+        if offset < self._clients.sure.get(partition, 0):
+            sure = self._clients.sure[partition]
+            self._clients.account.problem(
+                f"the named consumer is back in partition {partition} at {offset}, not {sure}"
+            )
         expected = self._clients.reached.get(partition)
         if expected is not None and offset > expected:
             self._clients.observe()
@@ -81,7 +86,8 @@ class _Named(_Reader):
             annotations = Sections(self.unsettled[0].payload).message_annotations
             partition, offset = annotations["x-opt-partition"], annotations["x-opt-offset"]
             self.accept()
-            self._clients.told[partition] = offset + 1
+            told = self._clients.told
+            told[partition] = max(told.get(partition, 0), offset + 1)
 
 
 class StreamClients:
@@ -118,8 +124,9 @@ class StreamClients:
         self._plain = self._attach(self._plain_told)
         self._readers: list[_Reader] = []
         self._named: _Named | None = None
-        self.told = dict(self.sure)
-        self.reached = dict(self.sure)
+        # What was never written of a name is not known: then it begins anew.
+        self.told = {partition: offset for partition, offset in self.told.items() if partition in self.sure}
+        self.reached = dict(self.told)
         self._ports = {
             b"messages": self._attach(
                 lambda delivery, state: self._told(b"messages", delivery, state),

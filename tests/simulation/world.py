@@ -246,6 +246,8 @@ class World:
 
     def check_depths(self) -> None:
         """Compare what addresses say of themselves."""
+        for clients in self.stream_clients.values():
+            clients.observe()
         for name, account in self.accounts.items():
             counts = self.node.find(name).counts()
             check_depth(account, counts["messagesStored"], counts["bytesStored"], self.now)
