@@ -585,13 +585,18 @@ class Backlog(Address):
         """Whether so many bytes more could be stored now."""
         return self.options.full == "drop-oldest" or size + self.overhead <= self.free_bytes
 
-    def enlist_settlement(self, entry: Entry, done: Callable[[str | None], None]) -> Log:
+    def enlist_settlement(self, entry: Any, done: Callable[[str | None], None]) -> Log | None:
         """Have a message that a receiver has removed with the next batch, or left as it is if that fails.
 
         Args:
-            entry: the message.
+            entry: the message, or a browser's copy of it.
             done: told once that is decided.
+
+        Returns:
+            What is written; ``None`` for a copy, which is the browser's own.
         """
+        if not isinstance(entry, Entry):
+            return None
         log = entry.frame.log if entry.frame is not None else self.log or self.memory_log()
         if log.is_closed:
             # The topic was deleted, and what its subscriptions had of it.

@@ -134,6 +134,26 @@ class Fate:
         token(reason)
 
 
+class _Veto:
+    """A log that cannot be written, and so has nothing written of what is written together with it."""
+
+    __slots__ = ("_error", "name")
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.name = name
+        self._error = error
+
+    def cut(self, wall_us: int) -> tuple[list[Operation], Any]:
+        """Have the batch do without the whole group."""
+        raise self._error
+
+    def committed(self, token: Any) -> None:
+        """Never called."""
+
+    def failed(self, token: Any, reason: str) -> None:
+        """Never called."""
+
+
 class _Sender:
     """What an address takes for the sender of a message that a transaction brings."""
 
@@ -293,13 +313,16 @@ class Transaction:
         self._phase = _Phase.COMMITTING
         self._done = done
         logs: dict[Log, None] = {}
-        for address, target, payload in self._posts:
-            logs[address.enlist_message(payload, target, self._hear(address))] = None
+        try:
+            for address, target, payload in self._posts:
+                logs[address.enlist_message(payload, target, self._hear(address))] = None
+            for item in self._retired:
+                log = self._enlist(item)
+                if log is not None:
+                    logs[log] = None
+        except Exception as error:  # noqa: BLE001  what was enlisted before must not be written without the rest
+            logs[_Veto("a transaction", error)] = None
         self._let_go()
-        for item in self._retired:
-            log = self._enlist(item)
-            if log is not None:
-                logs[log] = None
         if logs:
             # Heard last, so that everything else has been told by then.
             self._core.write_together([*logs, Fate("a transaction", self._end)])

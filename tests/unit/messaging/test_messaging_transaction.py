@@ -355,6 +355,27 @@ def test_a_transaction_ends_even_if_an_address_fails_to_write_its_part(harness: 
     assert (shelf.visible, item.ends, stored(harness)) == ([], ["rolled back"], [])
 
 
+def test_an_address_that_fails_to_enlist_its_part_has_nothing_written_of_the_others(harness: CoreHarness) -> None:
+    class Broken(Shelf):
+        def enlist_settlement(self, entry: Item, done: Callable[[str | None], None]) -> Log | None:
+            raise RuntimeError("a bug")
+
+    shelf = Shelf(harness, "a")
+    items = [Item(shelf, b"x"), Item(Broken(harness, "b"), b"y")]
+    told = Told()
+    transaction = begin(harness)
+    transaction.post(shelf, "a", message("1"))
+    for item in items:
+        transaction.retire(item)
+    transaction.commit(told)
+    harness.commit()
+    assert told[0].condition == ROLLBACK
+    assert "a bug" in told[0].description
+    assert [str(error) for _, error in harness.faults] == ["a bug"]
+    assert (shelf.visible, stored(harness)) == ([], [])
+    assert [item.ends for item in items] == [["rolled back"], ["rolled back"]]
+
+
 def test_a_fate_hears_of_its_batch_and_writes_nothing(harness: CoreHarness) -> None:
     told: list[Any] = []
     shelf = Shelf(harness)

@@ -230,6 +230,21 @@ def test_volatile_subscribers_hear_of_it_with_the_commit() -> None:
     assert bodies(passing) == ["x"]
 
 
+def test_a_browsers_copy_may_be_settled_and_takes_nothing() -> None:
+    scene = Scene()
+    scene.fill("q", "in")
+    browser = scene.harness.receiver(scene.q, 10, browse=True)
+    scene.harness.commit()
+    assert bodies(browser) == ["in"]
+    transaction = scene.begin()
+    item = Item(browser)
+    transaction.retire(item)
+    scene.post(transaction, "r")
+    assert scene.commit(transaction) is None
+    assert (item.ends, browser.sink.unsettled) == (["committed"], 0)
+    assert (scene.depths()["q"], scene.depths()["r"]) == (1, 1)
+
+
 def test_a_topic_without_subscriptions_takes_part() -> None:
     scene = Scene()
     for subscription in (scene.t1, scene.t2):
