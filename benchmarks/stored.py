@@ -49,7 +49,6 @@ CASES = (
         subscriptions=True,
         durable=True,
         outstanding=OUTSTANDING,
-        target=COPY_US,
     ),
     Case(
         "stream, 100 B, durable, appended by ten",
