@@ -83,12 +83,12 @@ def test_small_frames_before_a_large_one_are_merged_as_they_are() -> None:
     assert [span.end - span.first for span in log.frames] == [5, LARGE_ROWS]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_whatever_comes_runs_are_adjacent_small_and_rewritten_twice_at_most(seed: int) -> None:
     rng = random.Random(seed)
     log = Log()
     low = 0
-    for _ in range(3_000):
+    for _ in range(1_000):
         log.add(rng.choice((1, 1, 1, 10, 100, 1_000, 3_000)))
         if rng.random() < 0.8:
             log.merge()
