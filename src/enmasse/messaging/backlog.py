@@ -315,6 +315,8 @@ class Backlog(Address):
             entry.state = STAGED if is_staged else WAITING
             entry.is_resident = False
             self.waiting.append(entry)
+            if not is_plain:
+                timing.note(entry)
             if row is None and log is not None:
                 log.add(entry if durable else VolatileRow(entry))
         else:
@@ -630,7 +632,9 @@ class Backlog(Address):
 
     def finished(self, ref: FrameRef) -> None:
         """All of a frame is settled, and that is on disk."""
-        self.frames.pop(ref.first, None)
+        # One that was finished ahead of its page is remembered until that page's turn.
+        if self.pager is None or not self.pager.is_ahead(ref.first + ref.rows):
+            self.frames.pop(ref.first, None)
 
     def written(self) -> None:
         """What was cut is on disk: what waited for that can be handed out, or leaves memory."""

@@ -209,6 +209,8 @@ class Pager:
             self._take(frame)
             reached = max(reached, frame.next_offset)
         self.at = self.frame_at = max(self.at, reached)
+        for first in [first for first, ref in backlog.frames.items() if not ref.live and first < self.at]:
+            del backlog.frames[first]
         backlog.due()
 
     def _take(self, frame: Frame) -> None:

@@ -195,6 +195,7 @@ def move_payload(
         leaving = backlog.enlist_settlement(entry, done)
         target.take(payload, NOBODY, is_staged=True)
         assert target.log is not None
+        assert leaving is not None
         backlog.core.write_together([leaving, target.log])
     else:
         target.take(payload, None)

@@ -38,14 +38,16 @@ class Timing:
     """The special messages of one queue or subscription."""
 
     __slots__ = (
-        "_arrived", "_backlog", "_count", "_heap", "_held", "_is_sweeping", "_soonest_us", "_sweep_us", "has_ttl",
-        "is_wanted",
+        "_arrived", "_backlog", "_count", "_heap", "_held", "_is_sweeping", "_noted", "_soonest_us", "_sweep_us",
+        "has_ttl", "is_wanted",
     )  # fmt: skip
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
         self._held: list[tuple[int, Entry]] = []
         """Those that came back in this turn, and how long they are to wait from its end."""
+        self._noted: list[SpecialEntry] = []
+        """Those that came in this turn, and wait for their commit."""
         self._arrived: list[SpecialEntry] = []
         """Those that came in this turn, whose clock starts at its end."""
         self._heap: list[tuple[int, int, bool, Entry]] = []
@@ -93,6 +95,11 @@ class Timing:
         if options.last_value_key:
             entry.key = key_of(payload, options.last_value_key)
         return entry
+
+    def note(self, entry: Entry) -> None:
+        """A message arrives that is to be written before anything else."""
+        if isinstance(entry, SpecialEntry):
+            self._noted.append(entry)
 
     def arrived(self, entry: Entry) -> None:
         """A special message is in memory and in order."""
@@ -157,6 +164,10 @@ class Timing:
         """Do what is due; the core's clock is that of this turn."""
         backlog = self._backlog
         wall = backlog.core.wall_us
+        if self._noted:
+            noted, self._noted = self._noted, []
+            for special in noted:
+                special.since_us = special.since_us or wall
         if self._arrived:
             arrived, self._arrived = self._arrived, []
             for special in arrived:
