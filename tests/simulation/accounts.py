@@ -76,6 +76,8 @@ class Account:
         self.receivers: list[Receiver] = []
         self._owners: dict[str, Receiver] = {}
         """Who is given a group's messages."""
+        self._is_changed = False
+        """Whether anything was settled, or failed, since all was on the disk."""
         self._report = report
 
     def problem(self, text: str) -> None:
@@ -163,7 +165,7 @@ class Account:
         elif not (self.is_target or copy.is_unordered or (self.is_paged and self.is_mixed)):
             self._check_order(copy, receiver, now)
         if copy.message.group is not None:
-            self._owners[copy.message.group] = receiver
+            self._owners.setdefault(copy.message.group, receiver)
         copy.is_doubtful = False
         if receiver.presettle:
             self._gone(copy, stamp)
@@ -188,7 +190,8 @@ class Account:
         message = copy.message
         if receiver in copy.avoided or (self.exclusive and receiver is not self.receivers[0]):
             return False
-        if message.group is not None and self._owners.get(message.group, receiver) is not receiver:
+        owner = receiver if message.group is None else self._owners.get(message.group, receiver)
+        if owner is not receiver and owner not in copy.avoided:
             return False
         return receiver.colour is None or receiver.colour == message.colour
 
@@ -225,6 +228,7 @@ class Account:
         self.disown(copy)
         copy.state = GONE
         copy.stamp = stamp
+        self._is_changed = True
 
     def released(self, number: int, receiver: Receiver | None = None) -> None:
         """A receiver gave a message back as it was, or as one that it cannot have."""
@@ -240,6 +244,7 @@ class Account:
         """A receiver failed to process a message, or went away with it."""
         copy = self.copies[number]
         copy.attempts += 1
+        self._is_changed = True
         copy.failures.append(stamp)
         if self.max_attempts and copy.attempts >= self.max_attempts:
             self.bury(number, stamp)
@@ -311,6 +316,7 @@ class Account:
             is_over = copy.state == READY and copy.expires and copy.expires <= now - SWEEP_S
             if copy.state == LEAVING or (is_over and not copy.is_doubtful):
                 copy.state = GONE
+                self._is_changed = True
                 heir = copy.heir
                 if heir is not None:
                     heir.origin = None
@@ -319,6 +325,9 @@ class Account:
 
     def forget_gone(self) -> None:
         """All is on the disk: what is gone is never to be heard of again."""
+        if not self._is_changed:
+            return
+        self._is_changed = False
         for number in [number for number, copy in self.copies.items() if copy.state == GONE]:
             del self.copies[number]
         for copy in self.copies.values():

@@ -115,6 +115,7 @@ class Receiver(MemoryConsumerPort):
         self.presettle = presettle
         self.colour = colour
         self.is_blocked = False
+        self.label = world.next_label()
         self._world = world
 
     @property
@@ -131,7 +132,7 @@ class Receiver(MemoryConsumerPort):
         """Take one message."""
         super().send(delivery, payload, settled, message_format)
         stamp = self._world.storage.submitted
-        self._world.note(f"{self.account.name}: {number_of(payload)} goes to {id(self) % 9973}")
+        self._world.note("{}: {} goes to {}", self.account.name, number_of(payload), self.label)
         self.account.delivered(number_of(payload), attempts_of(payload), self, stamp=stamp)
 
     def finish(self, at: int, state: Any) -> None:
@@ -141,7 +142,7 @@ class Receiver(MemoryConsumerPort):
 
     def _tell(self, number: int, state: Any) -> None:
         account, stamp = self.account, self._world.storage.submitted
-        self._world.note(f"{account.name}: {number} is settled by {id(self) % 9973}: {state}")
+        self._world.note("{}: {} is settled by {}: {}", account.name, number, self.label, state)
         if state is ACCEPTED:
             account.accepted(number, stamp)
         elif isinstance(state, Rejected):
@@ -154,7 +155,7 @@ class Receiver(MemoryConsumerPort):
 
     def leave(self) -> None:
         """The link is gone: everything that it had counts as a failed attempt."""
-        self._world.note(f"{self.account.name}: receiver {id(self) % 9973} leaves")
+        self._world.note("{}: receiver {} leaves", self.account.name, self.label)
         self.account.lose_receiver(self)
         for arrival in self.unsettled:
             self.account.failed(number_of(arrival.payload), self._world.storage.submitted, self.now)

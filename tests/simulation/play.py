@@ -108,7 +108,7 @@ class Play:
             message = self._message()
             for account in self.world.fed_by(plan):
                 account.offer(message, self.world.now)
-            self.world.note(f"{plan.name}: {message} is sent")
+            self.world.note("{}: {} is sent", plan.name, message)
             sender.put(message, payload_of(message, self.random.choice(self.scenario.padding)))
 
     def _message(self) -> Message:

@@ -52,6 +52,7 @@ class Exchange:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.label = world.next_label()
         self._transaction = Transaction(world.node.core, HeldBytes(MAX_BYTES), MAX_BYTES)
         self._posts: list[tuple[AddressPlan, Message]] = []
         self._retired: list[_Retired] = []
@@ -68,7 +69,7 @@ class Exchange:
         """Send a message with the commit."""
         address = self._world.node.find(plan.name)
         problem = self._transaction.post(address, plan.name, payload_of(message, padding))
-        self._world.note(f"{plan.name}: transaction {id(self) % 9973} sends {message}: {problem}")
+        self._world.note("{}: transaction {} sends {}: {}", plan.name, self.label, message, problem)
         if problem is None:
             self._posts.append((plan, message))
 
@@ -76,7 +77,7 @@ class Exchange:
         """Have a delivery's outcome take effect with the commit."""
         arrival = receiver.unsettled.pop(at)
         item = _Retired(self, receiver, arrival, outcome)
-        self._world.note(f"{receiver.account.name}: transaction {id(self) % 9973} takes {item.number}: {outcome}")
+        self._world.note("{}: transaction {} takes {}: {}", receiver.account.name, self.label, item.number, outcome)
         receiver.account.copies[item.number].pending = self
         problem = self._transaction.retire(item)
         assert problem is None, problem
@@ -86,7 +87,7 @@ class Exchange:
         """Have none of it happen."""
         self.is_open = False
         self.is_decided = True
-        self._world.note(f"transaction {id(self) % 9973} is rolled back")
+        self._world.note("transaction {} is rolled back", self.label)
         self._transaction.rollback()
 
     def commit(self) -> None:
@@ -94,7 +95,7 @@ class Exchange:
         world = self._world
         self.is_open = False
         self._began = world.now
-        world.note(f"transaction {id(self) % 9973} is to be committed")
+        world.note("transaction {} is to be committed", self.label)
         if self._transaction.problem is None:
             for plan, message in self._posts:
                 for account in world.fed_by(plan):
@@ -107,7 +108,7 @@ class Exchange:
     def _decided(self, problem: Any) -> None:
         world = self._world
         self.is_decided = True
-        world.note(f"transaction {id(self) % 9973} is decided: {problem}")
+        world.note("transaction {} is decided: {}", self.label, problem)
         if problem is None:
             self.early.clear()
         for account, copy in self._coming:

@@ -58,6 +58,7 @@ class World:
         self.exchanges: list[Exchange] = []
         """Transactions that are not decided."""
         self.numbers = 0
+        self.labels = 0
         self.faults = JournalFaults(self.random, scenario.rates)
         self.storage = SimulatedStorage()
         self.node = Node(self.storage, 0.0, self.problems.append, scenario.window)
@@ -101,10 +102,10 @@ class World:
             clients.open()
         self.node.turn()
 
-    def note(self, text: str) -> None:
-        """Keep what happened, for whoever plays it again."""
+    def note(self, text: str, *details: Any) -> None:
+        """Keep what happened, for whoever plays it again; ``details`` fill the text's braces."""
         if self.events is not None:
-            self.events.append(f"{self.now:8.3f} {text}")
+            self.events.append(f"{self.now:8.3f} {text.format(*details)}")
 
     @property
     def now(self) -> float:
@@ -114,6 +115,11 @@ class World:
     def chance(self, probability: float) -> bool:
         """Whether something happens that is so likely."""
         return self.random.random() < probability
+
+    def next_label(self) -> int:
+        """What to call one more receiver or transaction in what is noted."""
+        self.labels += 1
+        return self.labels
 
     def next_number(self) -> int:
         """A number for one more message."""
@@ -173,7 +179,7 @@ class World:
 
     def told(self, plan: AddressPlan, message: Message, state: Any) -> None:
         """A sender heard an outcome."""
-        self.note(f"{plan.name}: sender of {message.number} hears {state}")
+        self.note("{}: sender of {} hears {}", plan.name, message.number, state)
         if state is ACCEPTED:
             message.accepted = True
             message.accepted_at = self.now
@@ -192,10 +198,11 @@ class World:
         self.faults.step(storage)
         if storage.is_refusing:
             self.batch_failed()
-        self.note(
-            f"journal {'lives' if storage.is_alive else 'is dead'}: open {storage.open}, "
-            f"unanswered {storage.unanswered}, heard {storage.heard}, reads {storage.reads}"
-        )
+        state = "lives" if storage.is_alive else "is dead"
+        if self.events is not None:
+            self.note(
+                "journal {}: open {}, unanswered {}, {} reads", state, storage.open, storage.unanswered, storage.reads
+            )
 
     def after_step(self) -> None:
         """Do what the node does at the end of its turn, and compare."""
