@@ -1,7 +1,8 @@
 """Messages cut out of frames for readers, each with its place and time.
 
-What a head looks like with our annotations in it is worked out once and kept, as devices repeat
-themselves: then a message is four pieces of bytes joined.
+Our annotations are set between two pieces of a message's head, with whatever annotations it has left as
+they are encoded. The two pieces are kept, as devices repeat themselves: then a message is a few pieces of
+bytes joined.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ OFFSET = "x-opt-offset"
 PARTITION = "x-opt-partition"
 ENQUEUED = "x-opt-enqueued-time"
 
+OFFSET_NAME, PARTITION_NAME, ENQUEUED_NAME = OFFSET.encode(), PARTITION.encode(), ENQUEUED.encode()
+
 KNOWN_HEADS = 1_024
 KNOWN_HEAD_BYTES = 512
 """What the memory of one stream's heads is bounded by: heads that long are mostly their own kind."""
@@ -30,10 +33,17 @@ _I64 = struct.Struct(">q")
 _SAMPLE = 0x7E5C_93D1_46AF_0B28
 """Stands for each of the three values until the real ones are known."""
 _VALUE = _U64.pack(_SAMPLE)
-_TIME_KEY = b"\xa3" + bytes((len(ENQUEUED),)) + ENQUEUED.encode() + b"\x83"
-_OFFSET_KEY = b"\xa3" + bytes((len(OFFSET),)) + OFFSET.encode() + b"\x80"
+_TIME_KEY = b"\xa3" + bytes((len(ENQUEUED),)) + ENQUEUED_NAME + b"\x83"
+_OFFSET_KEY = b"\xa3" + bytes((len(OFFSET),)) + OFFSET_NAME + b"\x80"
+_PARTITION_KEY = b"\xa3" + bytes((len(PARTITION),)) + PARTITION_NAME + b"\x80"
 _VALUES = _VALUE + _TIME_KEY + _VALUE + _OFFSET_KEY + _VALUE
 """Partition, time and offset as they stand in the annotations."""
+
+_OURS_BYTES = len(_PARTITION_KEY + _VALUES)
+_OURS_COUNT = 6
+_ANNOTATIONS = b"\x00\x53\x72"
+_U32 = struct.Struct(">I")
+_TWO_U32 = struct.Struct(">II")
 
 _Template = tuple[bytes, bytes] | None
 """What comes before the three values, and behind; ``None`` for a head that cannot be read."""
@@ -53,8 +63,57 @@ def annotated(head: bytes, partition: int, timestamp_us: int, offset: int) -> by
     return with_message_annotations(head, place)
 
 
+def _end_of_list(head: bytes, at: int) -> int:
+    """Where a list or map ends."""
+    code = head[at]
+    if code == 0x45:
+        return at + 1
+    if code in (0xC0, 0xC1):
+        return at + 2 + head[at + 1]
+    if code in (0xD0, 0xD1):
+        return at + 5 + int(_U32.unpack_from(head, at + 1)[0])
+    raise IndexError
+
+
+def _splice(head: bytes) -> _Template:
+    """The template of a head without decoding it; ``None`` where that does not do."""
+    at = 0
+    try:
+        while head[at + 2] in (0x70, 0x71) and head[at] == 0 and head[at + 1] == 0x53:
+            at = _end_of_list(head, at + 3)
+        if head[at] != 0 or head[at + 1] != 0x53:
+            return None
+        entries = b""
+        end = at
+        count = _OURS_COUNT
+        code = head[at + 2]
+        if code == 0x72:
+            end = _end_of_list(head, at + 3)
+            if head[at + 3] == 0xC1:
+                count += head[at + 5]
+                entries = head[at + 6 : end]
+            elif head[at + 3] == 0xD1:
+                count += _U32.unpack_from(head, at + 8)[0]
+                entries = head[at + 12 : end]
+            else:
+                return None
+            if end > len(head) or OFFSET_NAME in entries or PARTITION_NAME in entries or ENQUEUED_NAME in entries:
+                return None
+        elif not 0x73 <= code <= 0x78:
+            return None
+    except (IndexError, struct.error):
+        return None
+    size = len(entries) + _OURS_BYTES
+    is_short = size < 0xFF and count <= 0xFF
+    start = bytes((0xC1, size + 1, count)) if is_short else b"\xd1" + _TWO_U32.pack(size + 4, count)
+    return b"".join((head[:at], _ANNOTATIONS, start, entries, _PARTITION_KEY)), head[end:]
+
+
 def make_template(head: bytes) -> _Template:
     """How to put a message's place and time into it; ``None`` where it is too strange for that."""
+    template = _splice(head)
+    if template is not None:
+        return template
     try:
         sample = annotated(head, _SAMPLE, _SAMPLE * 1000, _SAMPLE)
     except DecodeError:

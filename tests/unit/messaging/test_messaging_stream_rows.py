@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from enmasse.messaging.frame import encode_frame, split_payload
 from enmasse.messaging.stream_rows import KNOWN_HEADS, Rows, Templates, make_template
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
+from enmasse.wire.amqp.sections import Header, Properties, Sections, decode_message, encode_message
 
 TIME = 1_700_000_000_123_456
 
@@ -49,6 +49,41 @@ def test_a_message_keeps_all_that_it_had_and_tells_its_place(payload: bytes) -> 
     assert after.body == before.body
     assert (after.header, after.properties) == (before.header, before.properties)
     assert after.application_properties == before.application_properties
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "x-opt-partition-key", "x-opt-offset", "n" * 100]), st.text(max_size=200)),
+    st.one_of(st.none(), st.booleans()),
+    st.integers(0, 300),
+    st.binary(max_size=20),
+)
+def test_whatever_annotations_there_are_ours_are_added(
+    annotations: dict[str, str], durable: bool | None, more: int, content: bytes
+) -> None:
+    annotations |= {f"m{number}": "" for number in range(more)}
+    payload = encode_message(
+        content,
+        header=None if durable is None else Header(durable=durable, priority=7),
+        message_annotations=annotations or None,
+        properties=Properties(message_id=content.hex()),
+    )
+    (found,) = rows_of(payload, first=70_000).take(1)
+    sections = decode_message(found)
+    ours = {"x-opt-offset": 70_000, "x-opt-partition": 3, "x-opt-enqueued-time": TIME // 1000}
+    assert sections.message_annotations == annotations | ours
+    assert sections.body == content
+    assert sections.properties.message_id == content.hex()
+    assert sections.header.durable == bool(durable)
+
+
+@pytest.mark.parametrize("cut", range(3, 60))
+def test_messages_that_end_too_soon_are_passed_on(cut: int) -> None:
+    payload = encode_message(
+        b"x", header=Header(durable=True), message_annotations={"k": "v"}, properties=Properties(subject="s")
+    )[:cut]
+    (found,) = rows_of(payload).take(1)
+    assert found[:3] == payload[:3]
+    assert len(found) >= len(payload)
 
 
 def test_ordinary_heads_have_templates_and_garbled_ones_have_none() -> None:
