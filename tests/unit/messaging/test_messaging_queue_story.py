@@ -12,12 +12,13 @@ from enmasse.messaging.operations import purge
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.selector import Selector
+from enmasse.messaging.space import Space
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.performatives import Modified
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.types import ULong
 
-SEEDS = 60
+SEEDS = 30
 STEPS = 150
 COLOURS = ("red", "blue", "green")
 SELECTORS = (None, None, "colour = 'red'", "colour <> 'red'", "n > 50 OR JMSPriority > 6")
@@ -30,7 +31,7 @@ class Note:
         self.number = number
         self.payload = payload
         self.expires = sent_at + ttl if ttl else float("inf")
-        self.due = sent_at + delay
+        self.due = self.scheduled = sent_at + delay
         sections = Sections(payload)
         self.durable = sections.header.durable
         self.group = sections.properties.group_id
@@ -60,7 +61,17 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.options = StoredOptions(storage=self.random.choice(("message", "message", "durable")))
+        self.options = StoredOptions(
+            storage=self.random.choice(("message", "message", "durable")),
+            redelivery_delay=self.random.choice((0, 0, 2_000)),
+            max_attempts=self.random.choice((0, 3)),
+            dead_letter="dead",
+            expiry="late",
+        )
+        self.dead: set[int] = set()
+        """What has failed too often."""
+        self.unsure: set[int] = set()
+        """What had expired when it was purged or forgotten, so that either may have come first."""
         self.harness = CoreHarness()
         self.notes: dict[int, Note] = {}
         self.selectors = self.random.choice((SELECTORS, (None,)))
@@ -75,9 +86,17 @@ class Story:
         self.open_queue()
 
     def open_queue(self) -> None:
+        space = Space(self.harness.core, "ns/shop", lambda: "id")
         self.queue = Queue(self.harness.core, "orders", 7, options=self.options)
+        kept = StoredOptions(storage="durable")
+        self.others = {
+            name: Queue(self.harness.core, name, log, options=kept) for name, log in (("dead", 8), ("late", 9))
+        }
+        for queue in (self.queue, *self.others.values()):
+            space.add(queue)
         self.queue.window = self.random.choice((1_500, 5_000, 1 << 20))
-        self.queue.load()
+        for queue in (self.queue, *self.others.values()):
+            queue.load()
         self.sender = self.harness.sender(self.queue)
         self.harness.turn()
 
@@ -142,8 +161,16 @@ class Story:
         elif how == "release":
             reader.release()
         else:
-            note.attempts += 1
+            self.failed(note)
             reader.settle(Modified(delivery_failed=True))
+
+    def failed(self, note: Note) -> None:
+        note.attempts += 1
+        if note.attempts == self.options.max_attempts:
+            self.dead.add(note.number)
+            del self.notes[note.number]
+        elif self.options.redelivery_delay:
+            note.due = self.now + self.options.redelivery_delay / 1_000
 
     def leave(self) -> None:
         if self.readers:
@@ -151,7 +178,7 @@ class Story:
             for arrival in reader.unsettled:
                 note = self.notes[number_of(arrival.payload)]
                 note.holder = None
-                note.attempts += 1
+                self.failed(note)
             self.owners = {group: owner for group, owner in self.owners.items() if owner is not reader}
             reader.leave()
             self.harness.turn()
@@ -187,6 +214,8 @@ class Story:
         assert len(chosen) - late <= counts[0] <= len(chosen)
         for note in chosen:
             del self.notes[note.number]
+            if note.expires <= self.now:
+                self.unsure.add(note.number)
 
     def browse(self) -> None:
         self.harness.commit()
@@ -214,8 +243,11 @@ class Story:
             self.owners = {}
             for note in list(self.notes.values()):
                 note.holder = None
+                note.due = note.scheduled
                 if not note.durable and self.options.storage == "message":
                     del self.notes[note.number]
+                    if note.expires <= self.now:
+                        self.unsure.add(note.number)
             self.open_queue()
 
     # What must be so
@@ -259,7 +291,8 @@ class Story:
         self.harness.commit()
         self.harness.advance(100)
         self.harness.commit()
-        for number in [number for number, note in self.notes.items() if note.expires <= self.now]:
+        late = {number for number, note in self.notes.items() if note.expires <= self.now}
+        for number in late:
             del self.notes[number]
         assert self.queue.depth == len(self.notes)
         port = self.harness.receiver(self.queue, 10_000)
@@ -267,8 +300,18 @@ class Story:
         assert sorted(number_of(payload) for payload in port.payloads) == sorted(self.notes)
         port.accept(len(port.unsettled))
         self.harness.commit()
+        assert self.numbers_in("dead") == self.dead
+        assert late <= self.numbers_in("late") <= late | self.unsure
         assert (self.queue.depth, self.queue.bytes_stored) == (0, 0)
         assert self.harness.faults == []
+
+    def numbers_in(self, name: str) -> set[int]:
+        """What another queue holds, each message once."""
+        port = self.harness.receiver(self.others[name], 10_000)
+        self.harness.commit()
+        found = [number_of(payload) for payload in port.payloads]
+        assert len(found) == len(set(found))
+        return set(found)
 
 
 def number_of(payload: bytes) -> int:

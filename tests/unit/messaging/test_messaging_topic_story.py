@@ -19,7 +19,7 @@ from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.performatives import Modified
 from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
-SEEDS = 40
+SEEDS = 20
 STEPS = 120
 TARGETS = ("news", "news/sport", "news/sport/chess")
 
