@@ -328,8 +328,10 @@ class Stream(Address):
         partition.append_parts(head, payload[head.body_at :], sender_of(done), 0)
         return partition
 
-    def enlist_settlement(self, entry: Any, done: Done) -> None:
-        """Reading does not consume, so there is nothing to write; see ``GivesMessages``."""
+    def enlist_settlement(self, entry: Any, done: Done) -> Log | None:
+        """Have a reader's delivery accepted, which only a named consumer keeps; see ``GivesMessages``."""
+        reader: StreamConsumer = entry.sink
+        return reader.enlist(entry, done)
 
     # The stream as a whole
 

@@ -1,7 +1,8 @@
 """Named consumers of a partition: the offset each has come to, kept with the stream.
 
 An offset that a consumer commits is the next one it wants. What outcomes commit only moves forward; what
-a client commits by a message may move anywhere.
+a client commits by a message may move anywhere. What a transaction commits is written with its batch, and
+counts for nothing if that fails.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def consumer_name(value: object, what: str) -> str:
 class ConsumerOffsets:
     """The offsets that named consumers of one partition committed."""
 
-    __slots__ = ("_coming", "_done", "stored", "told")
+    __slots__ = ("_coming", "_done", "_flying", "_moved", "_staged", "stored", "told")
 
     def __init__(self) -> None:
         self.stored: dict[str, int] = {}
@@ -47,11 +48,17 @@ class ConsumerOffsets:
         """What consumers have come to, whether or not it is on disk."""
         self._coming: dict[str, int | None] = {}
         self._done: list[Done] = []
+        self._staged: list[tuple[str, Callable[[], int]]] = []
+        """By transactions: the name, and what tells the offset when it is written."""
+        self._flying: dict[str, int | None] = {}
+        """What of a cut is to be written again if that fails."""
+        self._moved: dict[str, int] = {}
+        """What of a cut transactions have brought."""
 
     @property
     def is_due(self) -> bool:
         """Whether something is to be written."""
-        return bool(self._coming or self._done)
+        return bool(self._coming or self._done or self._staged)
 
     def has_room(self, name: str) -> bool:
         """Whether a name is known, or one more may be."""
@@ -72,10 +79,30 @@ class ConsumerOffsets:
         self._coming[name] = offset
         self._done.append(done)
 
+    def stage(self, name: str, offset: Callable[[], int], done: Done) -> None:
+        """A transaction brings a consumer forward.
+
+        Args:
+            name: the consumer.
+            offset: gives the next offset that it wants, when it is written; below 0 where nothing changes.
+            done: hears whether that is on disk; if it is not, it never will be.
+        """
+        self._staged.append((name, offset))
+        self._done.append(done)
+
     def cut(self) -> tuple[dict[str, int | None], list[Done]]:
         """What is to be written now, and who hears of it."""
-        coming, self._coming = self._coming, {}
+        self._flying = self._coming
+        coming, self._coming = dict(self._coming), {}
         done, self._done = self._done, []
+        staged, self._staged = self._staged, []
+        self._moved = {}
+        for name, tell in staged:
+            offset = tell()
+            if name in coming and coming[name] is None:
+                continue
+            if offset > max(coming.get(name) or -1, self.told.get(name, -1)):
+                self._moved[name] = coming[name] = offset
         return coming, done
 
     @staticmethod
@@ -91,12 +118,15 @@ class ConsumerOffsets:
                 self.stored.pop(name, None)
             else:
                 self.stored[name] = offset
+        for name, offset in self._moved.items():
+            if name not in self._coming:
+                self.told[name] = max(offset, self.told.get(name, -1))
         for hear in done:
             hear(True)
 
     def failed(self, coming: dict[str, int | None], done: list[Done]) -> None:
         """What was cut is not on disk; what consumers got through goes again, clients ask again."""
-        self._coming = coming | self._coming
+        self._coming = self._flying | self._coming
         for hear in done:
             hear(False)
 

@@ -30,7 +30,7 @@ from enmasse.messaging.stream_sequences import Sequences
 from enmasse.messaging.stream_tail import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from enmasse.messaging.stream import Stream
 
@@ -166,6 +166,11 @@ class Partition:
         self.consumers.commit(name, offset, done)
         self.stream.core.write(self)
 
+    def stage_consumer(self, name: str, offset: Callable[[], int], done: Done) -> None:
+        """A transaction brings a consumer forward; see ``ConsumerOffsets.stage``."""
+        self.consumers.stage(name, offset, done)
+        self.stream.core.write(self)
+
     def is_expired(self, wall_us: int) -> bool:
         """Whether retention has something to delete here now."""
         return self._low_end.is_due(wall_us)
@@ -210,7 +215,7 @@ class Partition:
             stored = self.bytes_stored + cut.size - cut.released
             mark = _MARK.pack(low, self.next_offset, stored, self.appended + cut.size, self.last_us)
             operations.append(Operation(Table.MARK, log_key(log_id, index, 0), mark))
-        return operations, cut if operations else None
+        return operations, cut if operations or cut.done else None
 
     def _cut_groups(self, cut: Cut, wall_us: int) -> list[Operation]:
         """Frames of what gathered."""

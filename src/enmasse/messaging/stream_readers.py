@@ -17,11 +17,13 @@ from enmasse.messaging.stream_log import Partition
 from enmasse.messaging.stream_position import Position
 from enmasse.messaging.stream_producers import FRAME_FORMAT, FRAMES_CAPABILITY
 from enmasse.messaging.stream_rows import Rows
+from enmasse.messaging.transaction import Done as Told
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.performatives import Rejected
 from enmasse.wire.amqp.types import Described, Timestamp, ULong
 
 if TYPE_CHECKING:
+    from enmasse.messaging.core import Log
     from enmasse.messaging.stream import Stream
 
 __all__ = ["CONSUMER", "OFFSETS_CAPABILITY", "StreamConsumer", "make_reader"]
@@ -101,6 +103,10 @@ class StreamConsumer(Consumer):
         self.unsettled -= 1
         if state is not ACCEPTED:
             self.count(state)
+
+    def enlist(self, delivery: Any, done: Told) -> Log | None:
+        """Have a delivery accepted by a transaction; see ``GivesMessages``."""
+        return None
 
     def serve(self) -> None:
         """Send what there is, as far as credit goes."""
@@ -282,13 +288,17 @@ class _MessageReader(StreamConsumer):
 class _Kept:
     """A delivery whose outcome moves a consumer's offset."""
 
-    __slots__ = ("is_done", "offset", "place", "sink")
+    __slots__ = ("is_done", "is_staged", "is_written", "offset", "place", "sink")
 
     def __init__(self, sink: Consumer, place: _Place, offset: int) -> None:
         self.sink = sink
         self.place = place
         self.offset = offset
         self.is_done = False
+        self.is_staged = False
+        """Whether a transaction that is about to be written has accepted it."""
+        self.is_written = False
+        """Whether the offset that a transaction has written, or is about to, lies behind it."""
 
 
 class _NamedReader(_MessageReader):
@@ -332,14 +342,46 @@ class _NamedReader(_MessageReader):
         super().on_outcome(delivery, state)
         if state is not ACCEPTED and not isinstance(state, Rejected):
             return
+        self._advance(delivery)
+
+    def _advance(self, delivery: _Kept) -> None:
         delivery.is_done = True
-        place: _Place = delivery.place
+        place = delivery.place
         unsettled = place.unsettled
         offset = -1
         while unsettled and unsettled[0].is_done:
-            offset = unsettled.popleft().offset
+            kept = unsettled.popleft()
+            offset = -1 if kept.is_written else kept.offset
         if offset >= 0:
             place.position.partition.advance_consumer(self._consumer, offset + 1)
+
+    def enlist(self, delivery: Any, done: Told) -> Log | None:
+        """Have the consumer's offset move with the next batch, as far as nothing before is missing."""
+        delivery.is_staged = True
+        place: _Place = delivery.place
+
+        def offset() -> int:
+            following = -1
+            for kept in place.unsettled:
+                if not (kept.is_done or kept.is_staged):
+                    break
+                kept.is_written = True
+                following = kept.offset + 1
+            return following
+
+        def decided(is_stored: bool) -> None:
+            delivery.is_staged = False
+            if is_stored:
+                self.unsettled -= 1
+                self._advance(delivery)
+            else:
+                for kept in place.unsettled:
+                    kept.is_written = False
+            done(None if is_stored else "a consumer's offset could not be written")
+
+        partition = place.position.partition
+        partition.stage_consumer(self._consumer, offset, decided)
+        return partition
 
 
 class _OffsetsReader(StreamConsumer):
