@@ -88,9 +88,14 @@ class Outcome:
         return {role: per_message * statistics.median(r["parts"][role] for r in self.counted) for role in roles}
 
     def losses(self) -> int:
-        """Messages that were sent and never received, or came twice or spoilt; bytes alone are not counted."""
-        if self.case.stores or any(run["tool"] == "tcp_floor" for run in self.counted):
+        """Messages that were sent and never came (or were not accepted), came twice or spoilt.
+
+        Bytes alone are not counted.
+        """
+        if any(run["tool"] == "tcp_floor" for run in self.counted):
             return 0
+        if self.case.stores:
+            return int(sum(run["total_sent"] - run["accepted"] for run in self.counted))
         lost = [abs(run["total_sent"] * self.case.fanout - run["total_received"]) for run in self.counted]
         return int(sum(lost) + sum(run["bad"] for run in self.counted))
 

@@ -173,7 +173,9 @@ class RabbitMQ:
         more = ["--user", "guest", "--pass", "guest"]
         if case.subscriptions:
             more += ["--recv-address", "/amq/queue/subscription.%d", "--addresses", str(case.fanout)]
-        if not case.outstanding and not case.stores and not case.rate:
+        if case.stores:
+            more += ["--window", str(self.OUTSTANDING // case.senders)]
+        elif not case.outstanding and not case.rate:
             more += ["--max-outstanding", str(self.OUTSTANDING)]
         return Load("amqp_load", case.amqp(self._port, address, *more))
 
