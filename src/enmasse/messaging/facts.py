@@ -18,7 +18,17 @@ from enmasse.wire.amqp.codec import decode, skip
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import DEFAULT_PRIORITY, Sections, header_of
 
-__all__ = ["DELIVERY_DELAY", "DELIVERY_TIME", "LAST_MS", "MOVED", "PLAIN", "PLAIN_DURABLE", "Facts", "facts_of"]
+__all__ = [
+    "DELIVERY_DELAY",
+    "DELIVERY_TIME",
+    "LAST_MS",
+    "MOVED",
+    "PLAIN",
+    "PLAIN_DURABLE",
+    "Facts",
+    "facts_of",
+    "known_facts",
+]
 
 DELIVERY_TIME = "x-opt-delivery-time"
 DELIVERY_DELAY = "x-opt-delivery-delay"
@@ -292,3 +302,11 @@ def _facts_slowly(payload: bytes) -> Facts:
         _group(properties.group_id),
         properties.group_sequence,
     )
+
+
+def known_facts(payload: bytes) -> Facts:
+    """What a stored message asks for; one that cannot be read asks for nothing."""
+    try:
+        return facts_of(payload)
+    except DecodeError:
+        return PLAIN

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from enmasse.messaging.errors import DamagedFrameError
-from enmasse.messaging.facts import PLAIN, Facts, facts_of
+from enmasse.messaging.facts import known_facts
 from enmasse.messaging.frame import Frame, frame_head
 from enmasse.messaging.log import log_key, log_range
 from enmasse.messaging.merging import Merging
@@ -29,14 +29,13 @@ from enmasse.messaging.queue_entry import (
     settled_rows,
 )
 from enmasse.messaging.storage import Table
-from enmasse.wire.amqp.errors import DecodeError
 
 if TYPE_CHECKING:
     from enmasse.messaging.backlog import Backlog
     from enmasse.messaging.delivery import Consumer
     from enmasse.messaging.message_log import MessageLog
 
-__all__ = ["MAX_RESIDENT_BYTES", "Pager", "known_facts"]
+__all__ = ["MAX_RESIDENT_BYTES", "Pager"]
 
 MAX_RESIDENT_BYTES = 64 << 20
 """What one address may have in memory, receivers' unsettled messages included, before it reads no further."""
@@ -47,14 +46,6 @@ PAGE_BYTES = 1 << 20
 Take = Callable[[Entry], None]
 Wanted = Callable[[bytes, int, int], bool]
 """Given a message, its failed deliveries and its arrival in microseconds since 1970 UTC."""
-
-
-def known_facts(payload: bytes) -> Facts:
-    """What a stored message asks for; one that cannot be read asks for nothing."""
-    try:
-        return facts_of(payload)
-    except DecodeError:
-        return PLAIN
 
 
 class Pager:

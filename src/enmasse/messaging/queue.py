@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.backlog import Backlog
 from enmasse.messaging.delivery import ACCEPTED, RELEASED, Producer, ProducerPort
+from enmasse.messaging.facts import known_facts
 from enmasse.messaging.message_log import MessageLog
 from enmasse.messaging.options import StoredOptions
-from enmasse.messaging.paging import known_facts
 from enmasse.messaging.stored_producer import StoredProducer
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import AmqpError, Rejected

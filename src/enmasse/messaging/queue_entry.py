@@ -26,6 +26,7 @@ __all__ = [
     "Entry",
     "FrameRef",
     "SpecialEntry",
+    "VolatileRow",
     "attempts_of",
     "encode_attempts",
     "settled_rows",
@@ -195,6 +196,27 @@ class SpecialEntry(Entry):
         self.expires_us = 0
         self.since_us = 0
         self.key = None
+
+
+class VolatileRow:
+    """A message that is on disk for want of memory only: a restart forgets it."""
+
+    __slots__ = ("entry", "payload")
+    is_durable = False
+    body_at = 0
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.payload = entry.payload
+
+    @property
+    def state(self) -> int:
+        """``DONE`` once it is finished with."""
+        return self.entry.state
+
+    def stored(self) -> None:
+        """Nobody waits for that, unless it is part of a transaction."""
+        self.entry.stored()
 
 
 def settled_rows(ranges: bytes) -> set[int]:

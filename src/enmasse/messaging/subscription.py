@@ -13,12 +13,11 @@ from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.backlog import Backlog, BacklogConsumer
 from enmasse.messaging.delivery import ACCEPTED, Consumer, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.facts import Facts
+from enmasse.messaging.facts import Facts, known_facts
 from enmasse.messaging.frame import Frame
 from enmasse.messaging.log import FRAME_BYTES, by_frame, delete_log, log_key, log_range
 from enmasse.messaging.message_log import MessageLog
 from enmasse.messaging.options import StoredOptions
-from enmasse.messaging.paging import known_facts
 from enmasse.messaging.patterns import Pattern
 from enmasse.messaging.queue_entry import OUT, Entry, FrameRef, settled_rows
 from enmasse.messaging.storage import Operation, Table

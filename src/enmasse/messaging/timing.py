@@ -13,6 +13,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from enmasse.messaging.facts import known_facts
 from enmasse.messaging.queue_entry import OUT, READY, Entry, SpecialEntry, with_ttl
 from enmasse.messaging.redelivery import move
 from enmasse.wire.amqp.errors import DecodeError
@@ -206,8 +207,6 @@ class Timing:
         self._backlog.due()
 
     def _is_late(self, payload: bytes, _attempts: int, since_us: int) -> bool:
-        from enmasse.messaging.paging import known_facts  # noqa: PLC0415
-
         expires = self._expiry(known_facts(payload), since_us)
         if not expires:
             return False

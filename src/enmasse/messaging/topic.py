@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import ACCEPTED, RELEASED, Consumer, ConsumerPort, Producer, ProducerPort
-from enmasse.messaging.facts import Facts
+from enmasse.messaging.facts import Facts, known_facts
 from enmasse.messaging.log import log_key
 from enmasse.messaging.message_log import MessageLog
 from enmasse.messaging.options import StoredOptions
-from enmasse.messaging.paging import known_facts
 from enmasse.messaging.patterns import matches
 from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Staged, full, grant_credit, malformed
 from enmasse.messaging.queue_entry import DONE, MOVING, READY, Entry
