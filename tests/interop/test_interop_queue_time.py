@@ -21,6 +21,8 @@ from proton.utils import SendException
 
 from enmasse.testing.node_process import NodeProcess
 from enmasse.testing.proton_blocking import ProtonClient
+from enmasse.wire.amqp.codec import encode
+from enmasse.wire.amqp.types import Described, Int, Timestamp, ULong
 
 pytestmark = pytest.mark.slow
 
@@ -188,6 +190,27 @@ def test_a_time_that_is_none_is_refused_and_nothing_else_is_lost(
         assert refused.value.state == Delivery.REJECTED
         client.send(target, "after")
         assert bodies(client.receiver(source).rest()) == ["before", "after"]
+
+
+@pytest.mark.parametrize("ttl", [Int(-5), Timestamp(-1), "soon"])
+@pytest.mark.parametrize("kind", ["queue", "subscription"])
+def test_a_time_to_live_that_is_none_is_refused_by_name(
+    node: NodeProcess, addresses: Any, kind: str, ttl: Any
+) -> None:
+    source, target = addresses.pair(kind)
+    payload = encode(Described(ULong(0x70), [True, None, ttl])) + encode(Described(ULong(0x75), b"x"))
+    with ProtonClient(node.url) as client:
+        link = client.connection.create_sender(target, name="raw").link
+        client.connection.wait(lambda: link.credit > 0)
+        delivery = link.delivery("1")
+        link.stream(payload)
+        link.advance()
+        client.connection.wait(lambda: delivery.settled)
+        assert delivery.remote_state == Delivery.REJECTED
+        assert delivery.remote.condition.name == "amqp:decode-error"
+        assert "ttl" in delivery.remote.condition.description
+        client.send(target, "after")
+        assert bodies(client.receiver(source).rest()) == ["after"]
 
 
 def test_rhea_schedules_and_lets_expire(rhea: Callable[..., dict[str, Any]], addresses: Any) -> None:
