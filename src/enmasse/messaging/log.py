@@ -10,13 +10,13 @@ from enmasse.messaging.storage import Operation, Storage, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FRAME_BYTES", "FRAME_ROWS", "by_frame", "delete_log", "log_key", "log_range"]
+__all__ = ["FRAME_BYTES", "FRAME_ROWS", "TABLES_OF_LOGS", "by_frame", "delete_log", "log_key", "log_range"]
 
 FRAME_ROWS = 4_096
 FRAME_BYTES = 1 << 20
 """A frame is closed at either: large enough that its overhead vanishes, small enough to be one transfer."""
 
-_OF_LOGS = (
+TABLES_OF_LOGS = (
     Table.SETTLED,
     Table.ATTEMPTS,
     Table.MARK,
@@ -26,6 +26,7 @@ _OF_LOGS = (
     Table.SUBSCRIPTION,
     Table.FRAME,
 )
+"""Those whose keys begin with the number of a log."""
 
 _KEY = struct.Struct(">IIQ")
 
@@ -54,9 +55,9 @@ def by_frame(storage: Storage, table: Table, log_id: int, partition: int = 0) ->
 
 
 def delete_log(storage: Storage, log_id: int) -> Iterator[Operation]:
-    """Everything to delete of a log that is committed; frames last, as what is left is found by them."""
+    """Everything to delete of a log that is committed."""
     first, last = log_range(log_id)
-    for table in _OF_LOGS:
+    for table in TABLES_OF_LOGS:
         at = first
         while found := storage.scan(table, at, last, FRAME_BYTES):
             for key, _ in found:

@@ -241,6 +241,11 @@ class Subscribing:
         topic.subscribe(subscription)
         return lasting
 
+    @property
+    def logs(self) -> set[int]:
+        """The numbers under which durable subscriptions keep their accounts."""
+        return {lasting.subscription.log_id for lasting in self._lasting.values()}
+
     def load(self) -> None:
         """Take up the durable subscriptions that the journal holds."""
         first = self.topic.log.log_id.to_bytes(4, "big")

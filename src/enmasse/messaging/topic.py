@@ -365,6 +365,9 @@ class Topic(Address):
             if mark is None:
                 fresh.append(subscription)
         needed, forgotten = self.log.load(*owners)
+        # An empty log goes on where its subscriptions begin, or they would take what comes for what was before them.
+        begun = max((s.first_offset for s in owners if s not in fresh), default=0)
+        self.log.next_offset = self.log.visible = max(self.log.next_offset, begun)
         if forgotten:
             self.core.store_in_time(forgotten)
         for subscription in fresh:

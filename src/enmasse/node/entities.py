@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address
 from enmasse.messaging.core import LOG_COUNTER
-from enmasse.messaging.log import delete_log, log_range
+from enmasse.messaging.log import TABLES_OF_LOGS, delete_log, log_range
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Operation, Table
@@ -89,16 +89,22 @@ class Entities:
     def _sweep(self) -> None:
         """Delete what an interrupted deletion left behind."""
         known = {record.get("log") for record in self.records[ADDRESS_TYPE].values()}
-        log = 0
-        while True:
-            first, _ = log_range(log)
-            found = self.core.storage.scan(Table.FRAME, first, b"\xff" * 16, 1)
-            if not found:
-                return
-            log = int.from_bytes(found[0][0][:4], "big")
-            if log not in known:
-                self._clear(log)
-            log += 1
+        for address in self._addresses.values():
+            if isinstance(address, Topic):
+                known |= address.subscribing.logs
+        for log in sorted(self._stored_logs() - known):
+            self._clear(log)
+
+    def _stored_logs(self) -> set[int]:
+        """The numbers of all logs of which the journal holds anything."""
+        found: set[int] = set()
+        for table in TABLES_OF_LOGS:
+            log = 0
+            while records := self.core.storage.scan(table, log_range(log)[0], b"\xff" * 16, 1):
+                log = int.from_bytes(records[0][0][:4], "big")
+                found.add(log)
+                log += 1
+        return found
 
     def _clear(self, log: int) -> None:
         """Delete what a log stored, step by step."""
