@@ -245,6 +245,10 @@ class Holding(Address):
         if entry.is_refused:
             self.refuse(entry)
             return
+        if entry.key is not None and self.latest.get(entry.key) is not entry:
+            # A newer message of its key came meanwhile.
+            self.settle(entry)
+            return
         entry.state = READY
         if self.order is None:
             insort(self.returned, entry, key=_SEQ)

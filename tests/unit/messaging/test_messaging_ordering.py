@@ -128,6 +128,31 @@ def test_what_suits_nobody_holds_up_nothing(scene: Scene) -> None:
     assert bodies(scene.receiver(5)) == ["blue"]
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize("outcome", [RELEASED, Modified(delivery_failed=True)])
+def test_what_comes_back_after_a_newer_value_is_out_of_date(outcome: Any, is_gone: bool) -> None:
+    scene = Scene(last_value_key="device", redelivery_delay=1_000)
+    holder, other = scene.receiver(1), scene.receiver()
+    scene.send("old", device="d")
+    assert bodies(holder) == ["old"]
+    if outcome is not RELEASED:
+        # It waits for its next attempt while the newer one comes.
+        holder.settle(outcome)
+    scene.send("new", device="d")
+    scene.send("another", device="e")
+    if is_gone:
+        other.grant(2)
+        scene.turn()
+        other.accept(2)
+    if outcome is RELEASED:
+        holder.settle(outcome)
+    scene.harness.advance(5)
+    other.grant(5)
+    scene.turn()
+    assert bodies(other) == ["new", "another"]
+    assert scene.queue.depth == (0 if is_gone else 2)
+
+
 def test_an_exclusive_queue_has_one_receiver_after_the_other() -> None:
     scene = Scene(exclusive=True)
     first, second = scene.receiver(2), scene.receiver(5)
