@@ -240,7 +240,7 @@ def start(site: Accounts) -> tuple[Clients, ProtonProducer]:
 
     url, ledgers = site.process.url, site.ledgers
     sending = ProtonProducer(url, TOPIC, [ledgers[name] for name in SUBSCRIPTIONS], "proton", site.next["proton"])
-    taking = ProtonConsumer(url, QUEUE, ledgers[QUEUE], BARRIER)
+    taking = ProtonConsumer(url, QUEUE, ledgers[QUEUE])
     clients: list[Client] = [
         Producer(site, "ours", QUEUE, QUEUE),
         Producer(site, "news", TOPIC, *SUBSCRIPTIONS),

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from proton import Message
+from proton import Delivery, Endpoint, Link, Message
 from proton.handlers import MessagingHandler
-from proton.reactor import Container
+from proton.reactor import Container, ReceiverOption
 
 from enmasse.testing.ledger import Ledger, Name, name_of
 
@@ -19,12 +19,6 @@ WINDOW = 20
 
 LOOK_S = 0.01
 """How often a client looks whether it is to stop."""
-
-APPENDS = 3
-"""See ``ProtonConsumer``."""
-
-SURE_AFTER = 40
-"""Settlements after which a receiver makes sure of them."""
 
 RELEASED_OF = 9
 """Of so many messages one is given back once."""
@@ -135,36 +129,38 @@ class ProtonProducer(_Client):
             self.connection.close()
 
 
-class ProtonConsumer(_Client):
-    """Receives, accepts most and gives some back, and makes sure of what it accepted.
+class _SettlesSecond(ReceiverOption):
+    """Have the node say that it knows of an outcome [AMQP 2.6.12]."""
 
-    A settlement is sure when appends to a stream that were sent after it are accepted: the first goes
-    out after it, and what a log could not write with one batch it writes before the batch after the next.
+    def apply(self, receiver: Any) -> None:
+        """Ask for it."""
+        receiver.rcv_settle_mode = Link.RCV_SECOND
+
+
+class ProtonConsumer(_Client):
+    """Receives, accepts most and gives some back, and waits for the node's word on what it accepted.
+
+    It settles second, so a settlement that the node has answered is committed.
 
     Args:
         url: the node's.
         address: a queue or subscription.
         ledger: what is told of each message.
-        barrier: the stream.
     """
 
-    def __init__(self, url: str, address: str, ledger: Ledger, barrier: str) -> None:
+    def __init__(self, url: str, address: str, ledger: Ledger) -> None:
         super().__init__(url, prefetch=WINDOW)
         self.address = address
         self.ledger = ledger
-        self.barrier = barrier
-        self._left = 0
         self._count = 0
-        self._recent: list[Name] = []
-        self._waiting: list[Name] = []
+        self._taken: set[Name] = set()
+        """Accepted without the node's word."""
         self._given_back: set[Name] = set()
         self._receiver: Any = None
-        self._sender: Any = None
 
     def begin(self) -> None:
-        """Open both links."""
-        self._receiver = self.container.create_receiver(self.connection, self.address)
-        self._sender = self.container.create_sender(self.connection, self.barrier)
+        """Open the link."""
+        self._receiver = self.container.create_receiver(self.connection, self.address, options=_SettlesSecond())
 
     def on_message(self, event: Any) -> None:
         """Accept it, or give it back once."""
@@ -173,43 +169,26 @@ class ProtonConsumer(_Client):
         self._count += 1
         if self.is_stopping.is_set() or (not self._count % RELEASED_OF and name not in self._given_back):
             self._given_back.add(name)
-            self.release(event.delivery, delivered=bool(self._count % 2))
+            event.delivery.update(Delivery.MODIFIED if self._count % 2 else Delivery.RELEASED)
             return
         self.ledger.taken(name)
-        self.accept(event.delivery)
-        self._recent.append(name)
-        self.has_begun.set()
-        if len(self._recent) >= SURE_AFTER:
-            self._make_sure()
+        self._taken.add(name)
+        # Proton keeps what it is told of a delivery. (Its tag it cannot read, as that is no text.)
+        event.delivery.taken = name
+        event.delivery.update(Delivery.ACCEPTED)
 
-    def _make_sure(self) -> None:
-        if not self._left and self._sender.credit > 0:
-            self._waiting, self._recent = self._recent, []
-            self._left = APPENDS
-            self._sender.send(Message(body="barrier"))
-
-    def on_accepted(self, event: Any) -> None:
-        """An append is on disk."""
-        self._left -= 1
-        if self._left:
-            self._sender.send(Message(body="barrier"))
-            return
-        self.ledger.sure(self._waiting)
-        self._waiting = []
-
-    def on_released(self, event: Any) -> None:
-        """An append is not on disk: nothing is sure."""
-        self._left = 0
-        self._recent += self._waiting
-        self._waiting = []
+    def on_settled(self, event: Any) -> None:
+        """The node has settled a delivery: nothing takes that back."""
+        name = getattr(event.delivery, "taken", None)
+        if name is not None:
+            self._taken.discard(name)
+            self.ledger.sure([name])
+            self.has_begun.set()
+        event.delivery.settle()
 
     def finish(self) -> None:
         """Close when everything is sure."""
-        if self._left:
-            return
-        if self._recent:
-            self._make_sure()
-        elif self._receiver.state & self._receiver.LOCAL_ACTIVE:
-            self._receiver.close()
-        else:
+        if self._receiver.state & Endpoint.LOCAL_CLOSED:
             self.connection.close()
+        elif not self._taken:
+            self._receiver.close()
