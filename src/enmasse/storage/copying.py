@@ -16,7 +16,7 @@ import lmdb
 from enmasse.storage.environment import DEFAULT_MAP_BYTES
 from enmasse.storage.errors import JournalLockedError, ToolError
 from enmasse.storage.lock import DirectoryLock
-from enmasse.storage.seal import SEAL_KEY, encode_seal
+from enmasse.storage.seal import LAST_KEY, SEAL_KEY, encode_seal
 from enmasse.storage.snapshot import DATA_NAME
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def fill(directory: Path, records: Records) -> None:
                     transaction.put(key, value, overwrite=False, append=key > last)
                     last = max(last, key)
         with environment.begin(write=True) as transaction:
-            transaction.put(SEAL_KEY, encode_seal(transaction.id()))
+            transaction.put(SEAL_KEY, encode_seal(transaction.id(), {LAST_KEY: transaction.get(LAST_KEY)}))
         environment.sync(True)
     finally:
         environment.close()

@@ -20,7 +20,15 @@ import lmdb
 
 from enmasse.storage.batch import MERGE_TABLE, TABLE_PREFIX
 from enmasse.storage.errors import JournalDamagedError, JournalFormatError
-from enmasse.storage.seal import SEAL_KEY, encode_seal, explain_broken_seal
+from enmasse.storage.seal import (
+    LAST_KEY,
+    SEAL_KEY,
+    SealedValues,
+    encode_seal,
+    explain_broken_seal,
+    gather_values,
+    names_records,
+)
 from enmasse.storage.soundness import advise, check_pages
 
 if TYPE_CHECKING:
@@ -47,7 +55,6 @@ _FRAME = TABLE_PREFIX[2]
 _SETTLED = TABLE_PREFIX[3]
 _ATTEMPTS = TABLE_PREFIX[8]
 _FORMAT_KEY = _META + b"format"
-_LAST_KEY = _META + b"last"
 _FORMAT = struct.Struct("<I")
 _LAST = struct.Struct("<QQ")
 
@@ -129,8 +136,8 @@ class WriteEnvironment:
                     raise JournalDamagedError(advise(directory, problem))
             if version != FORMAT_VERSION:
                 txn.put(_FORMAT_KEY, _FORMAT.pack(FORMAT_VERSION))
-                txn.put(SEAL_KEY, encode_seal(txn.id()))
-            last: bytes = txn.get(_LAST_KEY) or _LAST.pack(0, 0)
+                txn.put(SEAL_KEY, encode_seal(txn.id(), {LAST_KEY: txn.get(LAST_KEY)}))
+            last: bytes = txn.get(LAST_KEY) or _LAST.pack(0, 0)
         if found is None:
             _sync_directory(directory)
         return last
@@ -149,21 +156,25 @@ class WriteEnvironment:
         last = batches[-1]
         before = self.failed if last.epoch == self.epoch else []
         remembered = [number for number in (*before, *failed) if number > last.heard]
+        numbers = _LAST.pack(last.epoch, last.number) + array("Q", remembered).tobytes()
+        sealed = batches if names_records(batches) else ()
+        values: SealedValues = {LAST_KEY: numbers}
         with self._env.begin(write=True) as txn:
             put, delete = txn.put, txn.delete
-            has_merges = False
             for batch in batches:
-                if batch.has_merges:
-                    has_merges = True
-                for key, value in batch.operations():
+                operations = batch.operations()
+                has_merges = batch.has_merges
+                for key, value in operations:
                     if has_merges and key[0] == MERGE_TABLE:
                         _merge(txn, key[1:], value)
                     elif value is None:
                         delete(key)
                     else:
                         put(key, value)
-            put(_LAST_KEY, _LAST.pack(last.epoch, last.number) + array("Q", remembered).tobytes())
-            put(SEAL_KEY, encode_seal(txn.id(), batches, has_merges=has_merges))
+                if sealed:
+                    gather_values(values, operations)
+            put(LAST_KEY, numbers)
+            put(SEAL_KEY, encode_seal(txn.id(), values, sealed))
         self.epoch, self.number, self.failed = last.epoch, last.number, remembered
 
     def explain(self, error: lmdb.Error) -> str:

@@ -14,7 +14,7 @@ from enmasse.storage.batch import TABLE_PREFIX
 from enmasse.storage.environment import FORMAT_VERSION
 from enmasse.storage.errors import PageError
 from enmasse.storage.records import describe, explain_bad_record, log_of, place_of, table_name
-from enmasse.storage.seal import SEAL_KEY, explain_broken_seal, sealed_keys
+from enmasse.storage.seal import LAST_KEY, SEAL_KEY, explain_broken_seal, sealed_keys
 from enmasse.storage.snapshot import Snapshot
 from enmasse.storage.soundness import check_trees
 from enmasse.wire.amqp.errors import DecodeError
@@ -41,7 +41,6 @@ class _Findings:
         self.records: Counter[tuple[int, str]] = Counter()
         self.bytes: Counter[tuple[int, str]] = Counter()
         self.names: dict[int, str] = {}
-        self.sealed: dict[bytes, bytes | None] = {}
         self.version = 0
 
     def report(self, problem: PageError | str) -> None:
@@ -77,7 +76,7 @@ def _check_snapshot(snapshot: Snapshot, found: _Findings, progress: Progress) ->
     except PageError as error:
         found.report(error)
     progress.expect(snapshot.entries)
-    wanted: dict[bytes, bytes | None] = {}
+    wanted: dict[bytes, bytes | None] = {LAST_KEY: None}
     format_seen = False
 
     def note_page(problem: PageError) -> None:
@@ -97,8 +96,7 @@ def _check_snapshot(snapshot: Snapshot, found: _Findings, progress: Progress) ->
             if not 1 <= found.version <= FORMAT_VERSION:
                 found.report(f"the journal has format {found.version}, this version reads up to {FORMAT_VERSION}")
         elif node.key == SEAL_KEY:
-            wanted = dict.fromkeys(sealed_keys(value))
-            wanted[SEAL_KEY] = value
+            wanted = {**dict.fromkeys(sealed_keys(value)), **wanted, SEAL_KEY: value}
         _count(found, node.key, value)
         if node.key in wanted:
             wanted[node.key] = value

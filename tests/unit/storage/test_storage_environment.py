@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 import lmdb
 import pytest
 
+from enmasse.messaging.frame import encode_frame
+from enmasse.messaging.log import log_key
+from enmasse.messaging.merge import merge_operation, time_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import Batch, encode_batch, split_batches
 from enmasse.storage.environment import FORMAT_VERSION, ReadEnvironment, WriteEnvironment
@@ -140,6 +143,49 @@ def test_a_last_commit_that_is_not_all_there_is_refused(tmp_path: Path) -> None:
     reopen_after(lambda txn: txn.delete(b"\x02b"))
 
 
+def test_a_value_of_the_last_commit_that_is_an_old_one_is_refused(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    marks = [Operation(Table.MARK, b"a", b"1"), Operation(Table.MARK, b"a", b"2"), Operation(Table.MARK, b"b", b"3")]
+    env.apply([batch(1, *marks), batch(2, Operation(Table.MARK, b"b", None), Operation(Table.MARK, b"c", b"4"))])
+    env.close()
+
+    def reopen_after(key: bytes, value: bytes) -> None:
+        raw = lmdb.open(str(tmp_path))
+        with raw.begin(write=True) as txn:
+            seal = txn.get(b"\0seal")
+            assert seal is not None
+            start = txn.id().to_bytes(8, "little")
+            txn.put(b"\0seal", start + zlib.crc32(seal[12:], zlib.crc32(start)).to_bytes(4, "little") + seal[12:])
+            txn.put(key, value)
+        raw.close()
+        WriteEnvironment(str(tmp_path)).close()
+
+    last = (1).to_bytes(8, "little") + (2).to_bytes(8, "little")
+    reopen_after(b"\4a", b"2")
+    reopen_after(b"\0last", last)
+    for key, value, right in ((b"\4a", b"1", b"2"), (b"\4c", b"5", b"4"), (b"\0last", last[:-1] + b"x", last)):
+        with pytest.raises(JournalDamagedError, match="some records are not as the last commit left them"):
+            reopen_after(key, value)
+        reopen_after(key, right)
+
+
+def test_a_commit_that_merges_frames_is_sealed_too(tmp_path: Path) -> None:
+    env = WriteEnvironment(str(tmp_path))
+    frames_and_times = [
+        operation
+        for offset in range(4)
+        for operation in (
+            put(log_key(1, 0, offset), encode_frame(offset, [7], [b""], [b"h"], [b"b"])),
+            Operation(Table.TIME, time_key(log_key(1, 0, offset), 7), b"12345678"),
+        )
+    ]
+    mark = Operation(Table.MARK, log_key(1, 0, 0), b"12345678")
+    env.apply([batch(1, *frames_and_times, mark), batch(2, merge_operation(log_key(1, 0, 0), 4))])
+    env.close()
+    WriteEnvironment(str(tmp_path)).close()
+    assert list(frames(tmp_path)) == [log_key(1, 0, 0)]
+
+
 def test_a_commit_without_its_seal_is_refused(tmp_path: Path) -> None:
     WriteEnvironment(str(tmp_path)).close()
     raw = lmdb.open(str(tmp_path))
@@ -158,7 +204,7 @@ def test_a_group_too_large_to_be_named_is_sealed_by_its_transaction(tmp_path: Pa
     with raw.begin() as txn:
         seal = txn.get(b"\0seal")
         assert seal is not None
-        assert (seal[:8], len(seal)) == (txn.id().to_bytes(8, "little"), 12)
+        assert (seal[:8], len(seal)) == (txn.id().to_bytes(8, "little"), 16)
     raw.close()
     WriteEnvironment(str(tmp_path)).close()
 
