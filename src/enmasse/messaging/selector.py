@@ -36,6 +36,12 @@ SELECTOR_FILTERS = ("apache.org:selector-filter:string", "jms-selector", str(0x0
 NO_LOCAL_FILTERS = ("apache.org:no-local-filter:list", "no-local", str(0x0000468C00000003))
 
 
+class _Recent:
+    """The message that was looked at last: the selectors of an address are asked about each one after the other."""
+
+    look = Look(b"")
+
+
 class Selector:
     """A selector, ready to be applied.
 
@@ -56,7 +62,10 @@ class Selector:
             payload: the message, in AMQP's own format (0).
             attempts: its deliveries that failed at this address.
         """
-        return self.selects(Look(payload, attempts))
+        look = _Recent.look
+        if look.payload is not payload or look.attempts != attempts:
+            look = _Recent.look = Look(payload, attempts)
+        return self.selects(look)
 
     def selects(self, look: Look) -> bool:
         """The same, for a message that several selectors are asked about."""

@@ -20,18 +20,20 @@ __all__ = ["Field", "Look", "field_of"]
 
 
 class Look:
-    """A message as selectors see it.
+    """A message as selectors see it; what one has looked up is there for the next.
 
     Args:
         payload: the bytes of a message whose format is AMQP's own (0).
         attempts: its deliveries that failed at this address.
     """
 
-    __slots__ = ("attempts", "payload")
+    __slots__ = ("attempts", "found", "payload")
 
     def __init__(self, payload: bytes, attempts: int = 0) -> None:
         self.payload = payload
         self.attempts = attempts
+        self.found: dict[str, Any] = {}
+        """Application properties that were looked up."""
 
 
 Field = Callable[[Look], Any]
@@ -137,4 +139,12 @@ def field_of(name: str, *, is_quoted: bool = False, position: int = 0) -> Field:
                 position,
             )
     key = key_of(name)
-    return lambda look: application_property(look.payload, name, key)
+
+    def find(look: Look) -> Any:
+        found = look.found
+        if name in found:
+            return found[name]
+        value = found[name] = application_property(look.payload, name, key)
+        return value
+
+    return find
