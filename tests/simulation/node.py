@@ -88,6 +88,12 @@ class Node:
         """Add an address to the space."""
         self.create(ADDRESS_TYPE, f"{SPACE}.{name}", {"space": SPACE, "address": name, **attributes})
 
+    def delete_address(self, name: str) -> list[Any]:
+        """Remove an address from the space; what is returned is no more empty once that is on the disk."""
+        told: list[Any] = []
+        self.entities.delete(ADDRESS_TYPE, f"{SPACE}.{name}", told.append)
+        return told
+
     def find(self, name: str) -> Address:
         """An address by its name."""
         return self.entities.spaces[SPACE].find(name)

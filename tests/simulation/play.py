@@ -80,9 +80,16 @@ class Play:
                 world.look()
             elif chance() < scenario.calm:
                 world.calm()
+                self.redeclare()
         world.calm()
         world.look()
         world.finish()
+
+    def redeclare(self) -> None:
+        """An address is deleted and declared anew, now and then."""
+        plan = self._plan("queue", "subscription")
+        if plan is not None and plan.is_alone and self.world.chance(0.4):
+            self.world.redeclare(plan)
 
     # What clients do
 
@@ -157,7 +164,7 @@ class Play:
             world.exchanges += running
         exchange = self.random.choice(running)
         for _ in range(self.random.randint(1, 3)):
-            plan = self._plan("queue", "topic")
+            plan = self._plan("queue", "topic", "stream")
             if plan is not None and world.chance(0.5):
                 exchange.post(plan, self._message(), self.random.choice(self.scenario.padding))
             receivers = [r for rs in world.receivers.values() for r in rs if r.unsettled and not r.presettle]

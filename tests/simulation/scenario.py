@@ -25,6 +25,11 @@ class AddressPlan:
         """Its type."""
         return str(self.attributes["addressType"])
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing of it goes to other addresses."""
+        return not {"deadletter", "expiry"} & self.attributes.keys()
+
     def option(self, name: str, default: Any) -> Any:
         """One of its attributes."""
         return self.attributes.get(name, default)

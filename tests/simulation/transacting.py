@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from tests.simulation.accounts import Account
     from tests.simulation.clients import Receiver
     from tests.simulation.scenario import AddressPlan
+    from tests.simulation.streams import StreamAccount
     from tests.simulation.world import World
 
 __all__ = ["Exchange"]
 
 MAX_BYTES = 1 << 20
+
+TRANSACTIONS = -3
+"""Stands for the sender of what transactions send to streams, where its place does not count."""
 
 
 class _Retired:
@@ -56,6 +60,8 @@ class Exchange:
         self._transaction = Transaction(world.node.core, HeldBytes(MAX_BYTES), MAX_BYTES)
         self._posts: list[tuple[AddressPlan, Message]] = []
         self._retired: list[_Retired] = []
+        self._rows: list[tuple[StreamAccount, int]] = []
+        """Streams and what is sent to them."""
         self._coming: list[tuple[Account, Copy]] = []
         """The copies that are there once it is committed."""
         self.early: list[str] = []
@@ -70,7 +76,12 @@ class Exchange:
         address = self._world.node.find(plan.name)
         problem = self._transaction.post(address, plan.name, payload_of(message, padding))
         self._world.note("{}: transaction {} sends {}: {}", plan.name, self.label, message, problem)
-        if problem is None:
+        stream = self._world.streams.get(plan.name)
+        if stream is not None:
+            stream.sent[message.number] = (TRANSACTIONS, message.number)
+            stream.sent_at[message.number] = self._world.now
+            self._rows.append((stream, message.number))
+        elif problem is None:
             self._posts.append((plan, message))
 
     def retire(self, receiver: Receiver, at: int, outcome: Any) -> None:
@@ -89,6 +100,8 @@ class Exchange:
         self.is_decided = True
         self._world.note("transaction {} is rolled back", self.label)
         self._transaction.rollback()
+        for stream, number in self._rows:
+            stream.refused.add(number)
 
     def commit(self) -> None:
         """Have all of it happen, or nothing."""
@@ -111,6 +124,8 @@ class Exchange:
         world.note("transaction {} is decided: {}", self.label, problem)
         if problem is None:
             self.early.clear()
+        for stream, number in self._rows:
+            (stream.accepted if problem is None else stream.refused).add(number)
         for account, copy in self._coming:
             copy.pending = None
             if problem is not None:
@@ -153,14 +168,19 @@ class Exchange:
         account.failed(item.number, self._world.storage.submitted, self._world.now)
         receiver.sink.on_outcome(item.delivery, FAILED)
 
-    def check_found(self, found: dict[str, dict[int, int]]) -> None:
+    def check_found(self, found: dict[str, dict[int, int]], rows: dict[str, set[int]]) -> None:
         """A node has died meanwhile: it is all there, or nothing of it.
 
         Args:
             found: by address: the messages that a node finds that starts now.
+            rows: the same of streams.
         """
         happened: list[str] = []
         did_not: list[str] = []
+        for stream, number in self._rows:
+            if not stream.can_delete:
+                came = number in rows[stream.name]
+                (happened if came else did_not).append(f"{number} came to {stream.name}")
         for account, copy in self._coming:
             number = copy.message.number
             if account.keeps(copy) and not (account.can_drop or copy.life or copy.is_replaced):

@@ -59,6 +59,8 @@ class World:
         """Transactions that are not decided."""
         self.numbers = 0
         self.labels = 0
+        self.lives = 0
+        """Nodes that died."""
         self.faults = JournalFaults(self.random, scenario.rates)
         self.storage = SimulatedStorage()
         self.node = Node(self.storage, 0.0, self.problems.append, scenario.window)
@@ -70,10 +72,7 @@ class World:
         for plan in self.scenario.addresses:
             self.node.create_address(plan.name, plan.attributes)
             if plan.kind in QUEUES:
-                account = Account(plan.name, plan.attributes, self.problems.append)
-                account.is_shared = plan.kind == "subscription"
-                account.has_small_window = account.is_paged = bool(self.scenario.window)
-                self.accounts[plan.name] = account
+                self._open_account(plan)
             elif plan.kind == "stream":
                 stream = StreamAccount(plan.name, plan.option("partitions", 1), self.problems.append)
                 stream.keep_s = plan.option("retentionMs", 0) / 1000
@@ -89,6 +88,11 @@ class World:
                     target.sources.append(account)
         self._open_links()
         self.check()
+
+    def _open_account(self, plan: AddressPlan) -> None:
+        account = self.accounts[plan.name] = Account(plan.name, plan.attributes, self.problems.append)
+        account.is_shared = plan.kind == "subscription"
+        account.has_small_window = account.is_paged = bool(self.scenario.window)
 
     def _open_links(self) -> None:
         self.senders = {name: [] for name, plan in self.plans.items() if plan.kind in {"queue", "topic"}}
@@ -167,11 +171,11 @@ class World:
     def fed_by(self, plan: AddressPlan) -> list[Account]:
         """The accounts that get what is sent to an address."""
         if plan.kind == "queue":
-            return [self.accounts[plan.name]]
+            return [self.accounts[plan.name]] if plan.name in self.accounts else []
         stored = [
             self.accounts[other.name]
             for other in self.scenario.addresses
-            if other.kind == "subscription" and other.option("topic", "") == plan.name
+            if other.option("topic", "") == plan.name and other.name in self.accounts
         ]
         return stored + [receiver.account for receiver in self.receivers[plan.name]]
 
@@ -293,6 +297,36 @@ class World:
             clients.calmed()
         self.check()
 
+    def redeclare(self, plan: AddressPlan) -> None:
+        """Delete an address with all that it holds, and declare it anew; the journal is idle before."""
+        self.note("{} is deleted", plan.name)
+        for exchange in self.exchanges:
+            if exchange.is_open:
+                exchange.rollback()
+        for sender in self.senders.get(plan.name, []):
+            sender.abandon()
+        del self.accounts[plan.name]
+        for links in (self.senders.get(plan.name, []), self.receivers[plan.name]):
+            links.clear()
+        if not self.storage.is_alive:
+            self.storage.revive()
+        self.storage.is_refusing = False
+        told = self.node.delete_address(plan.name)
+        while not told:
+            self.node.turn()
+            self.storage.commit()
+            self.storage.answer()
+        assert told == [None], told
+        # What it stored is deleted step by step, and by the next node if this one dies in between.
+        self.look()
+        self.node.settle()
+        self.node.create_address(plan.name, plan.attributes)
+        self._open_account(plan)
+        self.accounts[plan.name].receivers = self.receivers[plan.name]
+        self.accounts[plan.name].is_paged = bool(self.scenario.window or self.lives)
+        self.note("{} is declared anew", plan.name)
+        self.check()
+
     def look(self) -> None:
         """See what a node would find that starts over what is on the disk now."""
         self._look(self.storage.copy())
@@ -309,8 +343,9 @@ class World:
                 account.problem(f"after a restart it holds messages twice: {messages}")
             check_found(account, found, self.now, self.is_written)
             check_found_order(account, [number for number, _ in messages])
+        rows_of = {name: {number for part in rows for _, number in part} for name, rows in findings.rows.items()}
         for exchange in self.exchanges:
-            exchange.check_found(found)
+            exchange.check_found(found, rows_of)
         for name, rows in findings.rows.items():
             self.streams[name].check_found(rows, findings.marks[name])
         return found
@@ -318,6 +353,7 @@ class World:
     def crash(self) -> None:
         """Node and journal die, and another node starts over what is left."""
         self.note("crash")
+        self.lives += 1
         left = self.faults.crash(self.storage)
         written = self.storage.written_through
         self.storage = left.copy()
