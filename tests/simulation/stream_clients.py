@@ -74,7 +74,7 @@ class _Named(_Reader):
                 f"the named consumer is back in partition {partition} at {offset}, not {sure}"
             )
         expected = self._clients.reached.get(partition)
-        if expected is not None and offset > expected:
+        if expected is not None and offset > max(expected, self._clients.beyond.get(partition, 0)):
             self._clients.observe()
             if expected >= self._clients.account.low[partition]:
                 problem = f"the named consumer goes on in partition {partition} at {offset}, it was at {expected}"
@@ -112,6 +112,8 @@ class StreamClients:
         """What the named consumer has not settled yet, by partition, as it knows itself."""
         self.sure: dict[int, int] = {}
         """The same, where that is on the disk."""
+        self.beyond: dict[int, int] = {}
+        """How far it came in lives that are over, of which the journal may know."""
         self.reached: dict[int, int] = {}
         """Where it must go on at the latest."""
 
@@ -124,6 +126,8 @@ class StreamClients:
         self._plain = self._attach(self._plain_told)
         self._readers: list[_Reader] = []
         self._named: _Named | None = None
+        for partition, offset in self.told.items():
+            self.beyond[partition] = max(offset, self.beyond.get(partition, 0))
         # What was never written of a name is not known: then it begins anew.
         self.told = {partition: offset for partition, offset in self.told.items() if partition in self.sure}
         self.reached = dict(self.told)

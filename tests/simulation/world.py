@@ -303,6 +303,7 @@ class World:
         for exchange in self.exchanges:
             if exchange.is_open:
                 exchange.rollback()
+        self.exchanges.clear()
         for sender in self.senders.get(plan.name, []):
             sender.abandon()
         del self.accounts[plan.name]
