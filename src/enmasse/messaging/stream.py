@@ -25,7 +25,8 @@ from enmasse.messaging.stream_producers import (
     MessageProducer,
     make_producer,
 )
-from enmasse.messaging.stream_readers import OFFSETS_CAPABILITY, StreamConsumer, make_reader
+from enmasse.messaging.stream_reader import StreamConsumer
+from enmasse.messaging.stream_readers import OFFSETS_CAPABILITY, make_reader
 from enmasse.messaging.stream_retention import Retention
 from enmasse.messaging.stream_rows import Templates
 from enmasse.messaging.transaction import Done, sender_of

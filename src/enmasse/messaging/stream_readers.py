@@ -6,44 +6,29 @@ capability tells which kind of reader it is, and a name makes it a consumer whos
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enmasse.messaging.address import AttachOptions
-from enmasse.messaging.delivery import ACCEPTED, Consumer, ConsumerPort
-from enmasse.messaging.errors import AttachError
+from enmasse.messaging.delivery import ConsumerPort
 from enmasse.messaging.stream_consumers import consumer_name
-from enmasse.messaging.stream_log import Partition
+from enmasse.messaging.stream_message_readers import MessageReader, NamedReader
 from enmasse.messaging.stream_position import Position
 from enmasse.messaging.stream_producers import FRAME_FORMAT, FRAMES_CAPABILITY
-from enmasse.messaging.stream_rows import Rows
-from enmasse.messaging.transaction import Done as Told
+from enmasse.messaging.stream_reader import PARTITION_FILTER, READ_BYTES, Sent, StreamConsumer, number_filter
 from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.performatives import Rejected
-from enmasse.wire.amqp.types import Described, Timestamp, ULong
+from enmasse.wire.amqp.types import Described, ULong
 
 if TYPE_CHECKING:
-    from enmasse.messaging.core import Log
     from enmasse.messaging.stream import Stream
 
-__all__ = ["CONSUMER", "OFFSETS_CAPABILITY", "StreamConsumer", "make_reader"]
+__all__ = ["CONSUMER", "OFFSETS_CAPABILITY", "make_reader"]
 
 OFFSETS_CAPABILITY = "enmasse:offsets"
 CONSUMER = "enmasse:consumer"
 """Filter or link property: the name under which a reader's offsets are kept."""
 
-PARTITION_FILTER = "enmasse:partition"
 FROM_FILTER = "enmasse:from"
 TO_FILTER = "enmasse:to"
-START_FILTER = "enmasse:start"
-
-READ_BYTES = 1 << 20
-"""What a reader takes from the journal at once, all its partitions together."""
-
-LEAST_READ_BYTES = 64 << 10
-
-CHUNK_ROWS = 256
-"""Messages that are made ready at once, and come of one partition before the next has its turn."""
 
 
 def make_reader(stream: Stream, port: ConsumerPort, options: AttachOptions) -> StreamConsumer:
@@ -53,101 +38,28 @@ def make_reader(stream: Stream, port: ConsumerPort, options: AttachOptions) -> S
         AttachError: a filter names what the stream does not have.
     """
     if OFFSETS_CAPABILITY in options.capabilities:
-        return _OffsetsReader(stream, port, options)
+        return OffsetsReader(stream, port, options)
     if FRAMES_CAPABILITY in options.capabilities:
-        return _FrameReader(stream, port, options)
+        return FrameReader(stream, port, options)
     name = options.filters.get(CONSUMER, options.properties.get(CONSUMER))
     if name is not None:
-        return _NamedReader(stream, port, options, consumer_name(name, CONSUMER))
-    return _MessageReader(stream, port, options)
+        return NamedReader(stream, port, options, consumer_name(name, CONSUMER))
+    return MessageReader(stream, port, options)
 
 
-def _number(filters: dict[str, Any], name: str, default: int | None) -> int | None:
-    value = filters.get(name, default)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise AttachError("amqp:invalid-field", f"filter {name} takes a number from 0, not {value!r}")
-    return value
-
-
-def _partitions(stream: Stream, options: AttachOptions) -> list[Partition]:
-    index = _number(options.filters, PARTITION_FILTER, None)
-    return stream.partitions if index is None else [stream.partition(index)]
-
-
-class StreamConsumer(Consumer):
-    """What readers of all kinds share: they are served in the stream's turn."""
-
-    __slots__ = ("_is_draining",)
-    address: Stream
-
-    def __init__(self, address: Stream, port: ConsumerPort, presettle: bool) -> None:
-        super().__init__(address, port, presettle)
-        self._is_draining = False
-
-    def on_credit(self, gained: int, drain: bool) -> None:
-        """Send what there is for the credit; a drain ends when nothing is left to come from the disk."""
-        if drain:
-            self._is_draining = True
-            self.serve()
-        else:
-            self.address.advanced()
-
-    def on_blocked(self, blocked: bool) -> None:
-        """The connection takes no more for now, or again."""
-        self.is_blocked = blocked
-        if not blocked:
-            self.address.advanced()
-
-    def on_outcome(self, delivery: Any, state: Any) -> None:
-        """Reading does not consume: the outcome is only counted."""
-        self.unsettled -= 1
-        if state is not ACCEPTED:
-            self.count(state)
-
-    def enlist(self, delivery: Any, done: Told) -> Log | None:
-        """Have a delivery accepted by a transaction; see ``GivesMessages``."""
-        return None
-
-    def serve(self) -> None:
-        """Send what there is, as far as credit goes."""
-        if self.port.credit > 0 and not self.is_blocked:
-            self.pump()
-        if self._is_draining and not self.is_blocked and not self.is_reading:
-            self._is_draining = False
-            self.port.drained()
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether there may be more once the disk has answered."""
-        return False
-
-    def pump(self) -> None:
-        """Send what there is, as far as credit goes."""
-        raise NotImplementedError
-
-
-class _Sent:
-    """A delivery that a reader may settle; nothing depends on it."""
-
-    __slots__ = ("sink",)
-
-    def __init__(self, sink: Consumer) -> None:
-        self.sink = sink
-
-
-class _FrameReader(StreamConsumer):
+class FrameReader(StreamConsumer):
     """Whole frames of one partition; credit counts frames."""
 
     __slots__ = ("_end", "_position", "_sent")
 
     def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions) -> None:
         super().__init__(stream, port, options.presettle)
-        partition = stream.partition(_number(options.filters, PARTITION_FILTER, 0))
-        start = _number(options.filters, FROM_FILTER, None)
-        self._end = _number(options.filters, TO_FILTER, None)
+        partition = stream.partition(number_filter(options.filters, PARTITION_FILTER, 0))
+        start = number_filter(options.filters, FROM_FILTER, None)
+        self._end = number_filter(options.filters, TO_FILTER, None)
         start = partition.visible if start is None else max(start, partition.low)
         self._position = Position(partition, start, READ_BYTES)
-        self._sent = _Sent(self)
+        self._sent = Sent(self)
 
     @property
     def is_reading(self) -> bool:
@@ -176,215 +88,7 @@ class _FrameReader(StreamConsumer):
             self.gone()
 
 
-class _Place:
-    """A position and the messages that are ready to go from there on."""
-
-    __slots__ = ("at", "payloads", "position", "rows", "since_us", "unsettled")
-
-    def __init__(self, position: Position, since_us: int) -> None:
-        self.position = position
-        self.since_us = since_us
-        """Rows before that time are left out."""
-        self.rows: Rows | None = None
-        self.payloads: list[bytes] = []
-        self.at = 0
-        """How many of them have gone."""
-        self.unsettled: deque[_Kept] = deque()
-        """What a named consumer has and did not settle, with what it settled out of order."""
-
-    def fill(self, count: int) -> bool:
-        """Make up to ``count`` messages ready; false if there are none."""
-        position = self.position
-        while True:
-            rows = self.rows
-            if rows is None:
-                piece = position.piece()
-                if piece is None:
-                    return False
-                stream = position.partition.stream
-                rows = Rows(piece[2], position.partition.index, position.offset, self.since_us, stream.templates)
-                self.rows = rows
-            position.offset = rows.offset
-            self.payloads = rows.take(count)
-            if self.payloads:
-                self.since_us = 0
-                self.at = 0
-                return True
-            self.rows = None
-
-
-class _MessageReader(StreamConsumer):
-    """Messages one by one, of one partition or of all in turn."""
-
-    __slots__ = ("_places", "_sent")
-
-    def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions) -> None:
-        super().__init__(stream, port, options.presettle)
-        partitions = _partitions(stream, options)
-        limit = max(READ_BYTES // len(partitions), LEAST_READ_BYTES)
-        self._places: deque[_Place] = deque()
-        for partition in partitions:
-            offset, since_us = self._start(partition, options.filters.get(START_FILTER))
-            self._places.append(_Place(Position(partition, offset, limit), since_us))
-        self._sent = _Sent(self)
-
-    def _start(self, partition: Partition, start: Any) -> tuple[int, int]:
-        """The offset to begin at, and the time before which rows are left out."""
-        if start is None or start == "next":
-            return partition.visible, 0
-        if start == "first":
-            return partition.low, 0
-        if start == "last":
-            return max(partition.low, partition.visible - 1), 0
-        if isinstance(start, Timestamp):
-            since_us = max(0, start * 1_000)
-            entry = partition.index_of_time.before(since_us)
-            return (partition.low if entry is None else max(entry.first, partition.low)), since_us
-        if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
-            return max(start, partition.low), 0
-        raise AttachError(
-            "amqp:not-implemented",
-            f"filter {START_FILTER} takes first, last, next, an offset or a timestamp, not {start!r}",
-        )
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether there may be more once the disk has answered."""
-        return any(place.position.is_reading for place in self._places)
-
-    def pump(self) -> None:
-        """One message for each credit, a run of each partition in turn."""
-        places = self._places
-        port = self.port
-        idle = 0
-        while port.credit > 0 and not self.is_blocked and idle < len(places):
-            place = places[0]
-            if place.at >= len(place.payloads) and not place.fill(min(CHUNK_ROWS, port.credit)):
-                idle += 1
-            else:
-                idle = 0
-                self.put(place)
-            if place.at >= len(place.payloads):
-                places.rotate(-1)
-
-    def put(self, place: _Place) -> None:
-        """Send what is ready of one partition."""
-        send = self.send
-        presettle = self.presettle
-        sent = self._sent
-        port = self.port
-        payloads = place.payloads
-        start = at = place.at
-        end = min(len(payloads), at + port.credit)
-        while at < end and not self.is_blocked:
-            send(sent, payloads[at], presettle)
-            at += 1
-        place.at = at
-        self.deliveries += at - start
-        if not presettle:
-            self.unsettled += at - start
-
-
-class _Kept:
-    """A delivery whose outcome moves a consumer's offset."""
-
-    __slots__ = ("is_done", "is_staged", "is_written", "offset", "place", "sink")
-
-    def __init__(self, sink: Consumer, place: _Place, offset: int) -> None:
-        self.sink = sink
-        self.place = place
-        self.offset = offset
-        self.is_done = False
-        self.is_staged = False
-        """Whether a transaction that is about to be written has accepted it."""
-        self.is_written = False
-        """Whether the offset that a transaction has written, or is about to, lies behind it."""
-
-
-class _NamedReader(_MessageReader):
-    """A reader that goes on where it was; what it has accepted is kept under its name."""
-
-    __slots__ = ("_consumer",)
-
-    def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions, consumer: str) -> None:
-        self._consumer = consumer
-        if not all(partition.consumers.has_room(consumer) for partition in _partitions(stream, options)):
-            raise AttachError("amqp:resource-limit-exceeded", f"{stream.name!r} keeps no more consumers")
-        super().__init__(stream, port, options)
-
-    def _start(self, partition: Partition, start: Any) -> tuple[int, int]:
-        if start is None:
-            start = partition.consumers.told.get(self._consumer)
-        return super()._start(partition, start)
-
-    def put(self, place: _Place) -> None:
-        """Send what is ready of one partition, each as its own delivery."""
-        if self.presettle:
-            super().put(place)
-            return
-        payloads, at = place.payloads, place.at
-        rows = place.rows
-        assert rows is not None
-        offset = rows.offset - len(payloads) + at
-        end = min(len(payloads), at + self.port.credit)
-        while at < end and not self.is_blocked:
-            kept = _Kept(self, place, offset)
-            place.unsettled.append(kept)
-            self.deliveries += 1
-            self.unsettled += 1
-            self.send(kept, payloads[at], False)
-            at += 1
-            offset += 1
-        place.at = at
-
-    def on_outcome(self, delivery: Any, state: Any) -> None:
-        """What was accepted or rejected is done with; released or modified it would come again."""
-        super().on_outcome(delivery, state)
-        if state is not ACCEPTED and not isinstance(state, Rejected):
-            return
-        self._advance(delivery)
-
-    def _advance(self, delivery: _Kept) -> None:
-        delivery.is_done = True
-        place = delivery.place
-        unsettled = place.unsettled
-        offset = -1
-        while unsettled and unsettled[0].is_done:
-            kept = unsettled.popleft()
-            offset = -1 if kept.is_written else kept.offset
-        if offset >= 0:
-            place.position.partition.advance_consumer(self._consumer, offset + 1)
-
-    def enlist(self, delivery: Any, done: Told) -> Log | None:
-        """Have the consumer's offset move with the next batch, as far as nothing before is missing."""
-        delivery.is_staged = True
-        place: _Place = delivery.place
-
-        def offset() -> int:
-            following = -1
-            for kept in place.unsettled:
-                if not (kept.is_done or kept.is_staged):
-                    break
-                kept.is_written = True
-                following = kept.offset + 1
-            return following
-
-        def decided(is_stored: bool) -> None:
-            delivery.is_staged = False
-            if is_stored:
-                self.unsettled -= 1
-                self._advance(delivery)
-            else:
-                for kept in place.unsettled:
-                    kept.is_written = False
-            done(None if is_stored else "a consumer's offset could not be written")
-
-        partition = place.position.partition
-        partition.stage_consumer(self._consumer, offset, decided)
-        return partition
-
-
-class _OffsetsReader(StreamConsumer):
+class OffsetsReader(StreamConsumer):
     """Where each partition begins and ends, now and whenever that changes."""
 
     __slots__ = ("_told", "_url")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging import stream, stream_readers
+from enmasse.messaging import stream, stream_message_readers
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import RELEASED
 from enmasse.messaging.errors import AttachError
@@ -180,7 +180,7 @@ def test_a_message_that_cannot_be_read_comes_as_it_was_sent() -> None:
 
 
 def test_a_reader_reads_all_partitions_in_turn_unless_it_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_readers, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(stream_message_readers, "CHUNK_ROWS", 1)
     scene = Scene(partitions=3)
     for partition in range(3):
         scene.append(*range(partition * 10, partition * 10 + 3), partition=partition)
@@ -329,7 +329,7 @@ def test_memory_and_journal_give_the_same_rows(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("limit", [1, 300, 1 << 20])
 def test_reading_in_small_steps_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr("enmasse.messaging.stream_readers.READ_BYTES", limit)
+    monkeypatch.setattr("enmasse.messaging.stream_message_readers.READ_BYTES", limit)
     scene = Scene(40)
     again = Scene(harness=scene.harness.restarted())
     assert numbers(again.reader(start="first")) == list(range(40))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging import stream, stream_log, stream_merging, stream_readers
+from enmasse.messaging import stream, stream_log, stream_merging, stream_message_readers
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.storage import Table
@@ -27,9 +27,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_merging, "RUN_FRAMES", 4)
     monkeypatch.setattr(stream_log, "RUN_FRAMES", 4)
     monkeypatch.setattr(stream_merging, "LARGE_ROWS", 30)
-    monkeypatch.setattr(stream_readers, "READ_BYTES", 1_500)
-    monkeypatch.setattr(stream_readers, "LEAST_READ_BYTES", 500)
-    monkeypatch.setattr(stream_readers, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(stream_message_readers, "READ_BYTES", 1_500)
+    monkeypatch.setattr(stream_message_readers, "LEAST_READ_BYTES", 500)
+    monkeypatch.setattr(stream_message_readers, "CHUNK_ROWS", 7)
 
 
 class Reader:
