@@ -28,7 +28,8 @@ from enmasse.messaging.queue_entry import (
     attempts_of,
     settled_rows,
 )
-from enmasse.messaging.storage import Table
+from enmasse.messaging.scheduled import SOON_US, Scheduled
+from enmasse.messaging.storage import Fetched, Table
 
 if TYPE_CHECKING:
     from enmasse.messaging.backlog import Backlog
@@ -66,6 +67,7 @@ class Pager:
         "frame_at",
         "is_reading",
         "merging",
+        "scheduled",
         "sweeps",
     )
 
@@ -73,6 +75,7 @@ class Pager:
         self._backlog = backlog
         self._log = log
         self.merging = Merging(backlog, log)
+        self.scheduled = Scheduled(self)
         self.at: int | None = None
         """The first offset that is on disk only; ``None`` where nothing is."""
         self.frame_at = 0
@@ -177,12 +180,44 @@ class Pager:
         if starving and backlog.resident_bytes < MAX_RESIDENT_BYTES and not self._seek(starving):
             self._fetch(self.frame_at, self._fetched)
 
-    def _fetch(self, first: int, done: Callable[[list[tuple[bytes, bytes]], list[bytes]], None]) -> None:
+    def _fetch(self, first: int, done: Fetched) -> None:
+        self.fetch(Table.FRAME, log_key(self.log_id, 0, first), log_range(self.log_id, 0)[1], done)
+
+    def fetch(self, table: Table, first: bytes, last: bytes, done: Fetched) -> None:
+        """Read a page; ``is_reading`` holds until ``done`` takes it back."""
         self.is_reading = True
         self._asked = self._log.visible
-        log_id = self._log.log_id
         limit = max(4_096, min(PAGE_BYTES, self._backlog.window // 4))
-        self._backlog.core.storage.fetch(Table.FRAME, log_key(log_id, 0, first), log_range(log_id, 0)[1], limit, done)
+        self._backlog.core.storage.fetch(table, first, last, limit, done)
+
+    @property
+    def log_id(self) -> int:
+        """The number of the log."""
+        return self._log.log_id
+
+    def go_on_later(self) -> None:
+        """Have the address's turn."""
+        self._backlog.due()
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call something when others have read."""
+        self._backlog.core.call_later(0.01, call)
+
+    def due_of(self, payload: bytes, since_us: int) -> int:
+        """When a message that arrived then may be handed out; 0 is at once."""
+        facts = known_facts(payload)
+        if facts.delivery_delay_ms:
+            return since_us + facts.delivery_delay_ms * 1_000
+        return facts.delivery_time_ms * 1_000
+
+    def bring(self, entry: Entry) -> None:
+        """A message that was left on disk is in memory now."""
+        self._backlog.add(entry)
+
+    @staticmethod
+    def attempts_of(ref: FrameRef, row: int) -> int:
+        """Failed deliveries of a row."""
+        return ref.attempts.get(row, 0) if ref.attempts else 0
 
     def _fetched(self, records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
         self.is_reading = False
@@ -192,7 +227,7 @@ class Pager:
         visible = self._log.visible
         reached = self.at if records or damaged else self._asked
         for key in damaged:
-            reached = max(reached, self._lose(key))
+            reached = max(reached, self.lose(key))
         for _, value in records:
             frame = Frame(value, verify=False)
             if frame.first_offset >= visible:
@@ -222,7 +257,7 @@ class Pager:
         if backlog.timing.is_wanted or backlog.order is not None or ref.attempts:
             for row in range(start, frame.rows):
                 if row not in gone:
-                    backlog.add(self._make(ref, row, payloads[row], times[row]))
+                    self._take_row(ref, row, payloads[row], times[row])
         else:
             self._take_plain(frame, ref, payloads, [row for row in range(start, frame.rows) if row not in gone])
         if ref.live:
@@ -239,7 +274,7 @@ class Pager:
         for row in rows:
             payload = payloads[row]
             if not is_plain[heads[row]] or backlog.order is not None:
-                backlog.add(self._make(ref, row, payload, times[row]))
+                self._take_row(ref, row, payload, times[row])
                 continue
             entry = Entry(payload, None, 0)
             entry.frame = ref
@@ -248,7 +283,17 @@ class Pager:
             backlog.resident_bytes += len(payload) + ENTRY_OVERHEAD_BYTES
             backlog.ready.append(entry)
 
-    def _make(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> Entry:
+    def _take_row(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> None:
+        """Bring a row into memory, unless its time is far away."""
+        due_us = self.due_of(payload, since_us)
+        if due_us and due_us > self._backlog.core.wall_us + SOON_US:
+            self.scheduled.leave(ref, row, due_us)
+            self._backlog.timing.is_wanted = True
+        else:
+            self._backlog.add(self.make(ref, row, payload, since_us))
+
+    def make(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> Entry:
+        """An entry for a row; it is not in memory yet."""
         backlog = self._backlog
         facts = known_facts(payload)
         if facts.is_plain and not backlog.timing.is_wanted:
@@ -295,7 +340,7 @@ class Pager:
         exact = sum(len(payload) + ROW_BYTES for row, payload in enumerate(payloads) if row not in gone)
         self._backlog.count_bytes(exact - guessed_bytes(len(frame.data), frame.rows, ref.live))
 
-    def _lose(self, key: bytes) -> int:
+    def lose(self, key: bytes) -> int:
         """A frame is damaged: its messages are lost, and the next offset is returned."""
         backlog = self._backlog
         first = int.from_bytes(key[-8:], "big")
@@ -353,10 +398,13 @@ class Pager:
             self._backlog.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
             take(entry)
 
+        def ended() -> None:
+            self.sweeps -= 1
+            done()
+
         def swept(position: int) -> None:
             if self._backlog.is_closed or self.at is None or position >= self._log.visible:
-                self.sweeps -= 1
-                done()
+                self.scheduled.sweep(is_wanted, taken, ended)
             elif self.is_reading or self.merging.is_under_way:
                 # Somebody else reads; what comes back is looked at in memory.
                 self._backlog.core.call_later(0.01, lambda: swept(position))
@@ -397,14 +445,13 @@ class Pager:
         for row, payload in enumerate(payloads):
             if row in gone or frame.first_offset + row < self.at:
                 continue
-            attempts = ref.attempts.get(row, 0) if ref.attempts else 0
-            if is_wanted(payload, attempts, times[row]):
+            if is_wanted(payload, self.attempts_of(ref, row), times[row]):
                 self._correct(frame, ref, payloads)
                 if ref.taken is None:
                     ref.taken = set()
                 ref.taken.add(row)
                 self._backlog.frames[ref.first] = ref
-                take(self._make(ref, row, payload, times[row]))
+                take(self.make(ref, row, payload, times[row]))
 
 
 FRAME_BYTES, FRAME_ROW_BYTES = 64, 20

@@ -187,6 +187,10 @@ class Timing:
         if heap:
             backlog.core.schedule(backlog, now + (heap[0][0] - wall) / 1e6)
         pager = backlog.pager
+        if pager is not None and pager.scheduled.due_us:
+            pager.scheduled.take_due(wall)
+            if pager.scheduled.due_us > wall:
+                backlog.core.schedule(backlog, now + (pager.scheduled.due_us - wall) / 1e6)
         if self.has_ttl and pager is not None and pager.is_behind:
             if wall >= self._sweep_us and not self._is_sweeping:
                 self._is_sweeping = True

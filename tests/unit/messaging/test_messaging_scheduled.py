@@ -1,0 +1,94 @@
+"""Scheduled messages of a queue that is deeper than memory: they wait on disk and hold up nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from enmasse.messaging.operations import purge
+from enmasse.messaging.queue import Queue
+from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
+from enmasse.wire.amqp.sections import Header, Sections, encode_message
+
+LATER_MS = 60_000
+MANY = 200
+
+
+def message(number: int, delay_ms: int = 0) -> bytes:
+    annotations = {"x-opt-delivery-delay": delay_ms} if delay_ms else {}
+    header = Header(durable=True)
+    return encode_message(b"%03d" % number * 10, header=header, message_annotations=annotations)
+
+
+def numbers(port: MemoryConsumerPort) -> list[int]:
+    return [int(Sections(arrival.payload).body[:3]) for arrival in port.arrivals]
+
+
+class Scene:
+    """A queue with room for a handful of messages in memory, and many scheduled ones ahead of plain ones."""
+
+    def __init__(self) -> None:
+        self.harness = CoreHarness()
+        self.harness.core.window_bytes = 8_000
+        self.queue = Queue(self.harness.core, "orders", 1)
+        self.queue.load()
+        self.fill()
+
+    def fill(self) -> None:
+        sender = self.harness.sender(self.queue)
+        self.harness.turn()
+        for number in range(MANY):
+            sender.send(message(number, LATER_MS))
+        for number in range(MANY, 2 * MANY):
+            sender.send(message(number))
+            self.harness.commit()
+
+    def restart(self) -> None:
+        self.harness = self.harness.restarted()
+        self.harness.core.window_bytes = 8_000
+        self.queue = Queue(self.harness.core, "orders", 1)
+        self.queue.load()
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def take_all(scene: Scene) -> list[int]:
+    receiver = scene.harness.receiver(scene.queue, 10)
+    scene.harness.commit()
+    while receiver.unsettled:
+        assert scene.queue.resident_bytes < 400 * MANY, "what waits for its time does not fill the memory"
+        receiver.accept(len(receiver.unsettled))
+        receiver.grant(10)
+        scene.harness.commit()
+    receiver.leave()
+    return numbers(receiver)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_is_due_passes_what_is_not_and_each_comes_in_its_time(scene: Scene, is_restarted: bool) -> None:
+    if is_restarted:
+        scene.restart()
+    assert take_all(scene) == list(range(MANY, 2 * MANY))
+    assert scene.queue.depth == MANY
+    scene.harness.advance(LATER_MS / 1_000 + 1)
+    receiver = scene.harness.receiver(scene.queue, 10_000)
+    scene.harness.commit()
+    scene.harness.advance(5)
+    assert sorted(numbers(receiver)) == list(range(MANY))
+    receiver.accept(len(receiver.unsettled))
+    scene.harness.commit()
+    assert (scene.queue.depth, scene.queue.bytes_stored) == (0, 0)
+    assert scene.harness.faults == []
+
+
+def test_a_purge_takes_what_waits_on_disk_too(scene: Scene) -> None:
+    scene.restart()
+    assert len(take_all(scene)) == MANY
+    counts: list[int] = []
+    purge(scene.queue, None, lambda count, _problem: counts.append(count))
+    scene.harness.commit()
+    scene.harness.advance(1)
+    scene.harness.commit()
+    assert (counts, scene.queue.depth) == ([MANY], 0)
