@@ -108,11 +108,11 @@ def encode_batch(epoch: int, number: int, heard: int, operations: Sequence[Opera
 class Batch:
     """One complete batch, still lying in the buffer it was received in."""
 
-    __slots__ = ("_data", "_value_at", "count", "epoch", "heard", "number")
+    __slots__ = ("_data", "count", "epoch", "heard", "number", "value_at")
 
     def __init__(self, data: memoryview, epoch: int, number: int, heard: int, count: int, value_at: int) -> None:
         self._data = data
-        self._value_at = value_at
+        self.value_at = value_at
         self.count = count
         self.epoch = epoch
         self.number = number
@@ -121,7 +121,7 @@ class Batch:
     @property
     def front(self) -> memoryview:
         """Index and keys: all but header and values."""
-        return self._data[HEADER_BYTES : self._value_at]
+        return self._data[HEADER_BYTES : self.value_at]
 
     @property
     def has_merges(self) -> bool:

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 MAX_SEAL_BYTES = 1 << 15
-MAX_SEAL_BATCHES = 32
+MAX_SEAL_BATCHES = 16
 """Larger groups are those that must not take longer: the seal stays a few per cent of a commit."""
 
 _TRANSACTION = struct.Struct("<Q")
@@ -58,7 +58,7 @@ SealedValues = dict[bytes, "bytes | memoryview | None"]
 
 def names_records(batches: Sequence[Batch]) -> bool:
     """Whether a group is small enough that its seal names its records."""
-    return len(batches) <= MAX_SEAL_BATCHES and sum([len(batch.front) for batch in batches]) <= MAX_SEAL_BYTES
+    return len(batches) <= MAX_SEAL_BATCHES and sum([batch.value_at for batch in batches]) <= MAX_SEAL_BYTES
 
 
 def gather_values(values: SealedValues, operations: list[tuple[bytes, memoryview | None]]) -> None:
