@@ -128,9 +128,8 @@ class StreamClients:
         self._named: _Named | None = None
         for partition, offset in self.told.items():
             self.beyond[partition] = max(offset, self.beyond.get(partition, 0))
-        # What was never written of a name is not known: then it begins anew.
-        self.told = {partition: offset for partition, offset in self.told.items() if partition in self.sure}
-        self.reached = dict(self.told)
+        self.told = dict(self.sure)
+        self.reached = dict(self.sure)
         self._ports = {
             b"messages": self._attach(
                 lambda delivery, state: self._told(b"messages", delivery, state),
