@@ -98,7 +98,8 @@ class Storage(Protocol):
     def fetch(self, table: Table, first: bytes, last: bytes, limit_bytes: int, done: Fetched) -> None:
         """Read like ``scan``, without holding up the node where pages must come from the disk.
 
-        What is found is what is committed when ``done`` is called.
+        What is found is as it is committed when ``done`` is called. What was committed since the read was asked
+        for may be missing.
 
         Args:
             table: frames have their checksum verified on the way; other tables are only read.
