@@ -1,0 +1,116 @@
+"""Messages that a client's links send within a transaction."""
+
+from __future__ import annotations
+
+import pytest
+
+from enmasse.wire.amqp.framing import amqp_frame
+from enmasse.wire.amqp.link import SendingLink
+from enmasse.wire.amqp.outcomes import ACCEPTED
+from enmasse.wire.amqp.performatives import (
+    Target,
+    Transfer,
+)
+from enmasse.wire.amqp.sections import encode_message
+from enmasse.wire.amqp.transactions import (
+    ROLLBACK,
+    UNKNOWN_ID,
+    Discharge,
+    TransactionalState,
+)
+from tests.unit.node.coordinator_scene import Client, Node
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+@pytest.fixture
+def client(node: Node) -> Client:
+    return Client(node)
+
+
+def test_a_direct_address_cannot_be_posted_to(node: Node, client: Client) -> None:
+    client.receiver("a")
+    sink = client.sender("a", "direct")
+    txn = client.declare()
+    answer = client.post(sink, txn)
+    assert answer.outcome.error.condition == "amqp:not-implemented"
+    assert "anycast 'a'" in answer.outcome.error.description
+    answer = client.say(Discharge(txn))
+    assert answer.error.condition == ROLLBACK
+    assert "anycast 'a'" in answer.error.description
+
+
+def test_a_settled_message_that_is_refused_shows_at_the_discharge(node: Node, client: Client) -> None:
+    client.receiver("a")
+    sink = client.sender("a", "direct")
+    txn = client.declare()
+    assert client.post(sink, txn, settled=True) is None
+    assert client.say(Discharge(txn)).error.condition == ROLLBACK
+
+
+def test_a_message_of_an_unknown_transaction_is_rejected_or_ends_its_link(client: Client) -> None:
+    sink = client.sender("q")
+    assert client.post(sink, b"none").error.condition == UNKNOWN_ID
+    assert client.detached == {}
+    client.post(sink, b"none", settled=True)
+    assert client.detached == {"out": UNKNOWN_ID}
+
+
+def test_a_sender_without_an_address_takes_part(node: Node, client: Client) -> None:
+    sink = client.sender(Target())
+    txn = client.declare()
+    for number in range(250):
+        assert client.post(sink, txn, to="qr"[number % 2]).outcome == ACCEPTED
+    assert client.say(Discharge(txn)) == ACCEPTED
+    assert (node.stored("q"), node.stored("r")) == (125, 125)
+    for to, condition in (("nowhere", "amqp:not-found"), (None, "amqp:precondition-failed")):
+        txn = client.declare()
+        assert client.post(sink, txn, to=to).outcome.error.condition == condition
+        assert client.say(Discharge(txn)).error.condition == ROLLBACK
+
+
+def test_credit_is_granted_again_for_what_transactions_hold(node: Node, client: Client) -> None:
+    sink = client.sender("q")
+    txn = client.declare()
+    link = sink.link
+    assert isinstance(link, SendingLink)
+    for _ in range(2_500):
+        assert link.credit > 0
+        client.post(sink, txn, settled=True) if link.credit % 500 == 0 else link.send_in_transaction(
+            None, encode_message("x"), True, 0, TransactionalState(txn)
+        )
+        if link.credit == 0:
+            client.go()
+    client.go()
+    client.say(Discharge(txn))
+    assert node.stored("q") == 2_500
+
+
+def test_frames_cannot_be_part_of_a_transaction(client: Client) -> None:
+    sink = client.sender("s", desired_capabilities=("enmasse:frames",))
+    txn = client.declare()
+    answer = client.post(sink, txn)
+    assert answer.outcome.error.condition == "amqp:not-implemented"
+
+
+def test_a_discharge_in_the_middle_of_a_message_rolls_back(node: Node, client: Client) -> None:
+    sink = client.sender("q")
+    other = client.new_session()
+    client.attach_control(session=other)
+    txn = client.declare()
+    link = sink.link
+    assert link is not None
+    client.client.put(
+        amqp_frame(link.channel, Transfer(link.handle, 0, b"t", 0, more=True, state=TransactionalState(txn)))
+    )
+    answer = client.say(Discharge(txn))
+    assert answer.error.condition == ROLLBACK
+    assert "not come to its end" in answer.error.description
+
+
+def test_a_message_to_the_control_link_cannot_be_part_of_a_transaction(client: Client) -> None:
+    txn = client.declare()
+    assert client.post(client.control, txn).outcome.error.condition == "amqp:not-implemented"
