@@ -7,11 +7,7 @@ from typing import Any
 from enmasse.messaging.frame import Frame, encode_frame
 from enmasse.messaging.log import log_range
 from enmasse.messaging.storage import Table
-from enmasse.messaging.stream import (
-    FRAME_FORMAT,
-    FRAMES_CAPABILITY,
-    Stream,
-)
+from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY, Stream
 from enmasse.testing.ports import CoreHarness, MemoryProducerPort
 from enmasse.wire.amqp.sections import Properties, encode_message
 

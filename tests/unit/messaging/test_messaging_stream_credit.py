@@ -8,10 +8,7 @@ from enmasse.messaging.core import MAX_UNCONFIRMED_BYTES
 from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.queue import MAX_CREDIT
 from enmasse.messaging.storage import Operation, Table
-from enmasse.messaging.stream import (
-    FRAME_CREDIT,
-    IN_FLIGHT_BYTES,
-)
+from enmasse.messaging.stream import FRAME_CREDIT, IN_FLIGHT_BYTES
 from enmasse.wire.amqp.sections import encode_message
 from tests.unit.messaging.stream_sending import Scene, send_frame
 

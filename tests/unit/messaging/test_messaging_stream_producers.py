@@ -11,9 +11,7 @@ from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.log import FRAME_BYTES
 from enmasse.messaging.storage import Table
-from enmasse.messaging.stream import (
-    FRAME_FORMAT,
-)
+from enmasse.messaging.stream import FRAME_FORMAT
 from enmasse.testing.ports import FIRST_WALL_US
 from enmasse.wire.amqp.performatives import Rejected
 from enmasse.wire.amqp.sections import encode_message

@@ -18,19 +18,10 @@ from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import (
-    Coordinator,
-    Disposition,
-    Source,
-    Target,
-)
+from enmasse.wire.amqp.performatives import Coordinator, Disposition, Source, Target
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.transactions import (
-    Declare,
-    Declared,
-    TransactionalState,
-)
+from enmasse.wire.amqp.transactions import Declare, Declared, TransactionalState
 from enmasse.wire.amqp.types import ULong
 
 VALUE = b"\x00" + encode(ULong(0x77))

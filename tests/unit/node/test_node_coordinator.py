@@ -9,21 +9,9 @@ from enmasse.node.coordinator import CAPABILITIES, TransactionLimits
 from enmasse.node.entities import Entities
 from enmasse.wire.amqp.composites import Performative, encode_performative
 from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import (
-    AmqpError,
-    Coordinator,
-    Rejected,
-    Source,
-)
+from enmasse.wire.amqp.performatives import AmqpError, Coordinator, Rejected, Source
 from enmasse.wire.amqp.sections import Header, encode_message
-from enmasse.wire.amqp.transactions import (
-    ROLLBACK,
-    TIMEOUT,
-    UNKNOWN_ID,
-    Declare,
-    Discharge,
-    TransactionalState,
-)
+from enmasse.wire.amqp.transactions import ROLLBACK, TIMEOUT, UNKNOWN_ID, Declare, Discharge, TransactionalState
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 

@@ -7,10 +7,7 @@ import pytest
 from enmasse.node.entities import ADDRESS_TYPE
 from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.transactions import (
-    ROLLBACK,
-    Discharge,
-)
+from enmasse.wire.amqp.transactions import ROLLBACK, Discharge
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 

@@ -7,17 +7,9 @@ import pytest
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import (
-    Target,
-    Transfer,
-)
+from enmasse.wire.amqp.performatives import Target, Transfer
 from enmasse.wire.amqp.sections import encode_message
-from enmasse.wire.amqp.transactions import (
-    ROLLBACK,
-    UNKNOWN_ID,
-    Discharge,
-    TransactionalState,
-)
+from enmasse.wire.amqp.transactions import ROLLBACK, UNKNOWN_ID, Discharge, TransactionalState
 from tests.unit.node.coordinator_scene import Client, Node
 
 
