@@ -7,6 +7,7 @@ meanwhile.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -59,11 +60,15 @@ class _Operation:
         entries = [*backlog.returned, *backlog.ready]
         if backlog.order is not None:
             entries += backlog.order.entries()
-        entries = [entry for entry in entries if entry.state == READY] + backlog.timing.held()
-        for entry in entries:
-            if self._is_wanted(entry.payload, entry.attempts, 0):
-                entry.state = OUT
-                self._take(entry)
+        waiting = dict.fromkeys(entry for entry in entries if entry.state == READY)
+        wanted = {entry for entry in waiting if self._is_wanted(entry.payload, entry.attempts, 0)}
+        # One that is put back takes its place anew.
+        backlog.returned = [entry for entry in backlog.returned if entry not in wanted]
+        backlog.ready = deque(entry for entry in backlog.ready if entry not in wanted)
+        held = [entry for entry in backlog.timing.held() if self._is_wanted(entry.payload, entry.attempts, 0)]
+        for entry in [*(entry for entry in waiting if entry in wanted), *held]:
+            entry.state = OUT
+            self._take(entry)
 
     def _take(self, entry: Entry) -> None:
         self.act(self, entry)
