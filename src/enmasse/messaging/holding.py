@@ -227,18 +227,10 @@ class Holding(Address):
 
     def refuse(self, entry: Entry) -> None:
         """Give a message back to its sender."""
-        entry.state = DONE
-        size = len(entry.payload)
-        self.depth -= 1
-        self.bytes_stored -= size + self.overhead
-        if self.budget is not None:
-            self.budget.bytes_stored -= size + self.overhead
-        if entry.is_resident:
-            self.resident_bytes -= size + ENTRY_OVERHEAD_BYTES
-        if entry.producer is not None:
-            entry.producer.settle(entry.producer_id, self.deleted_state if self.is_closed else RELEASED)
-            entry.producer = None
-        self.due()
+        producer, entry.producer = entry.producer, None
+        self.settle(entry)
+        if producer is not None:
+            producer.settle(entry.producer_id, self.deleted_state if self.is_closed else RELEASED)
 
     def put_back(self, entry: Entry) -> None:
         """A message can be handed out again: it takes its old place."""
@@ -268,11 +260,6 @@ class Holding(Address):
                 entry.state = OUT
                 return entry
         return None
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether something can be handed out."""
-        return bool(self.ready or self.returned) or (self.order is not None and self.order.has_ready)
 
     def count_bytes(self, change: int) -> None:
         """Correct the account of what is stored."""

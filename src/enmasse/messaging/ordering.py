@@ -156,11 +156,6 @@ class Ordering:
 
     # Handing out
 
-    @property
-    def has_ready(self) -> bool:
-        """Whether something can be handed out, to whomever."""
-        return self._all.top() is not None or any(heap.top() is not None for heap in self._parked.values())
-
     def entries(self) -> list[Entry]:
         """All that can be handed out, by their places."""
         found = {entry for heap in (self._all, *self._parked.values()) for entry in heap.entries()}

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.backlog import Backlog
     from enmasse.messaging.delivery import Consumer
     from enmasse.messaging.message_log import MessageLog
+    from enmasse.messaging.selector import Selector
 
 __all__ = ["MAX_RESIDENT_BYTES", "Pager"]
 
@@ -63,6 +64,7 @@ class Pager:
         "_estimated_below",
         "_log",
         "_scan_at",
+        "_sought",
         "at",
         "frame_at",
         "is_reading",
@@ -87,6 +89,8 @@ class Pager:
         """What was committed, as far as was known, when the read that is under way was asked for."""
         self._estimated_below = 0
         """Frames below have their bytes counted by guess."""
+        self._sought: dict[str, Selector] = {}
+        """The selectors for which the part on disk was looked through, by their texts."""
         self._scan_at = 0
         """How far rows for the receivers with selectors were looked for."""
 
@@ -364,25 +368,28 @@ class Pager:
     def _seek(self, starving: list[Consumer]) -> bool:
         """Look on disk for what receivers with selectors want; false if one of them takes anything."""
         selectors = [getattr(consumer, "selector", None) for consumer in starving]
-        wanted = [selector for selector in selectors if selector is not None]
-        if len(wanted) < len(selectors):
+        wanted = {selector.text: selector for selector in selectors if selector is not None}
+        if None in selectors:
             return False
+        attached = {selector.text for c in self._backlog.consumers if (selector := getattr(c, "selector", None))}
+        self._sought = {text: selector for text, selector in self._sought.items() if text in attached}
+        if not wanted.keys() <= self._sought.keys():
+            # What was passed by for others may be what these want.
+            self._scan_at = 0
+            self._sought |= wanted
+        chosen = tuple(self._sought.values())
 
         def is_wanted(payload: bytes, attempts: int, _since_us: int) -> bool:
-            return any(selector.matches(payload, attempts) for selector in wanted)
+            return any(selector.matches(payload, attempts) for selector in chosen)
 
-        def sought(position: int) -> None:
+        def found(position: int) -> None:
             self._scan_at = position
             self._backlog.due()
 
         self._scan_at = max(self._scan_at, self.frame_at)
-        if wanted and self._scan_at < self._log.visible:
-            self._pick(self._scan_at, is_wanted, self._backlog.add, sought)
+        if self._scan_at < self._log.visible:
+            self._pick(self._scan_at, is_wanted, self._backlog.add, found)
         return True
-
-    def seek_anew(self) -> None:
-        """Other receivers want other rows."""
-        self._scan_at = 0
 
     def sweep(self, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
         """Take every row that is wanted from the part on disk, a page at a time.

@@ -1,0 +1,67 @@
+"""Receivers with selectors on a queue that is deeper than memory: each finds what lies on disk for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from enmasse.messaging.queue import Queue
+from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
+from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
+
+MANY = 300
+
+
+def message(number: int, colour: str) -> bytes:
+    header, properties = Header(durable=True), Properties(subject=colour)
+    return encode_message(b"%03d" % number, header=header, properties=properties)
+
+
+def numbers(port: MemoryConsumerPort) -> list[int]:
+    return [int(Sections(arrival.payload).body) for arrival in port.arrivals]
+
+
+class Scene:
+    """A queue of red messages, most of them on disk, with a blue and a green one far behind."""
+
+    def __init__(self) -> None:
+        self.harness = CoreHarness()
+        self.harness.core.window_bytes = 8_000
+        self.queue = Queue(self.harness.core, "orders", 1)
+        self.queue.load()
+        sender = self.harness.sender(self.queue)
+        self.harness.turn()
+        for number in range(MANY):
+            colour = {200: "blue", 250: "green"}.get(number, "red")
+            sender.send(message(number, colour))
+            self.harness.commit()
+
+    def receiver(self, colour: str, credit: int) -> MemoryConsumerPort:
+        filters = {"apache.org:selector-filter:string": f"JMSType = '{colour}'"}
+        port = self.harness.receiver(self.queue, credit, filters=filters)
+        self.harness.commit()
+        return port
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_one_that_comes_after_another_has_looked_in_vain_finds_its_own(scene: Scene) -> None:
+    assert numbers(scene.receiver("white", 10)) == []
+    assert numbers(scene.receiver("blue", 10)) == [200]
+
+
+def test_one_that_had_no_credit_while_another_looked_finds_its_own_later(scene: Scene) -> None:
+    waiting = scene.receiver("blue", 0)
+    assert numbers(scene.receiver("green", 10)) == [250]
+    waiting.grant(1)
+    scene.harness.commit()
+    assert numbers(waiting) == [200]
+
+
+def test_what_was_sought_for_one_that_left_is_there_for_the_next_of_its_kind(scene: Scene) -> None:
+    first = scene.receiver("blue", 10)
+    assert numbers(first) == [200]
+    first.leave()
+    assert numbers(scene.receiver("blue", 10)) == [200]
