@@ -172,7 +172,11 @@ class Core:
         """A number for a log that was never used, and what makes the journal remember that."""
         number = self.next_log
         self.next_log = number + 1
-        return number, Operation(Table.ENTITY, LOG_COUNTER, self.next_log.to_bytes(8, "big"))
+        return number, self.log_counter()
+
+    def log_counter(self) -> Operation:
+        """What makes the journal remember which numbers were used by now."""
+        return Operation(Table.ENTITY, LOG_COUNTER, self.next_log.to_bytes(8, "big"))
 
     def new_volatile_log(self) -> int:
         """A number for a log that a restart forgets."""

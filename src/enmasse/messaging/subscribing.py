@@ -205,7 +205,7 @@ class Subscribing:
                 "amqp:resource-limit-exceeded",
                 f"topic {self.topic.name!r} has {MAX_SUBSCRIPTIONS} durable subscriptions, its limit",
             )
-        log_id, counter = self.topic.core.new_log()
+        log_id, _ = self.topic.core.new_log()
         record = {
             "container": name[0],
             "name": name[1],
@@ -217,9 +217,19 @@ class Subscribing:
             "shared": "shared" in options.capabilities,
         }
         lasting = self._build(record)
-        value = json.dumps(record).encode()
-        self.topic.core.store_in_time([counter, Operation(Table.SUBSCRIPTION, self._key(log_id), value)])
+        self._keep(lasting, Operation(Table.SUBSCRIPTION, self._key(log_id), json.dumps(record).encode()))
         return lasting
+
+    def _keep(self, lasting: Lasting, record: Operation) -> None:
+        """Have a subscription survive a restart, once that can be written and unless it has ended by then."""
+        core = self.topic.core
+
+        def decided(reason: str | None) -> None:
+            if reason is not None and self._lasting.get(lasting.name) is lasting:
+                self._keep(lasting, record)
+
+        # Of the numbers in use, the journal is told the latest each time: others were given meanwhile.
+        core.store([core.log_counter(), record], decided)
 
     def _key(self, log_id: int) -> bytes:
         return self.topic.log.log_id.to_bytes(4, "big") + log_id.to_bytes(4, "big")
