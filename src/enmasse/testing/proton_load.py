@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +33,7 @@ class _Client(MessagingHandler):
         self.url = url
         self.has_begun = threading.Event()
         self.is_stopping = threading.Event()
+        self.is_closing = threading.Event()
         self.connection: Any = None
         self.container: Any = None
 
@@ -60,6 +62,11 @@ class _Client(MessagingHandler):
         """End in order; called again and again."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Say that this is the end."""
+        self.connection.close()
+        self.is_closing.set()
+
     def on_connection_closed(self, event: Any) -> None:
         """The end."""
         event.container.stop()
@@ -67,8 +74,11 @@ class _Client(MessagingHandler):
     def on_transport_error(self, event: Any) -> None:
         """The node has died, as it was meant to."""
 
-    def on_disconnected(self, event: Any) -> None:
-        """The end, without a word."""
+    def on_transport_tail_closed(self, event: Any) -> None:
+        """The end, without a word.
+
+        Proton's ``on_disconnected`` does not come to a client that has said its own close before.
+        """
         event.container.stop()
 
 
@@ -81,17 +91,21 @@ class ProtonProducer(_Client):
         ledgers: what is told of each message.
         name: the producer's.
         first: the first message's number.
+        limit: messages to send at most.
 
     Attributes:
         next: the number after the last message's.
     """
 
-    def __init__(self, url: str, address: str, ledgers: Sequence[Ledger], name: str, first: int) -> None:
+    def __init__(
+        self, url: str, address: str, ledgers: Sequence[Ledger], name: str, first: int, limit: int = sys.maxsize
+    ) -> None:
         super().__init__(url)
         self.address = address
         self.ledgers = ledgers
         self.name = name
         self.next = first
+        self._end = first + limit
         self._sender: Any = None
         self._under_way: dict[str, Name] = {}
 
@@ -101,13 +115,21 @@ class ProtonProducer(_Client):
 
     def on_sendable(self, event: Any) -> None:
         """Send what the window allows."""
-        while self._sender.credit > 0 and len(self._under_way) < WINDOW and not self.is_stopping.is_set():
+        while self._may_send():
             name = (self.name, self.next)
             self.next += 1
             for ledger in self.ledgers:
                 ledger.offered(name)
             delivery = self._sender.send(Message(body=f"{name[0]}:{name[1]}", durable=True))
             self._under_way[delivery.tag] = name
+
+    def _may_send(self) -> bool:
+        return (
+            self._sender.credit > 0
+            and len(self._under_way) < WINDOW
+            and self.next < self._end
+            and not self.is_stopping.is_set()
+        )
 
     def on_accepted(self, event: Any) -> None:
         """A message is stored: send another."""
@@ -126,7 +148,7 @@ class ProtonProducer(_Client):
     def finish(self) -> None:
         """Close when everything is answered."""
         if not self._under_way:
-            self.connection.close()
+            self.close()
 
 
 class _SettlesSecond(ReceiverOption):
@@ -189,6 +211,6 @@ class ProtonConsumer(_Client):
     def finish(self) -> None:
         """Close when everything is sure."""
         if self._receiver.state & Endpoint.LOCAL_CLOSED:
-            self.connection.close()
+            self.close()
         elif not self._taken:
             self._receiver.close()

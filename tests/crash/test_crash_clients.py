@@ -1,0 +1,36 @@
+"""The clients of the stories end with their node, whatever they were about to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import threading
+
+import pytest
+
+from enmasse.testing.ledger import Ledger
+from enmasse.testing.node_process import NodeProcess
+from tests.crash.crash_site import PATIENCE_S, Site
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("foreign_clients")]
+
+QUEUE = "orders"
+
+
+def test_proton_ends_when_its_node_dies_before_it_answers_a_close(process: NodeProcess) -> None:
+    from enmasse.testing.proton_load import ProtonProducer
+
+    asyncio.run(Site(process, random.Random()).declare({QUEUE: {"addressType": "queue"}}))
+    client = ProtonProducer(process.url, QUEUE, [Ledger(QUEUE)], "proton", 0, limit=1)
+    # A daemon, so that a client that never ends fails this test and does not keep the others from ending.
+    thread = threading.Thread(target=client.run, daemon=True)
+    thread.start()
+    assert client.has_begun.wait(PATIENCE_S)
+    os.kill(process.pid, signal.SIGSTOP)
+    client.is_stopping.set()
+    assert client.is_closing.wait(PATIENCE_S)
+    process.kill()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
