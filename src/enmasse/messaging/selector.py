@@ -21,19 +21,15 @@ from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.types import Described
 
 __all__ = [
-    "NO_LOCAL_FILTERS",
     "SELECTOR_FILTERS",
     "Look",
     "Selector",
     "compile_selector",
-    "is_no_local",
     "selector_of",
 ]
 
 SELECTOR_FILTERS = ("apache.org:selector-filter:string", "jms-selector", str(0x0000468C00000004), "selector")
 """Names of the filter: its descriptor as symbol and as code, and what JMS and Proton clients call it."""
-
-NO_LOCAL_FILTERS = ("apache.org:no-local-filter:list", "no-local", str(0x0000468C00000003))
 
 
 class _Recent:
@@ -115,11 +111,3 @@ def selector_of(filters: dict[str, Any]) -> Selector | None:
         raise SelectorError(f"it is a string, not {value!r:.60}")
     text = str(value)
     return Selector(text) if text.strip() else None
-
-
-def is_no_local(filters: dict[str, Any]) -> bool:
-    """Whether the receiver wants nothing that its own connection sent."""
-    return any(
-        name in NO_LOCAL_FILTERS or (isinstance(value, Described) and str(value.descriptor) in NO_LOCAL_FILTERS)
-        for name, value in filters.items()
-    )

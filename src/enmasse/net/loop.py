@@ -38,7 +38,7 @@ class Turn:
         wall: the time of day then, in seconds since 1970 UTC.
     """
 
-    __slots__ = ("_clock", "_dirty", "_hooks", "_is_begun", "_later", "loop", "now", "wall")
+    __slots__ = ("_clock", "_dirty", "_due", "_hooks", "_is_begun", "_later", "loop", "now", "wall")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -48,6 +48,7 @@ class Turn:
         self._is_begun = False
         self._dirty: list[Flushable] = []
         self._later: list[Callable[[], None]] = []
+        self._due: list[Callable[[], None]] = []
         self._hooks: list[Callable[[float], None]] = []
 
     def begin(self) -> float:
@@ -56,6 +57,7 @@ class Turn:
             self._is_begun = True
             self.now = self._clock()
             self.wall = time.time()
+            self._due, self._later = self._later, []
             self.loop.call_soon(self._end)
         return self.now
 
@@ -74,11 +76,8 @@ class Turn:
         self.begin()
 
     def _end(self) -> None:
-        due = self._later
-        if due:
-            self._later = []
-            for call in due:
-                call()
+        for call in self._due:
+            call()
         for hook in self._hooks:
             try:
                 hook(self.now)

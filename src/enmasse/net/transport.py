@@ -1,7 +1,8 @@
 """The shell between a protocol engine and its socket, for servers and clients alike.
 
 Rules:
-1. An engine hears of bytes at once; what it wants to write is written at the end of the turn.
+1. An engine hears of bytes at once, of as many in a turn as it takes in ``SHARE_S``: all others wait for
+   it. What it wants to write is written at the end of the turn.
 2. A peer that does not read is sent nothing more: above ``HIGH_WATER`` bytes owed, the engine's
    links are blocked and, on a server, the peer's own bytes are left in the socket. Clients go on
    reading, or two ends that both wait for the other to read would wait for ever.
@@ -14,17 +15,24 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Protocol, cast
 
 from enmasse.net.loop import Turn
 
-__all__ = ["Engine", "EngineProtocol"]
+__all__ = ["MIN_SHARE_BYTES", "SHARE_S", "Engine", "EngineProtocol"]
 
 HIGH_WATER = 1 << 20
 """Bytes owed to a peer above which it is asked to read first: as many as one turn may put out."""
 
 LOW_WATER = HIGH_WATER // 4
 """Low enough to make the pause worth it, high enough that the socket never runs dry."""
+
+SHARE_S = 0.0005
+"""How long one connection's bytes may keep a turn, in seconds."""
+
+MIN_SHARE_BYTES = 32 << 10
+"""Fewer bytes are not worth another turn."""
 
 LINGER_S = 5.0
 """How long the last words to a peer may take to be read."""
@@ -97,7 +105,8 @@ class EngineProtocol(asyncio.Protocol):
 
     __slots__ = (
         "_closed", "_flushes", "_is_dirty", "_is_hung_up", "_is_reading_paused", "_linger", "_make_engine", "_owed",
-        "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost", "peer", "transport",
+        "_rest", "_share", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost",
+        "peer", "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
@@ -109,6 +118,8 @@ class EngineProtocol(asyncio.Protocol):
         self._is_dirty = False
         self._is_hung_up = False
         self._is_reading_paused = False
+        self._rest = b""
+        self._share = MIN_SHARE_BYTES
         self._owed = 0
         self._flushes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -140,7 +151,33 @@ class EngineProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
         self.bytes_in += len(data)
-        self._guard("input from", self.engine.receive, data, self._turn.begin())
+        self._turn.begin()
+        if len(data) <= MIN_SHARE_BYTES:
+            self._guard("input from", self.engine.receive, data, self._turn.now)
+        else:
+            self._receive_share(data)
+
+    def _receive_share(self, data: bytes) -> None:
+        """Take as much as others may wait for, and the rest in the turns that follow."""
+        part = data if len(data) <= self._share else data[: self._share]
+        began = perf_counter()
+        self._guard("input from", self.engine.receive, part, self._turn.now)
+        pace = len(part) / (perf_counter() - began)
+        self._share = max(MIN_SHARE_BYTES, int(pace * SHARE_S))
+        if part is not data and not self.transport.is_closing():
+            self._rest = data[len(part) :]
+            self.transport.pause_reading()
+            self._turn.later(self._read_on)
+
+    def _read_on(self) -> None:
+        """Take what has come, then what comes, unless the peer is to read first (rule 2)."""
+        if self._is_reading_paused or self.transport.is_closing():
+            return
+        data, self._rest = self._rest, b""
+        if data:
+            self._receive_share(data)
+        if not self._rest and not self._is_reading_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def pause_writing(self) -> None:
         """The peer does not keep up."""
@@ -156,8 +193,7 @@ class EngineProtocol(asyncio.Protocol):
         self.engine.is_paused = False
         if self._is_reading_paused:
             self._is_reading_paused = False
-            if not self.transport.is_closing():
-                self.transport.resume_reading()
+            self._turn.later(self._read_on)
         self._turn.later(self._resume)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -167,6 +203,9 @@ class EngineProtocol(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self._timer = self._linger = None
+        if self._rest:
+            self._guard("input from", self.engine.receive, self._rest, self._turn.begin())
+            self._rest = b""
         self._guard("the loss of", self.engine.lost)
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from enmasse.messaging.errors import AttachError, SelectorError
-from enmasse.messaging.selector import Look, compile_selector, is_no_local, selector_of
+from enmasse.messaging.selector import Look, compile_selector, selector_of
 from enmasse.wire.amqp.sections import Header, Properties, encode_message
 from enmasse.wire.amqp.types import Byte, Described, Float, Symbol, Timestamp, UByte, ULong
 
@@ -356,20 +356,6 @@ def test_a_selector_that_is_no_string_is_refused(value: Any) -> None:
 def test_a_selector_that_is_malformed_refuses_the_attach() -> None:
     with pytest.raises(AttachError, match="at character 7"):
         selector_of({"jms-selector": "one = "})
-
-
-@pytest.mark.parametrize(
-    "filters",
-    [
-        {"apache.org:no-local-filter:list": []},
-        {"no-local": None},
-        {str(0x0000468C00000003): []},
-        {"x": Described(ULong(0x0000468C00000003), [])},
-    ],
-)
-def test_a_receiver_may_want_nothing_of_its_own(filters: dict[str, Any]) -> None:
-    assert is_no_local(filters)
-    assert not is_no_local({"jms-selector": "one = 1"})
 
 
 def test_a_priority_is_compared_as_a_number_of_any_width() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from enmasse.net import transport as module
 from enmasse.net.loop import Turn
-from enmasse.net.transport import EngineProtocol
+from enmasse.net.transport import MIN_SHARE_BYTES, SHARE_S, EngineProtocol
 
 MORE_THAN_THE_KERNEL_TAKES = 32 << 20
 
@@ -79,6 +81,42 @@ async def test_what_the_engine_says_in_a_turn_is_written_once(script: Any) -> No
         assert await met.read(3) == b"abc"
         assert met.engine.flushes == before + 1
         assert met.shell.bytes_out == 3
+
+
+async def test_a_peer_that_brings_much_work_leaves_the_others_their_turns(script: Any, until: Any) -> None:
+    loop = asyncio.get_running_loop()
+    turn = Turn(loop)
+    heard: list[Any] = []
+
+    def hear(engine: Any, seconds: float) -> None:
+        heard.append(engine)
+        time.sleep(seconds)
+
+    busy, quiet = script(), script()
+    busy.on_receive = lambda _: hear(busy, 2 * SHARE_S)
+    quiet.on_receive = lambda _: hear(quiet, 0)
+    async with meeting(busy, turn) as much, meeting(quiet, turn) as little:
+        data = random.Random(1).randbytes(40 * MIN_SHARE_BYTES)
+        sending = asyncio.create_task(much.send(data))
+        await until(lambda: len(heard) > 1)
+        await little.send(b"hello")
+        await until(lambda: quiet in heard)
+        assert heard.index(quiet) < 20
+        await until(lambda: len(busy.received) == len(data))
+        assert busy.received == data
+        await sending
+
+
+async def test_what_has_come_is_heard_before_the_loss(script: Any, until: Any) -> None:
+    engine = script()
+    engine.on_receive = lambda _: time.sleep(2 * SHARE_S)
+    async with meeting(engine) as met:
+        met.shell.data_received(b"x" * 4 * MIN_SHARE_BYTES)
+        assert len(engine.received) == MIN_SHARE_BYTES
+        met.shell.abort()
+        await met.shell.wait_closed()
+        assert len(engine.received) == 4 * MIN_SHARE_BYTES
+        assert engine.calls == ["lost"]
 
 
 async def test_what_the_engine_says_first_is_written(script: Any) -> None:

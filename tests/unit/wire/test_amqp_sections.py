@@ -22,7 +22,6 @@ from enmasse.wire.amqp.sections import (
     is_durable,
     key_and_subject,
     to_of,
-    ttl_of,
     with_header,
     with_message_annotations,
 )
@@ -114,7 +113,6 @@ def test_what_was_encoded_is_decoded(
     assert (found.body, found.header, found.properties) == (body, header, properties)
     assert (found.message_annotations, found.application_properties) == (annotations, application_properties)
     assert is_durable(payload) == header.durable
-    assert ttl_of(payload) == header.ttl
     assert to_of(payload) == properties.to
     assert key_and_subject(payload) == (annotations.get("x-opt-partition-key"), properties.subject)
 
@@ -144,7 +142,6 @@ def test_an_empty_payload_has_no_body() -> None:
     assert found.body is None
     assert found.body_range == (0, 0)
     assert not is_durable(b"")
-    assert ttl_of(b"") is None
     assert key_and_subject(b"") == (None, None)
 
 
@@ -230,7 +227,6 @@ def test_annotations_replace_those_of_the_same_name() -> None:
 def test_only_what_is_asked_for_is_looked_at() -> None:
     broken = section(0x70, [True]) + section(0x72, {Symbol("x-opt-partition-key"): "k"}) + section(0x73, "no list")
     assert is_durable(broken)
-    assert ttl_of(broken) is None
     assert Sections(broken).header.durable
     with pytest.raises(DecodeError):
         key_and_subject(broken)
@@ -276,7 +272,6 @@ def test_whatever_the_bytes_only_decode_errors_come_out(noise: bytes, at: int) -
             decode_message,
             is_durable,
             header_of,
-            ttl_of,
             to_of,
             key_and_subject,
             lambda data: with_header(data, Header()),

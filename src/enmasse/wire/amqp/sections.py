@@ -49,7 +49,6 @@ __all__ = [
     "is_durable",
     "key_and_subject",
     "to_of",
-    "ttl_of",
     "with_header",
     "with_message_annotations",
     "without_message_annotations",
@@ -177,14 +176,6 @@ def header_of(payload: bytes) -> Header | None:
     """
     _, at, stop = _find(payload, HEADER)
     return Header(**_fields(payload, at, stop, HEADER_FIELDS, "header")) if at < stop else None
-
-
-def ttl_of(payload: bytes) -> int | None:
-    """The time to live in milliseconds, if the message has one."""
-    if payload[:2] == b"\x00\x53" and payload[:3] != _HEADER_START:
-        return None
-    header = header_of(payload)
-    return None if header is None else header.ttl
 
 
 def to_of(payload: bytes) -> str | None:
