@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from enmasse.net.loop import Turn
+from enmasse.net.tls_names import peer_names_of, server_name_of
 
 __all__ = ["MIN_SHARE_BYTES", "SHARE_S", "Engine", "EngineProtocol"]
 
@@ -98,6 +99,10 @@ class EngineProtocol(asyncio.Protocol):
         engine: the engine, once connected.
         transport: the socket's transport, once connected.
         peer: the other end, as ``host:port``, or ``unix``.
+        is_secure: whether TLS protects the connection.
+        server_name: the host that the client named for TLS (SNI), in lower case.
+        peer_names: the names in the peer's certificate, if it gave one and it was verified: the subject's
+            common name, then DNS names and mail addresses.
         bytes_in: bytes read.
         bytes_out: bytes written.
         is_lost: whether the socket is gone.
@@ -106,7 +111,7 @@ class EngineProtocol(asyncio.Protocol):
     __slots__ = (
         "_closed", "_flushes", "_is_dirty", "_is_hung_up", "_is_reading_paused", "_linger", "_make_engine", "_owed",
         "_rest", "_share", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost",
-        "peer", "transport",
+        "is_secure", "peer", "peer_names", "server_name", "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
@@ -127,6 +132,9 @@ class EngineProtocol(asyncio.Protocol):
         self._linger: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
         self.peer = ""
+        self.is_secure = False
+        self.server_name: str | None = None
+        self.peer_names: tuple[str, ...] = ()
         self.bytes_in = 0
         self.bytes_out = 0
         self.is_lost = False
@@ -138,6 +146,11 @@ class EngineProtocol(asyncio.Protocol):
         # uvloop's transports implement the interface without inheriting it.
         self.transport = transport = cast("asyncio.Transport", transport)
         self.peer = _describe_peer(transport)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self.is_secure = True
+            self.server_name = server_name_of(tls)
+            self.peer_names = peer_names_of(tls)
         transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):

@@ -1,0 +1,32 @@
+"""Who is at the other end of a TLS connection, and whom it meant to reach."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+__all__ = ["ServerTls", "peer_names_of", "server_name_of"]
+
+
+class ServerTls(ssl.SSLObject):
+    """A server's TLS connection, which remembers the host that its client named.
+
+    Have a context make it through ``context.sslobject_class``, and its ``sni_callback`` fill it in.
+    """
+
+    asked_name: str | None = None
+
+
+def server_name_of(tls: ssl.SSLObject) -> str | None:
+    """Give the host that the client named (SNI), in lower case, on either side of a connection."""
+    name = tls.asked_name if isinstance(tls, ServerTls) else tls.server_hostname
+    return None if name is None else name.lower()
+
+
+def peer_names_of(tls: ssl.SSLObject) -> tuple[str, ...]:
+    """Give the names of the peer's verified certificate: common name first, then DNS names and mail addresses."""
+    # Without verification this is empty, whatever certificate the peer has shown.
+    certificate: Any = tls.getpeercert() or {}
+    names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    names += [value for key, value in certificate.get("subjectAltName", ()) if key in {"DNS", "email"}]
+    return tuple(dict.fromkeys(names))
