@@ -65,6 +65,8 @@ class Connection(ConnectionOutput):
         self._last_received = now
         if self._phase is Phase.DONE:
             return
+        if self.trace is not None:
+            self.trace(False, data)
         if self._missing:
             self._chunks.append(data)
             self._missing -= len(data)

@@ -60,7 +60,7 @@ class ConnectionOutput:
         "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id", "error",
         "handle_max", "handler", "hostname", "idle_timeout_s", "is_blocked", "is_close_sent", "is_open_sent",
         "is_paused", "is_server", "max_frame_size", "out", "out_bytes", "remote_channel_max",
-        "remote_idle_s", "remote_max_frame_size", "remote_open", "sasl", "sessions", "wake",
+        "remote_idle_s", "remote_max_frame_size", "remote_open", "sasl", "sessions", "trace", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +102,8 @@ class ConnectionOutput:
         self.out: list[bytes] = []
         self.out_bytes = 0
         self.wake: Callable[[Any], None] = _asleep
+        self.trace: Callable[[bool, bytes], None] | None = None
+        """Hears all bytes, those that we send with ``True``; asked for once per read and once per turn."""
         self.sessions: dict[int, Session] = {}
         """By the peer's channel."""
         self._sessions: dict[int, Session] = {}
@@ -137,7 +139,14 @@ class ConnectionOutput:
         self.out_bytes = 0
         if out:
             self._has_sent = True
+            if self.trace is not None:
+                self.trace(True, b"".join(out))
         return out
+
+    @property
+    def unread(self) -> bytes:
+        """The beginning of a frame whose end has not come yet."""
+        return b"".join(self._chunks)
 
     def next_deadline(self) -> float | None:
         """When ``handle_deadline`` should be called next, by the clock given to ``receive``."""
