@@ -86,7 +86,7 @@ class Link:
     """What both ends have in common."""
 
     __slots__ = (
-        "attach", "channel", "handle", "is_attached", "is_detach_sent", "is_detached", "name", "remote_attach",
+        "attach", "channel", "error", "handle", "is_attached", "is_detach_sent", "is_detached", "name", "remote_attach",
         "remote_handle", "session", "sink",
     )  # fmt: skip
     is_sender: bool
@@ -105,6 +105,8 @@ class Link:
         self.is_detached = False
         """The peer has detached, or the session is gone: nothing can be sent."""
         self.is_detach_sent = False
+        self.error: AmqpError | None = None
+        """Why we detached, if we did with an error."""
         self.sink: Any = None
 
     def accept(
@@ -169,6 +171,7 @@ class Link:
         if self.is_detach_sent or self.session.is_end_sent:
             return
         self.is_detach_sent = True
+        self.error = error
         self.session.flush_link(self)
         self.session.connection.put(amqp_frame(self.channel, Detach(handle=self.handle, closed=closed, error=error)))
         self.on_detach_sent()
