@@ -123,6 +123,10 @@ class Anycast(Address):
         self.due()
         return producer
 
+    def make_producer(self, port: ProducerPort, target: str) -> Producer:
+        """A sender's end that is not granted credit."""
+        return AnycastProducer(self, port, target)
+
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """A receiver joins."""
         return self.add_consumer(AnycastConsumer(self, port, options.presettle))

@@ -207,6 +207,10 @@ class Multicast(Address):
         self.due()
         return producer
 
+    def make_producer(self, port: ProducerPort, target: str) -> Producer:
+        """A sender's end that is not granted credit."""
+        return MulticastProducer(self, port, target)
+
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """A receiver joins; it is waited for from its first credit on."""
         consumer = MulticastConsumer(self, port, options.presettle)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import Address, AttachOptions
-from enmasse.messaging.anycast import Anycast, AnycastProducer
+from enmasse.messaging.anycast import Anycast
 from enmasse.messaging.backlog import Backlog
 from enmasse.messaging.delivery import ACCEPTED, Producer, ProducerPort
+from enmasse.messaging.dynamic import DynamicNodes, Wish
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.multicast import Multicast, MulticastProducer
+from enmasse.messaging.multicast import Multicast
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.stream import Stream
 from enmasse.messaging.subscription import Subscription
@@ -49,10 +50,13 @@ class Space:
         self.max_bytes = max_bytes
         """What addresses may store in all; 0 is without limit."""
         self.bytes_stored = 0
+        self.unroutable = 0
+        """Settled messages on the anonymous terminus that named no address which takes messages."""
         self.addresses: dict[str, Address] = {}
         self.version = 0
         """Changes whenever an address comes or goes."""
-        self._new_id = new_id
+        self.dynamic = DynamicNodes(self, new_id)
+        """The addresses that links had made for them."""
         self._held: dict[Address, None] = {}
         """Addresses that had their turn while the space was full."""
 
@@ -99,6 +103,7 @@ class Space:
         self.version += 1
         if isinstance(address, Subscription) and address.topic is not None:
             address.topic.unsubscribe(address)
+        self.dynamic.forget(address)
         address.close("amqp:resource-deleted", f"address {address.name!r} was deleted")
         self._held.pop(address, None)
         self._go_on()
@@ -130,24 +135,33 @@ class Space:
                 return found
         raise AttachError("amqp:not-found", f"space {self.name!r} has no address {name!r}")
 
-    def add_dynamic(self) -> Address:
-        """A new anycast address with a name of its own, for replies."""
-        address = Anycast(self.core, f"$dynamic/{self._new_id()}")
-        self.add(address)
-        return address
+    def add_dynamic(self, wish: Wish | None = None) -> Address:
+        """A new address with a name of its own, for replies if nothing else is wished.
+
+        Raises:
+            AttachError: there are too many already.
+        """
+        return self.dynamic.make(wish or Wish())
 
 
 class AnonymousTerminus(Producer):
     """A sender that names the address in each message's ``to`` [AMQP anonterm 2].
 
     Each delivery must find credit of its own on arrival: a receiver's that nobody was promised, or
-    room in a stored address. Otherwise it is released.
+    room in a stored address. Otherwise it is released. One that names no address which takes messages is
+    rejected with what a link to that address would be told; a settled one is dropped and counted.
+
+    Args:
+        space: whose addresses are meant.
+        port: the sender's link.
+        knows_rejected: whether the sender understands rejections; else its link ends with the first.
     """
 
-    __slots__ = ("_space", "_targets", "_version")
+    __slots__ = ("_knows_rejected", "_space", "_targets", "_version")
 
-    def __init__(self, space: Space, port: ProducerPort) -> None:
+    def __init__(self, space: Space, port: ProducerPort, *, knows_rejected: bool = True) -> None:
         super().__init__(_Nowhere(space.core, ""), port, "")
+        self._knows_rejected = knows_rejected
         self._space = space
         self._targets: dict[str, Producer] = {}
         self._version = -1
@@ -164,8 +178,13 @@ class AnonymousTerminus(Producer):
                 raise AttachError("amqp:precondition-failed", "a message without an address in its field to")
             target = self._target(to)
         except RemoteError as error:
-            if not settled:
-                self.settle(delivery_id, Rejected(AmqpError(error.condition, error.description)))
+            told = AmqpError(error.condition, error.description)
+            if settled:
+                self._space.unroutable += 1
+            elif self._knows_rejected:
+                self.settle(delivery_id, Rejected(told))
+            else:
+                port.detach(told)
             return
         target.on_crossed(payload, delivery_id, settled, message_format)
 
@@ -184,13 +203,9 @@ class AnonymousTerminus(Producer):
         return target
 
     def _make(self, address: Address, to: str) -> Producer:
-        if isinstance(address, Anycast):
-            return AnycastProducer(address, self.port, to)
-        if isinstance(address, Multicast):
-            return MulticastProducer(address, self.port, to)
         if isinstance(address, Subscription):
             raise AttachError("amqp:not-allowed", f"send to topic {address.topic_name!r}, not to {to!r}")
-        if isinstance(address, Queue | Stream | Topic | Service):
+        if isinstance(address, Anycast | Multicast | Queue | Stream | Topic | Service):
             return address.make_producer(self.port, to)
         raise AttachError("amqp:not-allowed", f"{to!r} takes no messages from senders")
 

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import Address
 from enmasse.messaging.delivery import Consumer, Producer
+from enmasse.messaging.dynamic import Wish
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.messaging.stream_readers import CONSUMER
 from enmasse.messaging.subscribing import SubscriberConsumer
+from enmasse.messaging.subscription import Subscription
 from enmasse.node.coordinator import CAPABILITIES, Coordinator, TransactionLimits
+from enmasse.node.dynamic_terminus import dynamic_properties, dynamic_wish
 from enmasse.node.tenancy import choose_space
 from enmasse.node.terminus import (
     address_of,
@@ -43,6 +46,8 @@ MAX_MESSAGE_BYTES = 16 << 20
 
 MAX_CONTROL_BYTES = 16 << 10
 """Room for what is said of a transaction, many times over."""
+
+REJECTED = "amqp:rejected:list"
 
 SPACE_MECHANISMS = ("ANONYMOUS", "PLAIN")
 
@@ -162,11 +167,20 @@ class Binding:
         link.settle_as(attach.rcv_settle_mode)
         producer: Producer
         if target.dynamic:
-            address = self._new_dynamic(space, link)
+            wish = dynamic_wish(target, options.capabilities)
+            address = self._new_dynamic(space, link, wish)
             producer = address.attach_producer(link, address.name, options)
-            answer = Target(address=address.name, dynamic=True)
+            answer = Target(
+                address=address.name,
+                expiry_policy=target.expiry_policy,
+                timeout=target.timeout,
+                dynamic=True,
+                dynamic_node_properties=dynamic_properties(wish),
+                capabilities=target.capabilities,
+            )
         elif name is None or name == "":
-            producer = AnonymousTerminus(space, link)
+            outcomes = attach.source.outcomes if attach.source is not None else None
+            producer = AnonymousTerminus(space, link, knows_rejected=not outcomes or REJECTED in outcomes)
         else:
             producer = space.find(address_of(target)).attach_producer(link, address_of(target), options)
         self.links[link] = producer
@@ -196,8 +210,11 @@ class Binding:
     def _attach_consumer(self, space: Space, link: SendingLink, attach: Attach) -> None:
         source = attach.source or recovered_source(space, self.container, attach.name)
         options = receiver_options(attach, source, self.container, self._url)
+        properties = None
         if source.dynamic:
-            address = self._new_dynamic(space, link)
+            wish = dynamic_wish(source, options.capabilities)
+            properties = dynamic_properties(wish)
+            address = self._new_dynamic(space, link, wish)
         elif not source.address:
             raise AttachError("amqp:invalid-field", "a receiver's link has no source address")
         else:
@@ -217,6 +234,7 @@ class Binding:
                 expiry_policy=source.expiry_policy,
                 timeout=source.timeout,
                 dynamic=source.dynamic,
+                dynamic_node_properties=properties,
                 distribution_mode=source.distribution_mode,
                 filter=granted_filters(source, address.kind),
                 default_outcome=source.default_outcome,
@@ -228,8 +246,8 @@ class Binding:
             offered_capabilities=options.capabilities or None,
         )
 
-    def _new_dynamic(self, space: Space, link: Link) -> Address:
-        address = space.add_dynamic()
+    def _new_dynamic(self, space: Space, link: Link, wish: Wish) -> Address:
+        address = space.add_dynamic(wish)
         self._dynamic[link] = address
         return address
 
@@ -257,7 +275,7 @@ class Binding:
         """We attach nothing."""
 
     def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
-        """Take the link from its address; a dynamic address goes with it."""
+        """Take the link from its address; a dynamic address may go with it."""
         end = self.links.pop(link, None)
         if isinstance(end, Consumer):
             end.gone(closed=closed)
@@ -265,9 +283,11 @@ class Binding:
                 self._lasting.append((link.session, end))
         elif end is not None:
             end.gone()
-        address = self._dynamic.pop(link, None)
-        if address is not None and self.space is not None:
-            self.space.remove(address)
+        made = self._dynamic.pop(link, None)
+        address = made or (None if end is None else end.address)
+        if self.space is not None and address is not None:
+            name = address.topic_name if isinstance(address, Subscription) else address.name
+            self.space.dynamic.left(name, is_creator=made is not None)
 
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
         """Its links were detached before; subscriptions may have lasted as long as it."""

@@ -280,6 +280,9 @@ class Entities:
         address = self._addresses.get(name) if entity_type == ADDRESS_TYPE else None
         if address is not None:
             attributes |= address.counts()
+        elif entity_type == SPACE_TYPE:
+            space = self.spaces[name]
+            attributes |= {"dynamicAddresses": len(space.dynamic), "unroutable": space.unroutable}
         return attributes
 
     def read_all(self, entity_type: str) -> list[dict[str, Any]]:

@@ -1,0 +1,226 @@
+"""Dynamic addresses: made when a link asks for one, named by the node, gone when their policy says [AMQP 3.5.9].
+
+Rules:
+1. A name is unguessable, and reaches only within the space of the connection that asked.
+2. A dynamic address stores nothing on disk: a node that starts again has none.
+3. Links are seen to at once; whether the last message has gone is looked at every quarter of a second,
+   and only of addresses whose policy asks for it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from enmasse.messaging.anycast import Anycast, AnycastProducer
+from enmasse.messaging.delivery import Delivery, Producer, ProducerPort
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.options import StoredOptions
+from enmasse.messaging.queue import Queue
+from enmasse.messaging.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.messaging.address import Address, AttachOptions
+    from enmasse.messaging.delivery import Consumer, ConsumerPort
+    from enmasse.messaging.space import Space
+
+__all__ = ["DYNAMIC_PREFIX", "DynamicNodes", "Lifetime", "Wish"]
+
+DYNAMIC_PREFIX = "$dynamic/"
+
+MAX_DYNAMIC = 10_000
+"""Of one space: as many as a node has links, and a bound for what nobody deletes."""
+
+QUEUE_BYTES = 16 << 20
+"""What a temporary queue may hold, in memory."""
+
+MAX_WAITING = 1_000
+"""Replies that may wait until their receiver grants credit again: what a client asks for at once."""
+
+WAITING_BYTES = 1 << 20
+"""The same in bytes."""
+
+LOOK_S = 0.25
+
+
+class Lifetime(Enum):
+    """When a dynamic address is deleted; the values are the policies' descriptors."""
+
+    CLOSE = 0x2B
+    """When the link that it was made for is gone."""
+    NO_LINKS = 0x2C
+    """When no link is attached to it."""
+    NO_MESSAGES = 0x2D
+    """When the link that it was made for is gone, and the last message too."""
+    NO_LINKS_OR_MESSAGES = 0x2E
+    """When neither links nor messages are left."""
+
+
+class Wish(NamedTuple):
+    """What a link asks of its dynamic address.
+
+    Attributes:
+        kind: ``anycast``, ``queue`` or ``topic``.
+        lifetime: when it is deleted.
+    """
+
+    kind: str = "anycast"
+    lifetime: Lifetime = Lifetime.CLOSE
+
+
+class ReplyProducer(AnycastProducer):
+    """A sender's end at an address for replies."""
+
+    __slots__ = ()
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Let a reply wait for its receiver, which may have taken in many and grants more in a moment."""
+        address = self.address
+        waiting = address.backlog
+        is_room = len(waiting) < MAX_WAITING and address.backlog_bytes < WAITING_BYTES
+        if address.consumers and is_room and address.unpromised() <= 0:
+            address.keep(Delivery(payload, self, delivery_id, settled, message_format))
+        else:
+            super().on_crossed(payload, delivery_id, settled, message_format)
+
+
+class ReplyAddress(Anycast):
+    """An anycast address whose senders mostly use the anonymous terminus, and so no credit of its own."""
+
+    __slots__ = ()
+
+    def make_producer(self, port: ProducerPort, target: str) -> Producer:
+        """A sender's end that is not granted credit."""
+        return ReplyProducer(self, port, target)
+
+
+class TemporaryTopic(Topic):
+    """A topic without durable subscriptions."""
+
+    __slots__ = ()
+
+    def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
+        """A subscriber joins.
+
+        Raises:
+            AttachError: it asks for a subscription that outlives the topic, or for what does not fit.
+        """
+        if options.is_durable:
+            raise AttachError("amqp:not-allowed", f"temporary topic {self.name!r} has no durable subscriptions")
+        return super().attach_consumer(port, options)
+
+
+class _Node:
+    """One dynamic address and what keeps it."""
+
+    __slots__ = ("address", "has_creator", "lifetime")
+
+    def __init__(self, address: Address, lifetime: Lifetime) -> None:
+        self.address = address
+        self.lifetime = lifetime
+        self.has_creator = True
+
+    @property
+    def has_links(self) -> bool:
+        counts = self.address.counts()
+        return bool(counts["senders"] or counts["receivers"] or getattr(self.address, "browsers", None))
+
+    @property
+    def has_messages(self) -> bool:
+        counts = self.address.counts()
+        return bool(counts["messagesStored"] or counts["unsettled"] or counts.get("backlog"))
+
+    @property
+    def awaits_links(self) -> bool:
+        """Whether a link keeps it."""
+        if self.lifetime in (Lifetime.CLOSE, Lifetime.NO_MESSAGES):
+            return self.has_creator
+        return self.has_links
+
+    @property
+    def awaits_messages(self) -> bool:
+        """Whether a message keeps it."""
+        return self.lifetime in (Lifetime.NO_MESSAGES, Lifetime.NO_LINKS_OR_MESSAGES) and self.has_messages
+
+
+class DynamicNodes:
+    """The dynamic addresses of one space.
+
+    Args:
+        space: to which they belong.
+        new_id: gives unguessable names.
+    """
+
+    def __init__(self, space: Space, new_id: Callable[[], str]) -> None:
+        self._space = space
+        self._new_id = new_id
+        self._nodes: dict[str, _Node] = {}
+        self._lingering: dict[str, None] = {}
+        """Those that only messages keep."""
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def make(self, wish: Wish) -> Address:
+        """A new address for a link that is about to join it.
+
+        Raises:
+            AttachError: there are too many already.
+        """
+        if len(self._nodes) >= MAX_DYNAMIC:
+            raise AttachError(
+                "amqp:resource-limit-exceeded", f"space {self._space.name!r} has {MAX_DYNAMIC} dynamic addresses"
+            )
+        core = self._space.core
+        name = f"{DYNAMIC_PREFIX}{self._new_id()}"
+        address: Address
+        if wish.kind == "queue":
+            options = StoredOptions(storage="memory", max_bytes=QUEUE_BYTES)
+            address = Queue(core, name, core.new_volatile_log(), options=options)
+        elif wish.kind == "topic":
+            address = TemporaryTopic(core, name, core.new_volatile_log(), options=StoredOptions(storage="memory"))
+        else:
+            address = ReplyAddress(core, name)
+        self._nodes[name] = _Node(address, wish.lifetime)
+        self._space.add(address)
+        return address
+
+    def left(self, name: str, *, is_creator: bool) -> None:
+        """A link has gone from an address, which may be a dynamic one.
+
+        Args:
+            name: the address.
+            is_creator: whether the address was made for this link.
+        """
+        node = self._nodes.get(name)
+        if node is None:
+            return
+        if is_creator:
+            node.has_creator = False
+        if node.awaits_links:
+            return
+        if not node.awaits_messages:
+            self._space.remove(node.address)
+            return
+        if not self._lingering:
+            self._space.core.call_later(LOOK_S, self._look)
+        self._lingering[name] = None
+
+    def forget(self, address: Address) -> None:
+        """An address of the space is deleted."""
+        self._nodes.pop(address.name, None)
+        self._lingering.pop(address.name, None)
+
+    def _look(self) -> None:
+        """See which addresses nothing keeps any more."""
+        for name in list(self._lingering):
+            node = self._nodes.get(name)
+            if node is None or node.awaits_links:
+                # A link has come again; when it goes, ``left`` is called.
+                self._lingering.pop(name, None)
+            elif not node.awaits_messages:
+                self._space.remove(node.address)
+        if self._lingering:
+            self._space.core.call_later(LOOK_S, self._look)
