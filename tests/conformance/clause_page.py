@@ -1,0 +1,64 @@
+"""Writes ``docs/reference/amqp-conformance.md``: run ``python -m tests.conformance.clause_page``."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from tests.conformance.clause_list import ROOT, Section, load_reasons, load_sections, load_tests
+
+PAGE = ROOT / "docs" / "reference" / "amqp-conformance.md"
+
+PARTS = {1: "Types", 2: "Transport", 3: "Messaging", 4: "Transactions", 5: "Security"}
+
+HEAD = """\
+# AMQP 1.0, clause by clause
+
+What the OASIS specification of AMQP 1.0 demands of a container such as a node, in our own words, and the tests
+that show it. The numbers are those of the specification's sections. This page is made from
+`tests/conformance/clauses` and the tests' marks by `python -m tests.conformance.clause_page`; a test sees to it
+that it is fresh.
+"""
+
+
+def page() -> str:
+    """The page as it should be."""
+    sections = load_sections()
+    tests = load_tests()
+    reasons = load_reasons()
+    for section in sections:
+        for found in section.clauses:
+            found.tests = tests.get(found.name, [])
+    out = [HEAD, "| part | clauses | with a test | without |", "|---|--:|--:|--:|"]
+    for part, group in groupby(sections, key=lambda section: section.part):
+        clauses = [found for section in group for found in section.clauses]
+        shown = sum(bool(found.tests) for found in clauses)
+        out.append(f"| {part}. {PARTS[part]} | {len(clauses)} | {shown} | {len(clauses) - shown} |")
+    out += ["", "## Clauses without a test", ""]
+    missing = [found for section in sections for found in section.clauses if not found.tests]
+    if missing:
+        out += ["| clause | what it demands | why there is no test |", "|---|---|---|"]
+        out += [f"| {found.name} | {found.statement} | {reasons.get(found.name, '')} |" for found in missing]
+    else:
+        out.append("None.")
+    for part, group in groupby(sections, key=lambda section: section.part):
+        out += ["", f"## Part {part}: {PARTS[part]}"]
+        for section in group:
+            out += _section(section)
+    return "\n".join(out) + "\n"
+
+
+def _section(section: Section) -> list[str]:
+    out = ["", f"### {section.number} {section.title}", "", "| clause | what it demands | shown by |", "|---|---|---|"]
+    for found in section.clauses:
+        shown = "<br>".join(_link(test) for test in found.tests) or "no test"
+        out.append(f"| {found.name} | {found.statement} | {shown} |")
+    return out
+
+
+def _link(test: str) -> str:
+    path, _, name = test.partition("::")
+    return f"[{name.removeprefix('test_').replace('_', ' ')}](../../{path})"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
