@@ -38,11 +38,12 @@ MIN_SHARE_BYTES = 32 << 10
 LINGER_S = 5.0
 """How long the last words to a peer may take to be read."""
 
-LARGE_CHUNK_BYTES = 64 << 10
-"""So much is handed to the kernel from where it lies: copying it once more costs more than it saves."""
+LARGE_CHUNK_BYTES = 8 << 10
+"""Chunks of this mean size are handed to the kernel from where they lie: copying them once more costs more
+than it saves."""
 
-FEW_CHUNKS = 16
-"""Large chunks come in small numbers, as a turn's output is bounded; many are worth joining."""
+FEW_CHUNKS = 256
+"""More are small ones, as a turn's output is bounded, and worth joining."""
 
 HANDSHAKE_FLUSHES = 8
 """A handshake is over after fewer writes; until then the deadline may still come closer."""
@@ -64,7 +65,7 @@ class Engine(Protocol):
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes from the peer."""
 
-    def pending_output(self) -> list[bytes]:
+    def pending_output(self) -> list[bytes | memoryview]:
         """Give what is to be written."""
 
     def next_deadline(self) -> float | None:
@@ -241,8 +242,8 @@ class EngineProtocol(asyncio.Protocol):
         if self.is_lost or self._is_hung_up:
             return
         if chunks:
-            if len(chunks) <= FEW_CHUNKS and max(map(len, chunks)) >= LARGE_CHUNK_BYTES:
-                self.bytes_out += sum(map(len, chunks))
+            if len(chunks) <= FEW_CHUNKS and (size := sum(map(len, chunks))) >= LARGE_CHUNK_BYTES * len(chunks):
+                self.bytes_out += size
                 self.transport.writelines(chunks)
             else:
                 data = b"".join(chunks)

@@ -38,7 +38,7 @@ class Script:
         self.closed = False
         self.received = bytearray()
         self.receive_times: list[float] = []
-        self.out: list[bytes] = []
+        self.out: list[bytes | memoryview] = []
         self.calls: list[str] = []
         self.flushes = 0
         self.deadline: float | None = None
@@ -54,7 +54,7 @@ class Script:
         self.receive_times.append(now)
         self.on_receive(data)
 
-    def pending_output(self) -> list[bytes]:
+    def pending_output(self) -> list[bytes | memoryview]:
         self.flushes += 1
         out, self.out = self.out, []
         return out

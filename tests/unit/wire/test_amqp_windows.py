@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -343,7 +344,7 @@ def test_parts_of_nothing_take_no_room() -> None:
     link = sink.link
     assert isinstance(link, ReceivingLink)
     assert link.partial is not None
-    assert len(link.partial) == 0
+    assert sum(map(sys.getsizeof, link.partial)) < 100
     peer.say(Transfer(0), payload=b"end")
     assert sink.payloads == [b"end"]
 

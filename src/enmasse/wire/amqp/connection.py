@@ -19,6 +19,7 @@ from enmasse.wire.amqp.framing import (
     MIN_MAX_FRAME_SIZE,
     SASL_HEADER,
     amqp_frame,
+    gather,
 )
 from enmasse.wire.amqp.performatives import (
     AmqpError,
@@ -67,15 +68,31 @@ class Connection(ConnectionOutput):
             return
         if self.trace is not None:
             self.trace(False, data)
-        if self._missing:
-            self._chunks.append(data)
-            self._missing -= len(data)
-            if self._missing > 0:
+        missing = self._missing
+        at = 0
+        if missing:
+            if len(data) < missing:
+                gather(self._chunks, data)
+                self._missing = missing - len(data)
                 return
-            data = b"".join(self._chunks)
+            # Only the frame that was cut is copied, unless its size is not known yet.
+            is_frame = missing > 1 and self._phase is Phase.FRAMES
+            self._chunks.append(data[:missing] if is_frame else data)
+            whole = b"".join(self._chunks)
             self._chunks.clear()
             self._missing = 0
-        at = 0
+            if is_frame:
+                self._read(whole)
+                at = missing
+            else:
+                data = whole
+        if at < len(data):
+            self._read(data, at)
+
+    def _read(self, data: bytes, at: int = 0) -> None:
+        """Read from ``at`` on what is complete, and keep the rest."""
+        if self._phase is Phase.DONE:
+            return
         try:
             while self._phase in (Phase.HEADER, Phase.SASL):
                 before = at

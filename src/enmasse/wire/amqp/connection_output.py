@@ -99,7 +99,7 @@ class ConnectionOutput:
         """Every sending link has been told to hold back."""
         self.error: AmqpError | None = None
         """Why the connection ended, once it has."""
-        self.out: list[bytes] = []
+        self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
         self.wake: Callable[[Any], None] = _asleep
         self.trace: Callable[[bool, bytes], None] | None = None
@@ -112,7 +112,7 @@ class ConnectionOutput:
         self._properties = properties
         self._offered = offered_capabilities
         self._desired = desired_capabilities
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | bytearray] = []
         self._missing = 0
         self._phase = Phase.HEADER
         self._created = now
@@ -126,7 +126,7 @@ class ConnectionOutput:
 
     # Verbs of every engine
 
-    def pending_output(self) -> list[bytes]:
+    def pending_output(self) -> list[bytes | memoryview]:
         """Take what is to be written now."""
         due = self._sessions_due
         while due:
@@ -188,7 +188,7 @@ class ConnectionOutput:
 
     # Output
 
-    def put(self, chunk: bytes) -> None:
+    def put(self, chunk: bytes | memoryview) -> None:
         """Add to what is to be written."""
         if not self.out:
             self.wake(self)

@@ -13,6 +13,7 @@ __all__ = [
     "MIN_MAX_FRAME_SIZE",
     "SASL_HEADER",
     "amqp_frame",
+    "gather",
     "sasl_frame",
 ]
 
@@ -28,7 +29,20 @@ HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 FRAME_HEAD = struct.Struct(">IHHBH")
 """Size, data offset and type, channel, and the first three bytes of a performative."""
 
+CRUMB_BYTES = 4_096
+"""Smaller pieces of something larger share one object, as it may come byte by byte."""
+
 _HEADER = struct.Struct(">IBBH")
+
+
+def gather(pieces: list[bytes | bytearray], piece: bytes) -> None:
+    """Add a piece of a frame or message that is to be joined once all of it has come."""
+    if len(piece) >= CRUMB_BYTES:
+        pieces.append(piece)
+    elif pieces and isinstance(pieces[-1], bytearray):
+        pieces[-1] += piece
+    else:
+        pieces.append(bytearray(piece))
 
 
 def amqp_frame(channel: int, performative: Performative, payload_bytes: int = 0) -> bytes:

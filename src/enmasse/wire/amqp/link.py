@@ -300,7 +300,7 @@ class ReceivingLink(Link):
 
     __slots__ = (
         "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "highest", "initial",
-        "limit", "max_message_size", "partial", "received", "settle", "takes_parts",
+        "limit", "max_message_size", "partial", "partial_bytes", "received", "settle", "takes_parts",
     )  # fmt: skip
     is_sender = False
 
@@ -314,8 +314,9 @@ class ReceivingLink(Link):
         self.highest = 0
         """The largest limit that was ever told to the sender."""
         self.max_message_size = 0
-        self.partial: bytearray | None = None
+        self.partial: list[bytes | bytearray] | None = None
         """What has come of a delivery that takes several transfers."""
+        self.partial_bytes = 0
         self.takes_parts = False
         """Whether the next transfer may be a part, or must be measured."""
         self._is_measured = False

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from enmasse.wire.amqp.errors import DecodeError, LinkError, SessionError
-from enmasse.wire.amqp.framing import amqp_frame
+from enmasse.wire.amqp.framing import amqp_frame, gather
 from enmasse.wire.amqp.link import MASK, ReceivingLink
 from enmasse.wire.amqp.outcomes import ACCEPTED, SMALL_STATES, TERMINAL
 from enmasse.wire.amqp.performatives import (
@@ -208,7 +208,8 @@ class Session(SessionFlow):
         if link.partial is None:
             if delivery_id < 0:
                 raise SessionError("amqp:invalid-field", "a transfer starts a delivery without a delivery-id")
-            link.partial = bytearray()
+            link.partial = []
+            link.partial_bytes = 0
             link.takes_parts = True
             link.delivery_id = delivery_id
             link.delivery_settled = False
@@ -221,9 +222,10 @@ class Session(SessionFlow):
             )
         elif txn_id is not None:
             link.delivery_txn = txn_id
-        link.partial += part
+        gather(link.partial, part)
+        link.partial_bytes += len(part)
         link.delivery_settled |= settled
-        if link.max_message_size and len(link.partial) > link.max_message_size:
+        if link.max_message_size and link.partial_bytes > link.max_message_size:
             link.detach(
                 AmqpError(
                     "amqp:link:message-size-exceeded",
@@ -236,7 +238,7 @@ class Session(SessionFlow):
             return
         if more:
             return
-        payload = bytes(link.partial)
+        payload = b"".join(link.partial)
         link.forget_parts()
         try:
             if link.delivery_txn is not None:

@@ -36,6 +36,9 @@ INCOMING_WINDOW = 16_384
 OUTGOING_WINDOW = 0x7FFFFFFF
 """Told because the protocol asks for it; what we hold back is bounded by blocking the links."""
 
+PART_HEAD_BYTES = 48
+"""Room for a transfer's frame without its payload and its state."""
+
 _U32 = struct.Struct(">I")
 _HEAD_OF_DISPOSITION = b"\x00\x53\x15\xc0\x11\x05\x41\x70"
 _TAIL_ACCEPTED = b"\x41\x00\x53\x24\x45"
@@ -89,7 +92,7 @@ class SessionOutput:
         self._settled_count = 0
         self._links_due: dict[Link, bool] = {}
         self._is_flow_due = False
-        self._pending: deque[tuple[SendingLink, bytes, bytes]] = deque()
+        self._pending: deque[tuple[SendingLink, bytes, memoryview]] = deque()
 
     def settle(self, delivery_id: int, state: Any) -> None:
         """Settle a delivery that we received; see ``ReceivingLink.settle``."""
@@ -211,27 +214,28 @@ class SessionOutput:
     ) -> None:
         """Send a message as several transfers, within a transaction, or when the window opens."""
         view = memoryview(payload)
-        room = self.connection.remote_max_frame_size - 48
+        room = self.connection.remote_max_frame_size - PART_HEAD_BYTES
         if state is not None:
             room -= len(encode_performative(state))
-        at = 0
         size = len(payload)
-        first = True
-        while True:
-            transfer = Transfer(handle=link.handle)
-            if first:
-                transfer.delivery_id = delivery_id
-                transfer.delivery_tag = _U32.pack(delivery_id)
-                transfer.message_format = message_format
-                transfer.settled = settled
-            transfer.state = state
-            transfer.more = size - at > room
-            part = payload if size <= room else bytes(view[at : at + room])
-            self._pending.append((link, amqp_frame(self.channel, transfer, len(part)), part))
-            at += len(part)
-            first = False
-            if not transfer.more:
-                break
+        at = min(room, size)
+        first = Transfer(
+            handle=link.handle,
+            delivery_id=delivery_id,
+            delivery_tag=_U32.pack(delivery_id),
+            message_format=message_format,
+            settled=settled,
+            more=at < size,
+            state=state,
+        )
+        self._pending.append((link, amqp_frame(self.channel, first, at), view[:at]))
+        if at < size:
+            between = amqp_frame(self.channel, Transfer(handle=link.handle, more=True, state=state), room)
+            while size - at > room:
+                self._pending.append((link, between, view[at : at + room]))
+                at += room
+            last = Transfer(handle=link.handle, state=state)
+            self._pending.append((link, amqp_frame(self.channel, last, size - at), view[at:]))
         self._send_pending()
 
     def _send_pending(self) -> None:
