@@ -1,31 +1,85 @@
 """SASL: who the peer is, before the first AMQP frame [AMQP 5.3].
 
-Both sides are one object each, fed with decoded frames, that answer with frames to send.
+Both sides are one object each, fed with decoded frames, that answer with frames to send. What the client
+can say is in ``sasl_mechanisms`` and ``scram``; what a server asks is up to whoever owns the users.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import Protocol
 
 from enmasse.wire.amqp.errors import RemoteError
 from enmasse.wire.amqp.framing import sasl_frame
-from enmasse.wire.amqp.performatives import Performative, SaslInit, SaslMechanisms, SaslOutcome
+from enmasse.wire.amqp.performatives import (
+    Performative,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+)
+from enmasse.wire.amqp.sasl_mechanisms import (
+    Anonymous,
+    ClientMechanism,
+    External,
+    OAuthBearer,
+    Plain,
+    XOAuth2,
+    password_mechanisms,
+    plain_credentials,
+)
+from enmasse.wire.amqp.scram import Scram
 
-__all__ = ["Anonymous", "ClientMechanism", "Plain", "SaslClient", "SaslServer", "plain_credentials"]
+__all__ = [
+    "Anonymous",
+    "ClientMechanism",
+    "External",
+    "OAuthBearer",
+    "Plain",
+    "Question",
+    "SaslClient",
+    "SaslCode",
+    "SaslServer",
+    "Scram",
+    "Verdict",
+    "XOAuth2",
+    "password_mechanisms",
+    "plain_credentials",
+]
 
-OK, AUTH_FAILED = 0, 1
+MAX_QUESTIONS = 8
+"""No mechanism asks more often; who does keeps the other side busy for nothing."""
 
 
-def plain_credentials(response: bytes) -> tuple[str, str] | None:
-    """User and password of a PLAIN response, or nothing if it is malformed [RFC 4616]."""
-    parts = response.split(b"\0")
-    if len(parts) != 3:
-        return None
-    try:
-        return parts[1].decode(), parts[2].decode()
-    except UnicodeDecodeError:
-        return None
+class SaslCode(IntEnum):
+    """How SASL has ended [AMQP 5.3.3.6]."""
+
+    OK = 0
+    AUTH = 1
+    """The credentials are not good."""
+    SYS = 2
+    SYS_PERM = 3
+    SYS_TEMP = 4
+    """Nothing is said of the credentials: try again later."""
+
+
+class Question(Protocol):
+    """What a server asks before it decides."""
+
+    challenge: bytes
+
+    def answer(self, response: bytes) -> Verdict:
+        """Decide, or ask once more.
+
+        Raises:
+            RemoteError: the response is malformed; the peer does not come in.
+        """
+
+
+Verdict = bool | SaslCode | Question
+"""Whether the peer may come in, or what else it has to answer."""
 
 
 class SaslServer:
@@ -33,14 +87,15 @@ class SaslServer:
 
     Args:
         mechanisms: what is offered.
-        authenticate: given (mechanism, response, hostname) says whether the peer may come in.
+        authenticate: given (mechanism, initial response, hostname) says whether the peer may come in, or
+            what it has to answer first. A ``RemoteError`` is a refusal.
         is_optional: whether a peer may leave SASL out.
     """
 
     def __init__(
         self,
         mechanisms: Sequence[str],
-        authenticate: Callable[[str, bytes, str | None], bool],
+        authenticate: Callable[[str, bytes, str | None], Verdict],
         *,
         is_optional: bool,
     ) -> None:
@@ -49,6 +104,8 @@ class SaslServer:
         self.is_done = False
         self.error: str | None = None
         self._authenticate = authenticate
+        self._question: Question | None = None
+        self._asked = 0
 
     def begin(self) -> list[bytes]:
         """What to send first."""
@@ -60,48 +117,35 @@ class SaslServer:
         Raises:
             RemoteError: the frame does not belong here.
         """
-        if not isinstance(frame, SaslInit):
-            raise RemoteError("amqp:not-allowed", f"{frame.SYMBOL} where sasl-init was expected")
+        question = self._question
+        wanted = SaslInit if question is None else SaslResponse
+        if not isinstance(frame, wanted):
+            raise RemoteError("amqp:not-allowed", f"{frame.SYMBOL} where {wanted.SYMBOL} was expected")
+        verdict: Verdict = False
+        try:
+            if isinstance(frame, SaslResponse):
+                assert question is not None
+                verdict = question.answer(frame.response)
+            elif isinstance(frame, SaslInit) and frame.mechanism in self.mechanisms:
+                verdict = self._authenticate(frame.mechanism, frame.initial_response or b"", frame.hostname)
+        except RemoteError as error:
+            return self._end(SaslCode.AUTH, error.description)
+        if isinstance(verdict, int):
+            # True and False are numbers too, but not the codes.
+            code = verdict if isinstance(verdict, SaslCode) else (SaslCode.OK if verdict else SaslCode.AUTH)
+            return self._end(code, "authentication failed")
+        self._asked += 1
+        if self._asked > MAX_QUESTIONS:
+            return self._end(SaslCode.SYS, "authentication has not come to an end")
+        self._question = verdict
+        return [sasl_frame(SaslChallenge(verdict.challenge))]
+
+    def _end(self, code: SaslCode, reason: str) -> list[bytes]:
         self.is_done = True
-        admitted = frame.mechanism in self.mechanisms and self._authenticate(
-            frame.mechanism, frame.initial_response or b"", frame.hostname
-        )
-        if not admitted:
-            self.error = "authentication failed"
-        return [sasl_frame(SaslOutcome(OK if admitted else AUTH_FAILED))]
-
-
-class ClientMechanism(Protocol):
-    """How a client proves who it is."""
-
-    name: str
-
-    def response(self) -> bytes:
-        """The initial response."""
-
-
-class Anonymous:
-    """No proof."""
-
-    name = "ANONYMOUS"
-
-    def response(self) -> bytes:
-        """A trace that says nothing of the user [RFC 4505]."""
-        return b"anonymous"
-
-
-class Plain:
-    """User and password in the clear."""
-
-    name = "PLAIN"
-
-    def __init__(self, user: str, password: str) -> None:
-        self._user = user
-        self._password = password
-
-    def response(self) -> bytes:
-        """The credentials [RFC 4616]."""
-        return b"\0" + self._user.encode() + b"\0" + self._password.encode()
+        self._question = None
+        if code is not SaslCode.OK:
+            self.error = reason
+        return [sasl_frame(SaslOutcome(int(code)))]
 
 
 class SaslClient:
@@ -110,6 +154,10 @@ class SaslClient:
     Args:
         mechanisms: what the client can do, the best first.
         hostname: the host, and so the space, that it wants.
+
+    Attributes:
+        mechanism: what was chosen, once the server has said what it offers.
+        code: how the server has ended it; nothing before, or if it never came to that.
     """
 
     is_optional = False
@@ -117,8 +165,11 @@ class SaslClient:
     def __init__(self, mechanisms: Sequence[ClientMechanism], hostname: str | None = None) -> None:
         self.is_done = False
         self.error: str | None = None
+        self.mechanism: ClientMechanism | None = None
+        self.code: SaslCode | None = None
         self._mechanisms = mechanisms
         self._hostname = hostname
+        self._answered = 0
 
     def begin(self) -> list[bytes]:
         """The server speaks first."""
@@ -128,19 +179,39 @@ class SaslClient:
         """What to send after a frame of the peer.
 
         Raises:
-            RemoteError: the frame does not belong here.
+            RemoteError: the frame does not belong here, or the server does not prove what it has to.
         """
-        if isinstance(frame, SaslMechanisms):
-            for mechanism in self._mechanisms:
-                if mechanism.name in frame.mechanisms:
-                    init = SaslInit(mechanism.name, mechanism.response(), self._hostname)
-                    return [sasl_frame(init)]
-            self.is_done = True
-            self.error = f"the server offers {', '.join(frame.mechanisms) or 'no mechanism'}"
-            return []
-        if isinstance(frame, SaslOutcome):
-            self.is_done = True
-            if frame.code != OK:
-                self.error = "the server refused the credentials"
+        if isinstance(frame, SaslMechanisms) and self.mechanism is None:
+            return self._choose(frame.mechanisms)
+        if isinstance(frame, SaslChallenge) and self.mechanism is not None:
+            self._answered += 1
+            if self._answered > MAX_QUESTIONS:
+                raise RemoteError("amqp:not-allowed", "the server does not stop to ask")
+            return [sasl_frame(SaslResponse(self.mechanism.answer(frame.challenge)))]
+        if isinstance(frame, SaslOutcome) and self.mechanism is not None:
+            self._end(frame)
             return []
         raise RemoteError("amqp:not-allowed", f"{frame.SYMBOL} from a server")
+
+    def _choose(self, offered: Sequence[str]) -> list[bytes]:
+        for mechanism in self._mechanisms:
+            if mechanism.name in offered:
+                self.mechanism = mechanism
+                return [sasl_frame(SaslInit(mechanism.name, mechanism.response(), self._hostname))]
+        self.is_done = True
+        self.error = f"the server offers {', '.join(offered) or 'no mechanism'}"
+        return []
+
+    def _end(self, outcome: SaslOutcome) -> None:
+        assert self.mechanism is not None
+        self.is_done = True
+        self.code = SaslCode(outcome.code) if outcome.code <= SaslCode.SYS_TEMP else SaslCode.SYS
+        if self.code is SaslCode.OK:
+            try:
+                self.mechanism.finish(outcome.additional_data)
+            except RemoteError as error:
+                self.error = error.description
+        elif self.code is SaslCode.AUTH:
+            self.error = "the server refused the credentials"
+        else:
+            self.error = "the server cannot authenticate anybody now; try again later"

@@ -1,0 +1,183 @@
+"""SASL with questions: both sides in memory, and peers that never come to an end."""
+
+from __future__ import annotations
+
+import hmac
+
+import pytest
+
+from enmasse.errors import RemoteError
+from enmasse.wire.amqp.performatives import (
+    Performative,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+    decode_performative,
+)
+from enmasse.wire.amqp.sasl import (
+    Anonymous,
+    ClientMechanism,
+    External,
+    OAuthBearer,
+    Plain,
+    SaslClient,
+    SaslCode,
+    SaslServer,
+    Scram,
+    Verdict,
+    XOAuth2,
+    password_mechanisms,
+)
+
+
+class Riddle:
+    """Asks until it is told the answer."""
+
+    challenge = b"what?"
+
+    def answer(self, response: bytes) -> Verdict:
+        if response == b"bad":
+            raise RemoteError("amqp:unauthorized-access", "that is no answer")
+        return self if response == b"more" else response == b"42"
+
+
+def spoken(frames: list[bytes]) -> list[Performative]:
+    return [decode_performative(frame, 8, len(frame))[0] for frame in frames]
+
+
+def riddle(*, mechanisms: tuple[str, ...] = ("RIDDLE",)) -> SaslServer:
+    server = SaslServer(mechanisms, lambda *_: Riddle(), is_optional=False)
+    assert spoken(server.begin()) == [SaslMechanisms(mechanisms)]
+    return server
+
+
+@pytest.mark.parametrize(("response", "code"), [(b"42", 0), (b"41", 1), (b"bad", 1)])
+def test_a_server_may_ask_before_it_decides(response: bytes, code: int) -> None:
+    server = riddle()
+    assert spoken(server.receive(SaslInit("RIDDLE"))) == [SaslChallenge(b"what?")]
+    assert spoken(server.receive(SaslResponse(b"more"))) == [SaslChallenge(b"what?")]
+    assert spoken(server.receive(SaslResponse(response))) == [SaslOutcome(code)]
+    assert server.is_done
+    assert (server.error is None) == (code == 0)
+
+
+def test_a_server_does_not_ask_for_ever() -> None:
+    server = riddle()
+    heard = spoken(server.receive(SaslInit("RIDDLE")))
+    while heard == [SaslChallenge(b"what?")]:
+        heard = spoken(server.receive(SaslResponse(b"more")))
+    assert heard == [SaslOutcome(2)]
+    assert server.error is not None
+
+
+@pytest.mark.parametrize("frame", [SaslInit("RIDDLE"), SaslOutcome(0), SaslChallenge(b"")])
+def test_a_question_wants_a_response(frame: Performative) -> None:
+    server = riddle()
+    server.receive(SaslInit("RIDDLE"))
+    with pytest.raises(RemoteError, match="sasl-response"):
+        server.receive(frame)
+
+
+def test_a_server_that_is_overloaded_says_so() -> None:
+    server = SaslServer(["PLAIN"], lambda *_: SaslCode.SYS_TEMP, is_optional=False)
+    frames = spoken(server.receive(SaslInit("PLAIN")))
+    assert frames == [SaslOutcome(4)]
+    client = SaslClient([Plain("u", "p")])
+    client.receive(SaslMechanisms(("PLAIN",)))
+    assert isinstance(frames[0], SaslOutcome)
+    client.receive(frames[0])
+    assert (client.code, client.error) == (
+        SaslCode.SYS_TEMP,
+        "the server cannot authenticate anybody now; try again later",
+    )
+
+
+def test_a_client_does_not_answer_for_ever() -> None:
+    client = SaslClient([OAuthBearer("token")])
+    client.receive(SaslMechanisms(("OAUTHBEARER",)))
+    for _ in range(8):
+        assert spoken(client.receive(SaslChallenge(b"{}"))) == [SaslResponse(b"\x01")]
+    with pytest.raises(RemoteError, match="does not stop"):
+        client.receive(SaslChallenge(b"{}"))
+
+
+@pytest.mark.parametrize("frame", [SaslChallenge(b""), SaslOutcome(0), SaslInit("A"), SaslResponse(b"")])
+def test_a_server_that_does_not_begin_with_mechanisms_is_left(frame: Performative) -> None:
+    with pytest.raises(RemoteError, match="from a server"):
+        SaslClient([Anonymous()]).receive(frame)
+
+
+def test_mechanisms_are_told_once() -> None:
+    client = SaslClient([Anonymous()])
+    client.receive(SaslMechanisms(("ANONYMOUS",)))
+    with pytest.raises(RemoteError, match="from a server"):
+        client.receive(SaslMechanisms(("ANONYMOUS",)))
+
+
+@pytest.mark.parametrize("mechanism", [Anonymous(), Plain("u", "p"), External()])
+def test_who_has_said_everything_answers_no_question(mechanism: ClientMechanism) -> None:
+    client = SaslClient([mechanism])
+    client.receive(SaslMechanisms((mechanism.name,)))
+    with pytest.raises(RemoteError, match="a question that"):
+        client.receive(SaslChallenge(b""))
+
+
+@pytest.mark.parametrize("data", [None, b"", b"v=AAAA", b"e=other-error"])
+def test_a_server_that_cannot_prove_itself_is_not_trusted(data: bytes | None) -> None:
+    client = SaslClient([Scram("SCRAM-SHA-256", "u", "p", lambda: "n")])
+    client.receive(SaslMechanisms(("SCRAM-SHA-256",)))
+    client.receive(SaslChallenge(b"r=n1,s=c2FsdA==,i=4096"))
+    client.receive(SaslOutcome(0, data))
+    assert client.is_done
+    assert client.error is not None
+
+
+def test_initial_responses() -> None:
+    for mechanism, response in (
+        (Anonymous(), b"anonymous"),
+        (Plain("j\u00f6", "p"), b"\0j\xc3\xb6\0p"),
+        (External(), b""),
+        (External("jo"), b"jo"),
+        (XOAuth2("jo", "abc"), b"user=jo\x01auth=Bearer abc\x01\x01"),
+        (OAuthBearer("abc"), b"n,,\x01auth=Bearer abc\x01\x01"),
+        # RFC 7628 4.1
+        (
+            OAuthBearer("vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", "user@example.com", "server.example.com", 143),
+            (
+                b"n,a=user@example.com,\x01host=server.example.com\x01port=143\x01"
+                b"auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01\x01"
+            ),
+        ),
+        (OAuthBearer("abc", "a,b=c"), b"n,a=a=2Cb=3Dc,\x01auth=Bearer abc\x01\x01"),
+    ):
+        assert mechanism.response() == response
+
+
+def test_why_a_token_was_refused_is_kept() -> None:
+    mechanism = OAuthBearer("abc")
+    assert mechanism.answer(b'{"status":"invalid_token"}') == b"\x01"
+    assert mechanism.reason == '{"status":"invalid_token"}'
+
+
+@pytest.mark.parametrize("with_plain", [True, False])
+def test_a_password_goes_the_safest_way_that_the_server_knows(with_plain: bool) -> None:
+    names = [m.name for m in password_mechanisms("u", "p", lambda: "n", with_plain=with_plain)]
+    assert names == ["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1"] + ["PLAIN"] * with_plain
+
+
+def test_comparison_takes_the_same_time_for_every_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bytes, bytes]] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        seen.append((a, b))
+        return a == b
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    client = Scram("SCRAM-SHA-256", "u", "p", lambda: "n")
+    client.response()
+    client.answer(b"r=n1,s=c2FsdA==,i=4096")
+    with pytest.raises(RemoteError):
+        client.answer(b"v=AAAA")
+    assert len(seen) == 1
