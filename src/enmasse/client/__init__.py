@@ -7,7 +7,8 @@
 ``enmasse.client.blocking`` is the same without asyncio; ``enmasse.client.management`` manages a node.
 """
 
-from enmasse.client.connection import Connection, connect
+from enmasse.client.connecting import connect
+from enmasse.client.connection import Connection
 from enmasse.client.delivery import Delivery
 from enmasse.client.errors import (
     ClosedError,
@@ -17,6 +18,7 @@ from enmasse.client.errors import (
     LinkDetachedError,
     LinkRefusedError,
     RemoteError,
+    TlsError,
     TooLargeError,
     TransactionError,
     UnavailableError,
@@ -26,6 +28,7 @@ from enmasse.client.message import Message
 from enmasse.client.outcome import Outcome
 from enmasse.client.receiver import Receiver
 from enmasse.client.sender import Sender
+from enmasse.client.tls import TlsOptions
 from enmasse.client.transaction import Transaction
 
 __all__ = [
@@ -42,6 +45,8 @@ __all__ = [
     "Receiver",
     "RemoteError",
     "Sender",
+    "TlsError",
+    "TlsOptions",
     "TooLargeError",
     "Transaction",
     "TransactionError",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import ssl
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,12 +24,15 @@ from enmasse.client import connection as asynchronous
 from enmasse.client import management
 from enmasse.client.background import Background
 from enmasse.client.blocking_transaction import Transaction, inner
-from enmasse.client.connection import ATTACH_TIMEOUT_S, CREDIT, TIMEOUT_S
+from enmasse.client.connecting import TIMEOUT_S
+from enmasse.client.connecting import connect as connect_asynchronously
+from enmasse.client.connection import ATTACH_TIMEOUT_S, CREDIT
 from enmasse.client.delivery import Delivery as AsyncDelivery
 from enmasse.client.message import Message
 from enmasse.client.outcome import Outcome
 from enmasse.client.receiver import Receiver as AsyncReceiver
 from enmasse.client.sender import Sender as AsyncSender
+from enmasse.client.tls import TlsOptions
 from enmasse.client.transaction import Transaction as AsyncTransaction
 from enmasse.errors import EnmasseError
 
@@ -40,6 +44,7 @@ __all__ = [
     "Outcome",
     "Receiver",
     "Sender",
+    "TlsOptions",
     "Transaction",
     "connect",
 ]
@@ -48,12 +53,16 @@ _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 def connect(
-    url: str,
+    url: str | Sequence[str],
     *,
     container_id: str | None = None,
     user: str | None = None,
     password: str | None = None,
     hostname: str | None = None,
+    tls: TlsOptions | ssl.SSLContext | None = None,
+    sasl: Sequence[str] | None = None,
+    allow_insecure_plain: bool = False,
+    shuffle: bool = False,
     reconnect: bool = True,
     timeout: float = TIMEOUT_S,
     patience: float = 0.0,
@@ -64,12 +73,16 @@ def connect(
     background = Background.acquire()
 
     async def open_it() -> asynchronous.Connection:
-        return await asynchronous.connect(
+        return await connect_asynchronously(
             url,
             container_id=container_id,
             user=user,
             password=password,
             hostname=hostname,
+            tls=tls,
+            sasl=sasl,
+            allow_insecure_plain=allow_insecure_plain,
+            shuffle=shuffle,
             reconnect=reconnect,
             timeout=timeout,
             patience=patience,

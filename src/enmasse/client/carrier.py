@@ -6,11 +6,15 @@ A ``Connection`` outlives its carriers: when one is lost it dials the next.
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from enmasse.client.authentication import Authentication
 from enmasse.client.errors import ConnectionDeniedError, DeadlineError, UnavailableError
+from enmasse.client.options import Options
+from enmasse.client.tls import explain_tls
 from enmasse.client.url import Url
 from enmasse.errors import EnmasseError
 from enmasse.net.loop import Turn
@@ -20,10 +24,9 @@ from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
-from enmasse.wire.amqp.sasl import Anonymous, Plain, SaslClient
 from enmasse.wire.amqp.session import Session
 
-__all__ = ["Carrier", "Options"]
+__all__ = ["UNAUTHORIZED", "Carrier"]
 
 CLOSE_TIMEOUT_S = 3.0
 """How long the peer's answer to our close is waited for."""
@@ -31,32 +34,21 @@ CLOSE_TIMEOUT_S = 3.0
 UNAUTHORIZED = "amqp:unauthorized-access"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to connect."""
-
-    url: Url
-    container_id: str
-    hostname: str | None
-    user: str | None
-    password: str | None = field(repr=False)
-    idle_timeout_s: float
-    properties: dict[str, Any] = field(default_factory=dict)
-
-
 class Carrier:
     """The handler of one engine.
 
     Args:
         options: how to connect.
+        url: where to.
         on_gone: told once, after a successful ``dial``, when the carrier can carry no more.
     """
 
-    def __init__(self, options: Options, on_gone: Callable[[Carrier, EnmasseError], None]) -> None:
+    def __init__(self, options: Options, url: Url, on_gone: Callable[[Carrier, EnmasseError], None]) -> None:
         self._options = options
+        self.url = url
         self._on_gone = on_gone
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._shell: EngineProtocol | None = None
+        self._shell: _Shell | None = None
         self._is_used = False
         self.error: EnmasseError | None = None
         """Why it can carry no more, once that is so."""
@@ -72,6 +64,7 @@ class Carrier:
         Raises:
             UnavailableError: the place cannot be reached, or did not answer in time.
             ConnectionDeniedError: the peer refused.
+            TlsError: one of the two ends does not trust the other.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -79,7 +72,7 @@ class Carrier:
                 await self._ready
         except TimeoutError:
             await self.abort()
-            raise DeadlineError(f"{self._options.url} did not answer within {timeout_s:g} s") from None
+            raise DeadlineError(f"{self.url} did not answer within {timeout_s:g} s") from None
         except BaseException:
             await self.abort()
             raise
@@ -88,18 +81,28 @@ class Carrier:
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
         turn = Turn(loop)
-        url = self._options.url
+        url = self.url
+        context = self._options.context_for(url)
 
-        def make_shell() -> EngineProtocol:
-            return EngineProtocol(turn, lambda shell: self._make_engine(shell, turn), yields=False)
+        def make_shell() -> _Shell:
+            return _Shell(turn, lambda shell: self._make_engine(shell, turn), yields=False)
 
         try:
             if url.path:
                 _, self._shell = await loop.create_unix_connection(make_shell, url.path)
-            else:
+            elif context is None:
                 _, self._shell = await loop.create_connection(make_shell, url.host, url.port)
+            else:
+                name = self._options.server_name(url)
+                _, self._shell = await loop.create_connection(
+                    make_shell, url.host, url.port, ssl=context, server_hostname=name
+                )
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+            if context is None:
+                raise UnavailableError(f"{url} hung up before the connection was open") from error
+            raise explain_tls(error, url, self._options.server_name(url)) from error
         except OSError as error:
-            raise UnavailableError(f"cannot reach {url}: {error.strerror or error}") from error
+            raise UnavailableError(f"cannot reach {url}: {_explain_reach(error)}") from error
         except asyncio.CancelledError:
             if self._shell is not None:
                 # The socket is connected, and closed without another word: uvloop does not tell of that.
@@ -107,16 +110,17 @@ class Carrier:
             raise
 
     def _make_engine(self, shell: EngineProtocol, turn: Turn) -> Engine:
+        assert isinstance(shell, _Shell)
         options = self._options
-        mechanism = Anonymous() if options.user is None else Plain(options.user, options.password or "")
+        sasl = Authentication(options, self.url)
         self._shell = shell
         self.engine = Engine(
             self,
             container_id=options.container_id,
-            sasl=SaslClient([mechanism], options.hostname),
+            sasl=sasl,
             is_server=False,
             now=turn.now,
-            hostname=options.hostname,
+            hostname=sasl.hostname,
             idle_timeout_s=options.idle_timeout_s,
             properties={"product": "enmasse-python", "version": __version__, **options.properties},
         )
@@ -201,9 +205,39 @@ class Carrier:
             self._on_gone(self, self.error)
 
     def _explain(self, error: AmqpError | None) -> EnmasseError:
-        url = self._options.url
+        url = self.url
         if error is not None:
-            return ConnectionDeniedError(error.condition, error.description or "", str(url))
+            return ConnectionDeniedError(error.condition, error.description or "", str(url), error.info)
+        cause = None if self._shell is None else self._shell.cause
+        if url.is_tls and isinstance(cause, ssl.SSLError):
+            # With TLS 1.3 a server looks at our certificate when our side of the handshake is done.
+            return explain_tls(cause, url, self._options.server_name(url))
         if self._ready.done():
             return UnavailableError(f"the connection to {url} is lost")
         return UnavailableError(f"{url} hung up before the connection was open")
+
+
+class _Shell(EngineProtocol):
+    """Remembers why the socket was lost."""
+
+    __slots__ = ("cause",)
+    cause: Exception | None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        self.cause = None
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self.cause = exc
+        super().connection_lost(exc)
+
+
+def _explain_reach(error: OSError) -> str:
+    said = error.strerror or str(error)
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: nothing listens there; is it started, and is that its port?"
+    if isinstance(error, socket.gaierror):
+        return f"the host name is not known ({said})"
+    return said

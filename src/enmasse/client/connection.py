@@ -5,27 +5,26 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import random
-import sys
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from enmasse.client.carrier import UNAUTHORIZED, Carrier, Options
-from enmasse.client.errors import ClosedError, ConnectionDeniedError, DeadlineError, UnavailableError
+from enmasse.client.carrier import Carrier
+from enmasse.client.dialling import Dialler, is_final, jittered, redirected
+from enmasse.client.errors import ClosedError, ConnectionDeniedError, DeadlineError, TlsError, UnavailableError
 from enmasse.client.link import ClientLink
 from enmasse.client.message import Message
 from enmasse.client.opening import Opening
+from enmasse.client.options import Options
 from enmasse.client.receiver import Receiver
 from enmasse.client.request import Requester
 from enmasse.client.sender import MAX_PENDING, Sender
 from enmasse.client.transaction import Beginning, ControlLink, Transaction, declare
-from enmasse.client.url import parse_url
+from enmasse.client.url import Url
 from enmasse.errors import EnmasseError
 
-__all__ = ["Connection", "connect"]
+__all__ = ["ATTACH_TIMEOUT_S", "CREDIT", "Connection"]
 
 L = TypeVar("L", bound=ClientLink)
 
@@ -33,66 +32,12 @@ FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 5.0
 """Between attempts, doubling from the first: a restarted node has all its clients back within seconds."""
 
-TIMEOUT_S = 10.0
-"""For connecting: more than two lost packets cost."""
-
 ATTACH_TIMEOUT_S = 30.0
 """For attaching: time for a node to be restarted meanwhile."""
 
 CREDIT = 100
 
 _log = logging.getLogger(__name__)
-
-
-def connect(
-    url: str,
-    *,
-    container_id: str | None = None,
-    user: str | None = None,
-    password: str | None = None,
-    hostname: str | None = None,
-    reconnect: bool = True,
-    timeout: float = TIMEOUT_S,
-    patience: float = 0.0,
-    idle_timeout: float = 60.0,
-    properties: Mapping[str, Any] | None = None,
-) -> Opening[Connection]:
-    """Connect to a place that speaks AMQP 1.0: ``await`` it, or use it with ``async with``.
-
-    Args:
-        url: ``amqp://[user:password@]host[:port]`` or ``amqp+unix:///path/to.sock``.
-        container_id: how this client names itself; made up if missing.
-        user: for SASL PLAIN; without a user it is ANONYMOUS.
-        password: goes with ``user``.
-        hostname: the host name to ask for, which may name a space; by default the URL's.
-        reconnect: connect again, with back-off and for ever, whenever the connection is lost.
-        timeout: seconds that one attempt may take.
-        patience: seconds to go on trying when the first attempt fails.
-        idle_timeout: seconds of the peer's silence after which the connection counts as lost.
-        properties: what to tell of this client when the connection opens.
-
-    Raises:
-        UrlError: the URL is none of these.
-        UnavailableError: the place cannot be reached.
-        ConnectionDeniedError: the place refused, for instance the user or the password.
-    """
-    place = parse_url(url)
-    options = Options(
-        url=place,
-        container_id=container_id or f"{Path(sys.argv[0]).stem or 'python'}-{uuid.uuid4().hex[:12]}",
-        hostname=hostname or place.host or None,
-        user=user if user is not None else place.user,
-        password=password if password is not None else place.password,
-        idle_timeout_s=idle_timeout,
-        properties=dict(properties or {}),
-    )
-
-    async def open_it() -> Connection:
-        connection = Connection(options, reconnect=reconnect, timeout_s=timeout)
-        await connection.open(patience)
-        return connection
-
-    return Opening(open_it)
 
 
 class Connection:
@@ -106,6 +51,9 @@ class Connection:
         self._options = options
         self._reconnects = reconnect
         self._timeout_s = timeout_s
+        self._dialler = Dialler(options, self._on_gone, timeout_s)
+        self._elsewhere: dict[Url, Connection] = {}
+        self._moves: set[asyncio.Task[None]] = set()
         self._carrier: Carrier | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._links: dict[ClientLink, None] = {}
@@ -139,7 +87,7 @@ class Connection:
     @property
     def address(self) -> str | None:
         """The address that the URL names, if it names one."""
-        return self._options.url.address
+        return self._options.places[0].address
 
     @property
     def is_connected(self) -> bool:
@@ -151,8 +99,13 @@ class Connection:
         """Whether the connection is closed, or has failed for good."""
         return self._error is not None
 
+    @property
+    def error(self) -> EnmasseError | None:
+        """Why the connection is closed, once it is."""
+        return self._error
+
     def __str__(self) -> str:
-        return str(self._options.url)
+        return str(self._dialler.present)
 
     # Links
 
@@ -319,8 +272,43 @@ class Connection:
             link.end(error)
 
     def forget(self, link: ClientLink) -> None:
-        """A link of ours has ended."""
+        """A link of ours has ended, or belongs to another connection now."""
         self._links.pop(link, None)
+
+    def redirect(self, link: ClientLink, info: Mapping[Any, Any]) -> None:
+        """The peer sends a link of ours to another address, or to another place."""
+        present = self._dialler.present
+        place = redirected(present, info)
+        if place is None or (place.host, place.port) == (present.host, present.port):
+            self.attach_again(link)
+            return
+        move = asyncio.get_running_loop().create_task(self._move(link, place))
+        self._moves.add(move)
+        move.add_done_callback(self._moves.discard)
+
+    async def _move(self, link: ClientLink, place: Url) -> None:
+        """Have a link live on a connection to another place, opened with the first such link."""
+        other = self._elsewhere.get(place)
+        if other is None or other.is_closed:
+            options = replace(self._options, places=(place,))
+            other = self._elsewhere[place] = Connection(
+                options, reconnect=self._reconnects, timeout_s=self._timeout_s
+            )
+            try:
+                await other.open(0.0)
+            except EnmasseError as error:
+                other.fail(error)
+        if other.is_closed:
+            link.end(other.error)
+        elif not link.is_ended:
+            self.forget(link)
+            other.adopt(link)
+
+    def adopt(self, link: ClientLink) -> None:
+        """Take over a link of another connection, which was sent here."""
+        self._links[link] = None
+        link.move(self)
+        self.attach_again(link)
 
     # Up and down
 
@@ -335,7 +323,7 @@ class Connection:
             except UnavailableError:
                 if loop.time() + delay >= until:
                     raise
-                await asyncio.sleep(_jitter(delay))
+                await asyncio.sleep(jittered(delay))
                 delay = min(2 * delay, MAX_DELAY_S)
             else:
                 return
@@ -358,11 +346,7 @@ class Connection:
                     self._waiters.remove(waiter)
 
     async def _dial(self) -> None:
-        carrier = Carrier(self._options, self._on_gone)
-        await carrier.dial(self._timeout_s)
-        if carrier.error is not None:
-            raise UnavailableError(f"the connection to {self} was lost at once") from carrier.error
-        self._carrier = carrier
+        self._carrier = await self._dialler.dial()
         for link in list(self._links):
             self.attach_again(link)
         self._wake()
@@ -380,30 +364,29 @@ class Connection:
         if self._error is not None:
             return
         if not self._reconnects:
-            self._fail(error)
+            self.fail(error)
             return
         _log.info("The connection to %s is lost, connecting again: %s", self, error)
+        self._dialler.leave(error)
         self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
         delay = FIRST_DELAY_S
         while True:
-            await asyncio.sleep(_jitter(delay))
+            await asyncio.sleep(jittered(delay))
             delay = min(2 * delay, MAX_DELAY_S)
             try:
                 await self._dial()
-            except ConnectionDeniedError as error:
-                if error.condition == UNAUTHORIZED:
-                    self._fail(error)
+            except (ConnectionDeniedError, UnavailableError, TlsError) as error:
+                if is_final(error):
+                    self.fail(error)
                     return
-                _log.info("Connecting to %s again failed: %s", self, error)
-            except UnavailableError as error:
                 _log.info("Connecting to %s again failed: %s", self, error)
             else:
                 return
 
-    def _fail(self, error: EnmasseError) -> None:
-        """End for good."""
+    def fail(self, error: EnmasseError) -> None:
+        """End for good, without another attempt."""
         self._error = error
         for link in list(self._links):
             link.end(error)
@@ -431,6 +414,12 @@ class Connection:
             link.before_close()
             link.end(None)
         self._wake()
+        for move in self._moves:
+            move.cancel()
+        if self._moves:
+            await asyncio.wait(self._moves)
+        for other in self._elsewhere.values():
+            await other.close()
         carrier = self._carrier
         if carrier is not None:
             await carrier.close()
@@ -442,8 +431,3 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _jitter(delay_s: float) -> float:
-    """Somewhere between half the delay and all of it, so that clients do not come back in step."""
-    return delay_s * (0.5 + random.random() / 2)  # noqa: S311  no secret

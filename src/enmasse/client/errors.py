@@ -2,7 +2,8 @@
 
 EnmasseError
 ├── ConfigError
-│   └── UrlError               a URL that names no place to connect to
+│   ├── UrlError               a URL that names no place to connect to
+│   └── TlsError               one of the two ends does not trust the other, or speaks no TLS
 ├── LocalError
 │   └── ClosedError            used after it was closed
 ├── ResourceError
@@ -21,6 +22,9 @@ EnmasseError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from enmasse.errors import ConfigError, LocalError, RemoteError, ResourceError, UnavailableError
 
 __all__ = [
@@ -31,6 +35,7 @@ __all__ = [
     "LinkDetachedError",
     "LinkRefusedError",
     "RemoteError",
+    "TlsError",
     "TooLargeError",
     "TransactionError",
     "UnavailableError",
@@ -40,6 +45,10 @@ __all__ = [
 
 class UrlError(ConfigError):
     """A URL that names no place to connect to."""
+
+
+class TlsError(ConfigError):
+    """One of the two ends does not trust the other, or speaks no TLS; the message says what to change."""
 
 
 class ClosedError(LocalError):
@@ -61,8 +70,12 @@ class DeadlineError(UnavailableError, TimeoutError):
 class _ExplainedError(RemoteError):
     """A condition of the peer's, with words for where it happened."""
 
-    def __init__(self, condition: str, description: str, where: str = "") -> None:
+    def __init__(
+        self, condition: str, description: str, where: str = "", info: Mapping[Any, Any] | None = None
+    ) -> None:
         super().__init__(condition, description)
+        self.info = dict(info or {})
+        """What else the peer told, as where a redirect leads to."""
         if where:
             self.args = (f"{where}: {condition}: {description}" if description else f"{where}: {condition}",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -31,6 +32,11 @@ FIRST_RETRY_S = 0.05
 MAX_RETRY_S = 2.0
 
 
+MOVED = "amqp:link:redirect"
+MAX_MOVES = 5
+"""Redirects that are followed without the link having been up in between; more is a circle."""
+
+
 class Owner(Protocol):
     """What a link belongs to."""
 
@@ -39,6 +45,9 @@ class Owner(Protocol):
 
     def forget(self, link: ClientLink) -> None:
         """The link has ended and is not to be attached again."""
+
+    def redirect(self, link: ClientLink, info: Mapping[Any, Any]) -> None:
+        """Attach the link where the peer has sent it to."""
 
 
 class ClientLink:
@@ -61,6 +70,10 @@ class ClientLink:
         self.remote_capabilities: tuple[str, ...] = ()
         """The extensions that the peer's end supports."""
         self._asked = address
+        self._told: str | None = None
+        """The address that the peer has sent us to instead."""
+        self._moves = 0
+        self._is_away = False
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -126,6 +139,7 @@ class ClientLink:
             return
         self.remote_properties = remote.properties or {}
         self.remote_capabilities = remote.offered_capabilities or ()
+        self._moves = 0
         self.on_up(link)
         if not self._ready.done():
             self._ready.set_result(None)
@@ -137,7 +151,10 @@ class ClientLink:
             self._gone.set_result(None)
         self._attaching = None
         is_forced = error is not None and error.condition == DETACH_FORCED
-        is_lost = link.session.is_ended or link.session.is_end_sent or is_forced
+        is_moved = error is not None and error.condition == MOVED and self._moves < MAX_MOVES
+        is_lost = link.session.is_ended or link.session.is_end_sent or is_forced or is_moved
+        if is_lost and not is_moved and not self._is_away:
+            self._told = None
         self.on_down(link, is_lost=is_lost)
         if self._is_ended:
             return
@@ -147,18 +164,35 @@ class ClientLink:
             self._retry_delay_s = FIRST_RETRY_S
             if is_forced:
                 self._try_later()
+            elif error is not None and is_moved:
+                self._follow(error)
+        elif is_moved and error is not None:
+            self._follow(error)
         elif was_attached and error is None:
             self.end(self.explain_end())
         elif was_attached and error is not None:
-            self.end(LinkDetachedError(error.condition, error.description or "", f"{self} was detached"))
+            self.end(LinkDetachedError(error.condition, error.description or "", f"{self} was detached", error.info))
         elif not is_lost or is_forced:
             self._on_refused(error or AmqpError("amqp:internal-error", "the peer gave no reason"))
+
+    def _follow(self, error: AmqpError) -> None:
+        info = error.info or {}
+        self._moves += 1
+        address = info.get("address")
+        if isinstance(address, str) and address:
+            self._told = self.address = address
+        self._owner.redirect(self, info)
+
+    def move(self, owner: Owner) -> None:
+        """Belong to another connection, at the place that the peer has sent us to."""
+        self._is_away = True
+        self._owner = owner
 
     def _on_refused(self, error: AmqpError) -> None:
         if error.condition in PASSING and self._loop.time() < self._returns_until:
             self._try_later()
         else:
-            self.end(LinkRefusedError(error.condition, error.description or "", f"{self} was refused"))
+            self.end(LinkRefusedError(error.condition, error.description or "", f"{self} was refused", error.info))
 
     def _try_later(self) -> None:
         self._retry = self._loop.call_later(self._retry_delay_s, self._owner.attach_again, self)

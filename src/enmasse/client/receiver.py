@@ -183,7 +183,7 @@ class Receiver(ClientLink):
             self.name,
             self,
             Source(
-                address=self._asked,
+                address=self._told or self._asked,
                 dynamic=self._is_dynamic,
                 distribution_mode=self._mode,
                 filter=filters or None,

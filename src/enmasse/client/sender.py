@@ -337,7 +337,7 @@ class Sender(ClientLink):
         self._attaching = session.attach_sender(
             self.name,
             self,
-            Target(address=self._asked),
+            Target(address=self._told or self._asked),
             desired_capabilities=self._capabilities or None,
             properties=self._properties,
         )

@@ -7,34 +7,43 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from enmasse.client.errors import UrlError
 
-__all__ = ["Url", "parse_url"]
+__all__ = ["DEFAULT_PORTS", "Url", "parse_url"]
 
-DEFAULT_PORT = 5672
+DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
 
 
 @dataclass(frozen=True, slots=True)
 class Url:
     """A parsed URL; either ``host`` or ``path`` is set."""
 
+    scheme: str = "amqp"
+    """``amqp``, ``amqps`` (with TLS) or ``amqp+unix``."""
     host: str = ""
-    port: int = DEFAULT_PORT
+    port: int = DEFAULT_PORTS["amqp"]
     path: str = ""
     """The unix socket, for ``amqp+unix``."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     address: str | None = None
     """The address that the URL's path names."""
+    hostname: str | None = None
+    """The host to ask for there, if that is not ``host``; where a redirect leads to."""
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether TLS protects the connection."""
+        return self.scheme == "amqps"
 
     def __str__(self) -> str:
         """The place, without user, password and address."""
         if self.path:
             return f"amqp+unix://{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"amqp://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 def parse_url(text: str) -> Url:
-    """Read ``amqp://[user:password@]host[:port][/address]`` or ``amqp+unix:///path/to.sock``.
+    """Read ``amqp[s]://[user:password@]host[:port][/address]`` or ``amqp+unix:///path/to.sock``.
 
     Raises:
         UrlError: it is neither.
@@ -42,27 +51,33 @@ def parse_url(text: str) -> Url:
     parts = urlsplit(text if "://" in text else f"amqp://{text}")
     user = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password is not None else None
+    shown = _without_password(text, parts)
     if parts.scheme == "amqp+unix":
         if parts.hostname or not parts.path:
-            raise UrlError(f"{text!r} names no socket: write amqp+unix:///path/to.sock")
-        return Url(path=unquote(parts.path), user=user, password=password)
-    if parts.scheme == "amqps":
-        raise UrlError(f"{text!r} asks for TLS, which this version does not speak: use an amqp:// URL")
-    if parts.scheme != "amqp":
-        raise UrlError(f"{text!r} is no AMQP URL: write amqp://host:port or amqp+unix:///path/to.sock")
+            raise UrlError(f"{shown!r} names no socket: write amqp+unix:///path/to.sock")
+        return Url(scheme="amqp+unix", path=unquote(parts.path), user=user, password=password)
+    if parts.scheme not in DEFAULT_PORTS:
+        raise UrlError(
+            f"{shown!r} is no AMQP URL: write amqp://host:port, amqps://host:port or amqp+unix:///path/to.sock"
+        )
     if not parts.hostname:
-        raise UrlError(f"{text!r} names no host: write amqp://host:port")
+        raise UrlError(f"{shown!r} names no host: write {parts.scheme}://host:port")
     return Url(
+        scheme=parts.scheme,
         host=parts.hostname,
-        port=_port(parts, text),
+        port=_port(parts, shown),
         user=user,
         password=password,
         address=unquote(parts.path[1:]) or None,
     )
 
 
-def _port(parts: SplitResult, text: str) -> int:
+def _without_password(text: str, parts: SplitResult) -> str:
+    return text if parts.password is None else text.replace(f":{parts.password}@", ":***@")
+
+
+def _port(parts: SplitResult, shown: str) -> int:
     try:
-        return parts.port or DEFAULT_PORT
+        return parts.port or DEFAULT_PORTS[parts.scheme]
     except ValueError as error:
-        raise UrlError(f"{text!r} has no valid port: {error}") from None
+        raise UrlError(f"{shown!r} has no valid port: {error}") from None

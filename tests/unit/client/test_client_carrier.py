@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from enmasse.client.carrier import Carrier, Options
+from enmasse.client.carrier import Carrier
+from enmasse.client.options import Options
 from enmasse.client.url import parse_url
 
 
@@ -17,8 +18,8 @@ async def test_dialling_can_be_given_up_at_the_moment_of_connecting(
     serving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, over: str
 ) -> None:
     async with serving(tmp_path / "s" if over == "unix" else None) as server:
-        options = Options(parse_url(server.url), "c", None, None, None, 60.0)
-        carrier = Carrier(options, lambda _carrier, _error: None)
+        url = parse_url(server.url)
+        carrier = Carrier(Options((url,), "c"), url, lambda _carrier, _error: None)
         make_engine = Carrier._make_engine
 
         def give_up(self: Carrier, *arguments: Any) -> Any:

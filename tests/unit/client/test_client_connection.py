@@ -56,17 +56,17 @@ async def test_a_unix_socket_will_do(serving: Any, tmp_path: Path) -> None:
 async def test_user_and_password_come_from_the_url_or_the_arguments(serving: Any) -> None:
     async with serving() as server:
         server.mechanisms = ["PLAIN"]
-        async with connect(server.url.replace("//", "//ann:secret@")) as connection:
+        async with connect(server.url.replace("//", "//ann:secret@"), allow_insecure_plain=True) as connection:
             assert connection.is_connected
             assert "secret" not in str(connection)
-        async with connect(server.url, user="ann", password="secret") as connection:
+        async with connect(server.url, user="ann", password="secret", allow_insecure_plain=True) as connection:
             assert connection.is_connected
 
 
 async def test_wrong_credentials_are_denied(serving: Any) -> None:
     async with serving() as server:
         with pytest.raises(ConnectionDeniedError, match=server.url) as caught:
-            await connect(server.url, user="ann", password="wrong", patience=10)
+            await connect(server.url, user="ann", password="wrong", allow_insecure_plain=True, patience=10)
         assert caught.value.condition == "amqp:unauthorized-access"
         server.mechanisms = ["PLAIN"]
         with pytest.raises(ConnectionDeniedError, match="PLAIN"):

@@ -111,6 +111,7 @@ def test_an_outcome_tells_its_reason() -> None:
         ("amqp://example.org:99/orders/new", "example.org", 99, None, None, "orders/new"),
         ("amqp://a%40b:p%3Aw@h:1", "h", 1, "a@b", "p:w", None),
         ("amqp://[::1]:5", "::1", 5, None, None, None),
+        ("amqps://example.org", "example.org", 5671, None, None, None),
         ("localhost:5672", "localhost", 5672, None, None, None),
     ],
 )
@@ -133,7 +134,7 @@ def test_a_unix_socket_is_named_by_its_path() -> None:
     ("text", "hint"),
     [
         ("http://x", "amqp://"),
-        ("amqps://x", "TLS"),
+        ("amqps://", "amqps://host"),
         ("amqp://", "host"),
         ("amqp://x:99999", "port"),
         ("amqp://x:y", "port"),

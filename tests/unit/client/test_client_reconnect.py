@@ -191,7 +191,10 @@ async def test_without_reconnecting_everything_ends(serving: Any, until: Any) ->
 
 
 async def test_credentials_that_no_longer_work_end_the_connection(serving: Any, until: Any) -> None:
-    async with serving() as server, connect(server.url, user="ann", password="secret") as connection:
+    async with (
+        serving() as server,
+        connect(server.url, user="ann", password="secret", allow_insecure_plain=True) as connection,
+    ):
         receiver = await connection.receiver("orders")
         server.users.clear()
         await server.drop()
