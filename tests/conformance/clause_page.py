@@ -48,7 +48,13 @@ def page() -> str:
 
 
 def _section(section: Section) -> list[str]:
-    out = ["", f"### {section.number} {section.title}", "", "| clause | what it demands | shown by |", "|---|---|---|"]
+    out = [
+        "",
+        f"### {section.number} {section.title}",
+        "",
+        "| clause | what it demands | shown by |",
+        "|---|---|---|",
+    ]
     for found in section.clauses:
         shown = "<br>".join(_link(test) for test in found.tests) or "no test"
         out.append(f"| {found.name} | {found.statement} | {shown} |")

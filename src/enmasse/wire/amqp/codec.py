@@ -233,9 +233,13 @@ def _pairs(values: list[Any]) -> dict[Any, Any]:
     if len(keys) > MAX_ODD_KEYS and sum(type(key) not in _HASHED_WELL for key in keys) > MAX_ODD_KEYS:
         raise DecodeError(f"a map with more than {MAX_ODD_KEYS} keys of a rare type")
     try:
-        return dict(zip(keys, values[1::2], strict=True))
+        found = dict(zip(keys, values[1::2], strict=True))
+        # Python takes 1 and 1.0, or a string and a symbol, for equal; AMQP does not.
+        if len(found) < len(keys) and len({(type(key), key) for key in keys}) < len(keys):
+            raise DecodeError("a map with the same key twice")
     except TypeError:
         raise DecodeError("a map whose key is a list or a map") from None
+    return found
 
 
 def _array(data: bytes, at: int, stop: int, count: int, depth: int) -> Array:
