@@ -25,6 +25,7 @@ from enmasse.cli.receive import receive
 from enmasse.cli.request import request
 from enmasse.cli.send import send
 from enmasse.cli.status import status
+from enmasse.cli.trace import trace
 from enmasse.cli.up import up
 from enmasse.errors import EnmasseError
 from enmasse.version import __version__
@@ -82,6 +83,7 @@ app.command("up", rich_help_panel=_RUN)(up)
 app.command("demo", rich_help_panel=_RUN)(_demo)
 app.command("status", rich_help_panel=_RUN)(status)
 app.command("endpoints", rich_help_panel=_RUN)(endpoints)
+app.command("trace", rich_help_panel=_RUN)(trace)
 app.command("control", rich_help_panel=_RUN)(control)
 app.command("node", rich_help_panel=_RUN, context_settings=_RAW, add_help_option=False)(_node)
 app.add_typer(journal, name="journal", rich_help_panel=_RUN)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.messaging.delivery import Producer
 from enmasse.wire.amqp.link import SendingLink
@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 __all__ = ["Connections"]
 
 
+class Watcher(Protocol):
+    """Who hears of connections as they come and go."""
+
+    def on_connected(self, binding: Binding, number: int) -> None:
+        """A socket is connected; nothing was read or written yet."""
+
+    def on_opened(self, binding: Binding, number: int) -> None:
+        """Its client has opened the connection; the container is known."""
+
+    def on_closed(self, binding: Binding) -> None:
+        """It is gone."""
+
+
 class Connections:
     """Every open connection of a node.
 
@@ -28,24 +41,35 @@ class Connections:
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self.shells: dict[Binding, EngineProtocol] = {}
         """Every connected socket, from its first byte on."""
+        self.numbers: dict[Binding, int] = {}
+        """Of every connected socket; never given twice."""
+        self.watchers: list[Watcher] = []
         self._open: dict[Binding, int] = {}
-        self._numbers = 0
+        self._last_number = 0
         self._wall_ms = wall_ms
 
     def connected(self, binding: Binding, shell: EngineProtocol) -> None:
         """A socket is connected."""
         self.shells[binding] = shell
+        self._last_number += 1
+        self.numbers[binding] = self._last_number
+        for watcher in self.watchers:
+            watcher.on_connected(binding, self._last_number)
 
     def opened(self, binding: Binding) -> None:
         """Its client has opened the connection and belongs to a space."""
-        self._numbers += 1
         binding.opened_at_ms = self._wall_ms()
-        self._open[binding] = self._numbers
+        number = self._open[binding] = self.numbers[binding]
+        for watcher in self.watchers:
+            watcher.on_opened(binding, number)
 
     def closed(self, binding: Binding) -> None:
         """The connection is gone."""
         self._open.pop(binding, None)
         self.shells.pop(binding, None)
+        self.numbers.pop(binding, None)
+        for watcher in self.watchers:
+            watcher.on_closed(binding)
 
     def __len__(self) -> int:
         """How many connections are open."""

@@ -22,6 +22,7 @@ __all__ = ["Management"]
 
 Reply = Callable[[int, str, Any], None]
 Views = dict[str, Callable[[], list[dict[str, Any]]]]
+Operations = dict[tuple[str, str], Callable[[str, Any], dict[str, Any]]]
 
 
 class Management:
@@ -31,12 +32,21 @@ class Management:
         entities: what can be created, changed and deleted.
         views: what can only be read, by entity type.
         answer: sends a payload to an address of the management space.
+        operations: what else can be asked for, by entity type and operation: given the entity's name, or
+            nothing, and the request's body, each gives the body of the answer.
     """
 
-    def __init__(self, entities: Entities, views: Views, answer: Callable[[str, bytes], None]) -> None:
+    def __init__(
+        self,
+        entities: Entities,
+        views: Views,
+        answer: Callable[[str, bytes], None],
+        operations: Operations | None = None,
+    ) -> None:
         self._entities = entities
         self._views = views
         self._answer = answer
+        self._operations = operations or {}
 
     def serve(self, payload: bytes) -> None:
         """Take one request; malformed ones without a way back are dropped."""
@@ -79,6 +89,10 @@ class Management:
             raise EntityError(501, f"there is no entity type {entity_type!r}")
         if operation == "READ":
             reply(200, "OK", self._read(entity_type, name))
+            return
+        asked_for = self._operations.get((entity_type, str(operation)))
+        if asked_for is not None:
+            reply(200, "OK", asked_for(name, body))
             return
         if operation in ACTIONS and entity_type == ADDRESS_TYPE:
             self._act_on_messages(operation, name, body, reply)

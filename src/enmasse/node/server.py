@@ -29,6 +29,7 @@ from enmasse.node.connections import Connections
 from enmasse.node.coordinator import Coordinator, TransactionLimits
 from enmasse.node.entities import Entities
 from enmasse.node.management import Management
+from enmasse.node.trace import Tracer
 from enmasse.storage.link import JournalLink
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection
@@ -84,6 +85,13 @@ class Server:
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self.connections.close_space)
         self.admin = Space(self.core, "$admin", secrets.token_hex)
+        self.tracer = Tracer(
+            self.admin,
+            self.connections,
+            soon=self._turn.later,
+            clock_us=lambda: time.time_ns() // 1000,
+            new_id=secrets.token_hex,
+        )
         self.listeners: list[Listener] = []
         self._limits = limits or TransactionLimits()
         self._deadline: asyncio.TimerHandle | None = None
@@ -98,6 +106,7 @@ class Server:
                 "io.enmasse.statistics": self._read_statistics,
             },
             self._answer,
+            {("io.enmasse.connection", "TRACE"): self.tracer.start},
         )
         self.admin.add(Service(self.core, "$management", management.serve))
         self._turn.add_hook(self._run_turn)
