@@ -1,0 +1,114 @@
+"""The server's side of SCRAM [RFC 5802 5, RFC 7677].
+
+Rules:
+1. Who does not exist is asked the same questions as who does, and fails at the same place.
+2. Comparison takes the same time for every proof.
+"""
+
+from __future__ import annotations
+
+import hmac
+import string
+from collections.abc import Callable
+
+from enmasse.errors import RemoteError
+from enmasse.identity.users import ScramKeys
+from enmasse.wire.amqp.sasl import Verdict
+from enmasse.wire.amqp.saslprep import saslprep
+from enmasse.wire.amqp.scram import HASHES, attributes_of, from_base64, h, proof_of, sign, to_base64, unquoted
+
+__all__ = ["ClientFirst", "Farewell", "Proof", "read_client_first"]
+
+MAX_NONCE_BYTES = 512
+MAX_NAME_BYTES = 1_024
+
+_NONCE_BYTES = frozenset(string.printable.encode()) - frozenset(string.whitespace.encode()) - {ord(",")}
+
+
+class ClientFirst:
+    """What a client said first: who it is, and its half of the nonce."""
+
+    __slots__ = ("bare", "header", "nonce", "user")
+
+    def __init__(self, header: bytes, bare: bytes, user: str, nonce: bytes) -> None:
+        self.header = header
+        self.bare = bare
+        self.user = user
+        self.nonce = nonce
+
+
+def read_client_first(message: bytes) -> ClientFirst:
+    """Read a client-first-message.
+
+    Raises:
+        RemoteError: it is malformed, asks for channel binding, or wants to act as somebody else.
+    """
+    flag, _, rest = message.partition(b",")
+    authzid, comma, bare = rest.partition(b",")
+    if flag not in (b"n", b"y") or not comma:
+        raise RemoteError("amqp:unauthorized-access", "a SCRAM message asks for channel binding, or has no header")
+    name, nonce = attributes_of(bare, b"n", b"r")
+    if not 1 <= len(nonce) <= MAX_NONCE_BYTES or not _NONCE_BYTES.issuperset(nonce):
+        raise RemoteError("amqp:unauthorized-access", "a SCRAM nonce has letters that it must not have")
+    if not 1 <= len(name) <= MAX_NAME_BYTES:
+        raise RemoteError("amqp:unauthorized-access", "a SCRAM message names no user")
+    user = saslprep(unquoted(name))
+    if authzid and (not authzid.startswith(b"a=") or saslprep(unquoted(authzid[2:])) != user):
+        raise RemoteError("amqp:unauthorized-access", "nobody may act as another user")
+    return ClientFirst(flag + b"," + authzid + b",", bare, user, nonce)
+
+
+class Proof:
+    """The question for the proof.
+
+    Args:
+        mechanism: of ``HASHES``.
+        first: what the client said.
+        keys: what its proof is checked against.
+        nonce: a fresh unguessable word.
+        decide: told whether the proof is right; its answer counts.
+    """
+
+    __slots__ = ("_client_first", "_decide", "_hash", "_keys", "_nonce", "challenge")
+
+    def __init__(
+        self, mechanism: str, first: ClientFirst, keys: ScramKeys, nonce: str, decide: Callable[[bool], bool]
+    ) -> None:
+        self._hash = HASHES[mechanism]
+        self._client_first = first
+        self._keys = keys
+        self._nonce = first.nonce + nonce.encode()
+        self._decide = decide
+        self.challenge = b"r=%b,s=%b,i=%d" % (self._nonce, to_base64(keys.salt), keys.iterations)
+
+    def answer(self, response: bytes) -> Verdict:
+        """Check a client-final-message."""
+        without_proof, _, proof_text = response.rpartition(b",p=")
+        binding, nonce = attributes_of(without_proof, b"c", b"r")
+        proof = from_base64(proof_text)
+        name = self._hash
+        whole = b",".join((self._client_first.bare, self.challenge, without_proof))
+        signature = sign(name, self._keys.stored, whole)
+        is_sound = from_base64(binding) == self._client_first.header and nonce == self._nonce
+        if len(proof) != len(signature):
+            proof, is_sound = signature, False
+        is_proved = hmac.compare_digest(h(name, proof_of(proof, signature)), self._keys.stored)
+        if not self._decide(is_sound and is_proved):
+            return False
+        return Farewell(b"v=" + to_base64(sign(name, self._keys.server, whole)))
+
+
+class Farewell:
+    """The server's own proof; the client answers with nothing.
+
+    It could go with the outcome as well, but not every client looks there.
+    """
+
+    __slots__ = ("challenge",)
+
+    def __init__(self, message: bytes) -> None:
+        self.challenge = message
+
+    def answer(self, response: bytes) -> Verdict:
+        """The client is content."""
+        return not response

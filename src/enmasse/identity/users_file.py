@@ -1,0 +1,250 @@
+"""The file of users: read with its mistakes named, and written. See docs/reference/users.md."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from enmasse.errors import RemoteError
+from enmasse.identity.errors import UsersFileError
+from enmasse.identity.permissions import ADDRESS_OPERATIONS, OPERATIONS, Grant, MatcherOf, Permissions
+from enmasse.identity.users import ScramKeys, User, Users
+from enmasse.wire.amqp.saslprep import saslprep
+from enmasse.wire.amqp.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, sign
+
+__all__ = ["MAX_NAME_LENGTH", "read_users", "space_name", "user_name", "write_users"]
+
+MAX_NAME_LENGTH = 255
+MAX_PATTERN_LENGTH = 1_024
+
+_HEAD = """\
+# Users of EnMasse. Passwords are not in here, but from the keys weak ones can be guessed: keep it to yourself.
+# `enmasse user add|remove|list --users FILE` write it anew, without any further comments.
+"""
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def space_name(text: str) -> str:
+    """``<namespace>/<space>``; a space alone lies in the namespace ``default``.
+
+    Raises:
+        UsersFileError: it is no such name.
+    """
+    words = text.split("/")
+    if len(words) > 2 or not all(words) or any(letter.isspace() for letter in text):
+        raise UsersFileError(f"{text!r:.100} names no space; NAMESPACE/SPACE is expected, such as default/shop")
+    return text if len(words) == 2 else f"default/{text}"
+
+
+def user_name(text: str) -> str:
+    """A user's name as it is compared.
+
+    Raises:
+        UsersFileError: it cannot be a name.
+    """
+    try:
+        name = saslprep(text)
+    except RemoteError as error:
+        raise UsersFileError(f"{text!r:.100} cannot be a user's name: {error.description}") from None
+    if not 1 <= len(name) <= MAX_NAME_LENGTH or any(letter.isspace() for letter in name):
+        raise UsersFileError(
+            f"{text!r:.100} cannot be a user's name: it has 1 to {MAX_NAME_LENGTH} characters and no white space"
+        )
+    return name
+
+
+def read_users(text: str, matcher_of: MatcherOf) -> Users:
+    """Read a file of users.
+
+    Args:
+        text: what the file holds.
+        matcher_of: understands patterns of addresses.
+
+    Raises:
+        UsersFileError: what is wrong, and where.
+    """
+    try:
+        document = yaml.load(text, Loader=_LOADER)  # noqa: S506  a safe loader, the quicker one if it is there
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        raise UsersFileError(f"no valid YAML{where}: {getattr(error, 'problem', None) or 'not readable'}") from None
+    fields = _map("the file", {} if document is None else document, ("seed", "users"))
+    users: list[User] = []
+    known: set[tuple[str, str]] = set()
+    certificates: dict[tuple[str, str], str] = {}
+    for index, item in enumerate(_list("users", fields.get("users"))):
+        user = _read_user(f"users[{index}]", item, matcher_of)
+        if (user.space, user.name) in known:
+            raise UsersFileError(f"users[{index}]: user {user.name!r} of space {user.space!r} occurs twice")
+        known.add((user.space, user.name))
+        for certificate in user.certificates:
+            other = certificates.setdefault((user.space, certificate), user.name)
+            if other != user.name:
+                raise UsersFileError(
+                    f"users[{index}]: certificate {certificate!r} is {other!r} already in space {user.space!r}"
+                )
+        users.append(user)
+    return Users(users, _seed(fields.get("seed"), users))
+
+
+def _seed(text: Any, users: Sequence[User]) -> bytes:
+    if text is not None:
+        return _bytes("seed", text)
+    # Without one, what nobody else knows has to do.
+    kept = hashlib.sha256()
+    for user in users:
+        for keys in user.keys.values():
+            kept.update(keys.server)
+    return sign("sha256", kept.digest(), b"seed")
+
+
+def _read_user(where: str, item: Any, matcher_of: MatcherOf) -> User:
+    fields = _map(where, item, ("name", "space", "credentials", "certificates", "authorization"))
+    for needed in ("name", "space"):
+        if not isinstance(fields.get(needed), str):
+            raise UsersFileError(f"{where}.{needed}: a text is expected, not {_shown(fields.get(needed))}")
+    try:
+        name, space = user_name(fields["name"]), space_name(fields["space"])
+    except UsersFileError as error:
+        raise UsersFileError(f"{where}: {error}") from None
+    where = f"{where} ({name})"
+    credentials = _map(f"{where}.credentials", fields.get("credentials") or {}, tuple(HASHES))
+    keys = {
+        mechanism: _read_keys(f"{where}.credentials.{mechanism}", mechanism, credentials[mechanism])
+        for mechanism in HASHES
+        if mechanism in credentials
+    }
+    certificates = _texts(f"{where}.certificates", fields.get("certificates"))
+    grants = [
+        _read_grant(f"{where}.authorization[{index}]", grant)
+        for index, grant in enumerate(_list(f"{where}.authorization", fields.get("authorization")))
+    ]
+    return User(name, space, Permissions(grants, matcher_of), keys, certificates)
+
+
+def _read_keys(where: str, mechanism: str, item: Any) -> ScramKeys:
+    fields = _map(where, item, ("iterations", "salt", "storedKey", "serverKey"))
+    iterations = fields.get("iterations")
+    if not isinstance(iterations, int) or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise UsersFileError(
+            f"{where}.iterations: a number from {MIN_ITERATIONS} to {MAX_ITERATIONS} is expected, "
+            f"not {_shown(iterations)}"
+        )
+    salt, stored, server = (_bytes(f"{where}.{key}", fields.get(key)) for key in ("salt", "storedKey", "serverKey"))
+    size = hashlib.new(HASHES[mechanism]).digest_size
+    for key, value in (("storedKey", stored), ("serverKey", server)):
+        if len(value) != size:
+            raise UsersFileError(f"{where}.{key}: {size} bytes are expected, not {len(value)}")
+    if not salt:
+        raise UsersFileError(f"{where}.salt: at least one byte is expected")
+    return ScramKeys(iterations, salt, stored, server)
+
+
+def _read_grant(where: str, item: Any) -> Grant:
+    fields = _map(where, item, ("operations", "addresses"))
+    operations = _texts(f"{where}.operations", fields.get("operations"))
+    for operation in operations:
+        if operation not in OPERATIONS:
+            raise UsersFileError(f"{where}.operations: {operation!r} is none; there are {', '.join(OPERATIONS)}")
+    addresses = _texts(f"{where}.addresses", fields.get("addresses"))
+    for pattern in addresses:
+        _check_pattern(f"{where}.addresses", pattern)
+    if not operations:
+        raise UsersFileError(f"{where}.operations: at least one is expected")
+    if ADDRESS_OPERATIONS & set(operations) and not addresses:
+        raise UsersFileError(f"{where}.addresses: at least one is expected; '#' stands for all")
+    return Grant(operations, addresses)
+
+
+def _check_pattern(where: str, pattern: str) -> None:
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise UsersFileError(f"{where}: a pattern has at most {MAX_PATTERN_LENGTH} characters")
+    for word in pattern.split("/"):
+        if word not in {"*", "#"} and ("*" in word or "#" in word):
+            raise UsersFileError(
+                f"{where}: in {pattern!r} a wildcard is part of a word; '*' stands for one whole word between "
+                "slashes, '#' for any number of them, as in 'orders/#'"
+            )
+
+
+def _map(where: str, value: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsersFileError(f"{where}: fields are expected, not {_shown(value)}")
+    for key in value:
+        if key not in names:
+            raise UsersFileError(f"{where}: there is no field {key!r:.100}; there are {', '.join(names)}")
+    return value
+
+
+def _list(where: str, value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise UsersFileError(f"{where}: a list is expected, not {_shown(value)}")
+    return value
+
+
+def _texts(where: str, value: Any) -> tuple[str, ...]:
+    found = _list(where, value)
+    for item in found:
+        if not isinstance(item, str) or not item:
+            raise UsersFileError(f"{where}: texts are expected, not {_shown(item)}")
+    return tuple(found)
+
+
+def _bytes(where: str, value: Any) -> bytes:
+    try:
+        if isinstance(value, str):
+            return b64decode(value, validate=True)
+    except (Base64Error, ValueError):
+        pass
+    # The value may be a secret in the wrong place.
+    raise UsersFileError(f"{where}: a text in base64 is expected")
+
+
+def _shown(value: Any) -> str:
+    """What stands there, without its contents: they may be secret."""
+    kinds = {dict: "fields", list: "a list", str: "a text", int: "a number", float: "a number", type(None): "nothing"}
+    return kinds.get(type(value), type(value).__name__)
+
+
+def write_users(users: Sequence[User], seed: bytes) -> str:
+    """What a file of users is to hold."""
+    document = {"seed": _base64(seed), "users": [_user_fields(user) for user in users]}
+    text: str = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
+    return _HEAD + text
+
+
+def _user_fields(user: User) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": user.name, "space": user.space}
+    if user.keys:
+        fields["credentials"] = {mechanism: _key_fields(keys) for mechanism, keys in user.keys.items()}
+    if user.certificates:
+        fields["certificates"] = list(user.certificates)
+    fields["authorization"] = [_grant_fields(grant) for grant in user.permissions.grants]
+    return fields
+
+
+def _grant_fields(grant: Grant) -> Mapping[str, Any]:
+    addresses = {"addresses": list(grant.addresses)} if grant.addresses else {}
+    return {"operations": list(grant.operations), **addresses}
+
+
+def _key_fields(keys: ScramKeys) -> Mapping[str, Any]:
+    return {
+        "iterations": keys.iterations,
+        "salt": _base64(keys.salt),
+        "storedKey": _base64(keys.stored),
+        "serverKey": _base64(keys.server),
+    }
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
