@@ -7,108 +7,33 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from enmasse.client import blocking
 from enmasse.testing.node_process import NodeProcess
+from enmasse.testing.stranger import Stranger
+from enmasse.testing.stranger import condition_of as condition
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (
     Accepted,
     Attach,
-    Begin,
     Close,
     Detach,
     Disposition,
     End,
     Flow,
-    Open,
-    Performative,
     Rejected,
     Source,
     Target,
     Transfer,
-    decode_performative,
 )
 
 pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 30.0
 MEGABYTE = 1 << 20
-
-P = TypeVar("P", bound=Performative)
-
-
-class Stranger:
-    """Says whatever it is told to, and reads frames when it is asked to."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
-        self.headers: list[bytes] = []
-        self._data = b""
-
-    def say_bytes(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def say(self, *performatives: Performative, channel: int = 0, payload: bytes = b"") -> None:
-        self.say_bytes(b"".join(amqp_frame(channel, p, len(payload)) + payload for p in performatives))
-
-    def hear_frame(self) -> tuple[Performative, bytes] | None:
-        """The next frame that is no heartbeat, with its payload; nothing at the end."""
-        while True:
-            data = self._data
-            if data[:4] == b"AMQP" and len(data) >= 8:
-                self.headers.append(data[:8])
-                self._data = data[8:]
-            elif len(data) >= 8 and len(data) >= (size := int.from_bytes(data[:4], "big")) and data[:4] != b"AMQP":
-                self._data = data[size:]
-                if size > 8:
-                    found, at = decode_performative(data, 4 * data[4], size)
-                    return found, data[at:size]
-            else:
-                try:
-                    more = self.socket.recv(65_536)
-                except ConnectionResetError:
-                    return None
-                if not more:
-                    return None
-                self._data += more
-
-    def hear(self, kind: type[P]) -> P:
-        """The next frame of one kind; others are let go."""
-        while True:
-            frame = self.hear_frame()
-            assert frame is not None, f"the connection ended before {kind.__name__}"
-            if isinstance(frame[0], kind):
-                return frame[0]
-
-    def open(self) -> None:
-        self.say_bytes(AMQP_HEADER)
-        self.say(Open("stranger"))
-        self.hear(Open)
-
-    def begin(self, channel: int = 0) -> None:
-        self.say(Begin(incoming_window=1 << 30, outgoing_window=1 << 30), channel=channel)
-        self.hear(Begin)
-
-    def attach_sender(self, address: str, handle: int = 0, channel: int = 0) -> Attach:
-        attach = Attach(
-            f"s{handle}", handle, False, source=Source(), target=Target(address), initial_delivery_count=0
-        )
-        self.say(attach, channel=channel)
-        return self.hear(Attach)
-
-    def attach_receiver(self, address: str, handle: int = 0, channel: int = 0, **fields: Any) -> Attach:
-        attach = Attach(f"r{handle}", handle, True, source=Source(address, **fields), target=Target())
-        self.say(attach, channel=channel)
-        return self.hear(Attach)
-
-    def is_hung_up(self) -> bool:
-        """Whether the node ends the connection; what it says before is let go."""
-        while self.hear_frame() is not None:
-            pass
-        return True
 
 
 @pytest.fixture
@@ -143,10 +68,6 @@ def bystander(node: NodeProcess, addresses: Any) -> Iterator[Callable[[], None]]
         check()
         yield check
         check()
-
-
-def condition(performative: Any) -> str | None:
-    return performative.error.condition if performative.error is not None else None
 
 
 Make = Callable[[], Stranger]
