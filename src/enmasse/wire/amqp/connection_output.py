@@ -112,7 +112,7 @@ class ConnectionOutput:
         self._properties = properties
         self._offered = offered_capabilities
         self._desired = desired_capabilities
-        self._chunks: list[bytes | bytearray] = []
+        self._chunks: list[bytes | bytearray | memoryview] = []
         self._missing = 0
         self._phase = Phase.HEADER
         self._created = now

@@ -35,7 +35,7 @@ CRUMB_BYTES = 4_096
 _HEADER = struct.Struct(">IBBH")
 
 
-def gather(pieces: list[bytes | bytearray], piece: bytes) -> None:
+def gather(pieces: list[bytes | bytearray | memoryview], piece: bytes | memoryview) -> None:
     """Add a piece of a frame or message that is to be joined once all of it has come."""
     if len(piece) >= CRUMB_BYTES:
         pieces.append(piece)

@@ -36,6 +36,8 @@ TURN_BYTES = 1 << 20
 """What one connection may put out between two writes before its links are blocked: several times
 what a socket takes at once, so that the bound never costs throughput."""
 
+_FIRST_PART = struct.Struct(">I2sIsIss")
+
 
 class Outgoing(Protocol):
     """What is given to ``SendingLink.send`` and comes back with its outcome."""
@@ -274,6 +276,24 @@ class SendingLink(Link):
             session.unsettled[delivery_id] = delivery
         session.send_in_parts(self, delivery_id, payload, settled, message_format, state)
 
+    def part_heads(self, delivery_id: int, settled: bool, message_format: int) -> tuple[bytes, bytes, bytes]:
+        """The transfers of a delivery in several frames without their sizes and payloads.
+
+        Returns:
+            the first one, which names the delivery; one in between; the last one, which has no more.
+        """
+        start = self._head[:8]
+        handle = self._head[10:-1]
+        of_rest = len(handle) + 1
+        first = _FIRST_PART.pack(
+            delivery_id, b"\xa0\x04", delivery_id, b"\x70", message_format, b"\x41" if settled else b"\x42", b"\x41"
+        )
+        return (
+            start + bytes((of_rest + 1 + len(first), 6)) + handle + b"\x70" + first,
+            start + bytes((of_rest + 5, 6)) + handle + b"\x40\x40\x40\x40\x41",
+            start + bytes((of_rest, 1)) + handle,
+        )
+
     def tell_blocked(self) -> None:
         """Tell the sink of a new link that its session holds back, if it does."""
         if self.is_open and (self.session.is_blocked or self.session.connection.is_blocked):
@@ -314,7 +334,7 @@ class ReceivingLink(Link):
         self.highest = 0
         """The largest limit that was ever told to the sender."""
         self.max_message_size = 0
-        self.partial: list[bytes | bytearray] | None = None
+        self.partial: list[bytes | bytearray | memoryview] | None = None
         """What has come of a delivery that takes several transfers."""
         self.partial_bytes = 0
         self.takes_parts = False

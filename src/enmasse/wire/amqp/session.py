@@ -29,6 +29,10 @@ from enmasse.wire.amqp.transactions import TransactionalState
 
 __all__ = ["Session"]
 
+LARGE_PART_BYTES = 32 << 10
+"""Such a part of a message is left where it was read until the message is joined; for less, what it was read
+with would be too much to keep."""
+
 _U32 = struct.Struct(">I")
 
 
@@ -162,7 +166,9 @@ class Session(SessionFlow):
             raise DecodeError("a transfer's fields do not fill its list")
 
         if more or link.takes_parts or delivery_id < 0:
-            self._on_part(link, data[body:stop], delivery_id, settled, more, message_format)
+            is_large = stop - body >= LARGE_PART_BYTES
+            cut = memoryview(data)[body:stop] if is_large else data[body:stop]
+            self._on_part(link, cut, delivery_id, settled, more, message_format)
             return
         try:
             received = link.received + 1
@@ -195,7 +201,7 @@ class Session(SessionFlow):
     def _on_part(
         self,
         link: ReceivingLink,
-        part: bytes,
+        part: bytes | memoryview,
         delivery_id: int,
         settled: bool,
         more: bool,

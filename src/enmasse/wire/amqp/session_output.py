@@ -92,7 +92,7 @@ class SessionOutput:
         self._settled_count = 0
         self._links_due: dict[Link, bool] = {}
         self._is_flow_due = False
-        self._pending: deque[tuple[SendingLink, bytes, memoryview]] = deque()
+        self._pending: deque[tuple[SendingLink, bytes, bytes | memoryview]] = deque()
 
     def settle(self, delivery_id: int, state: Any) -> None:
         """Settle a delivery that we received; see ``ReceivingLink.settle``."""
@@ -213,30 +213,53 @@ class SessionOutput:
         state: TransactionalState | None = None,
     ) -> None:
         """Send a message as several transfers, within a transaction, or when the window opens."""
-        view = memoryview(payload)
-        room = self.connection.remote_max_frame_size - PART_HEAD_BYTES
-        if state is not None:
-            room -= len(encode_performative(state))
         size = len(payload)
-        at = min(room, size)
+        room = self.connection.remote_max_frame_size - PART_HEAD_BYTES
+        if state is None and size > room:
+            heads = link.part_heads(delivery_id, settled, message_format)
+        else:
+            room -= len(encode_performative(state)) if state is not None else 0
+            heads = self._any_heads(link, delivery_id, settled, message_format, state, more=size > room)
+        view = memoryview(payload)
+        pending = self._pending
+        head, between, last = heads
+        at = 0
+        while size - at > room:
+            pending.append((link, _U32.pack(4 + len(head) + room) + head, view[at : at + room]))
+            at += room
+            head = between
+        if at:
+            head = last
+        pending.append((link, _U32.pack(4 + len(head) + size - at) + head, view[at:] if at else payload))
+        self._send_pending()
+
+    def _any_heads(
+        self,
+        link: SendingLink,
+        delivery_id: int,
+        settled: bool,
+        message_format: int,
+        state: TransactionalState | None,
+        *,
+        more: bool,
+    ) -> tuple[bytes, bytes, bytes]:
+        """See ``SendingLink.part_heads``."""
         first = Transfer(
             handle=link.handle,
             delivery_id=delivery_id,
             delivery_tag=_U32.pack(delivery_id),
             message_format=message_format,
             settled=settled,
-            more=at < size,
+            more=more,
             state=state,
         )
-        self._pending.append((link, amqp_frame(self.channel, first, at), view[:at]))
-        if at < size:
-            between = amqp_frame(self.channel, Transfer(handle=link.handle, more=True, state=state), room)
-            while size - at > room:
-                self._pending.append((link, between, view[at : at + room]))
-                at += room
-            last = Transfer(handle=link.handle, state=state)
-            self._pending.append((link, amqp_frame(self.channel, last, size - at), view[at:]))
-        self._send_pending()
+        between = Transfer(handle=link.handle, more=True, state=state)
+        last = Transfer(handle=link.handle, state=state)
+        return (
+            amqp_frame(self.channel, first)[4:],
+            amqp_frame(self.channel, between)[4:],
+            amqp_frame(self.channel, last)[4:],
+        )
 
     def _send_pending(self) -> None:
         pending = self._pending
