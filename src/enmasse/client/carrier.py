@@ -14,7 +14,7 @@ from typing import Any
 from enmasse.client.authentication import Authentication
 from enmasse.client.errors import ConnectionDeniedError, DeadlineError, UnavailableError
 from enmasse.client.options import Options
-from enmasse.client.tls import explain_tls
+from enmasse.client.tls import explain_tls, has_certificate
 from enmasse.client.url import Url
 from enmasse.errors import EnmasseError
 from enmasse.net.loop import Turn
@@ -49,6 +49,7 @@ class Carrier:
         self._on_gone = on_gone
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._shell: _Shell | None = None
+        self._sasl: Authentication | None = None
         self._is_used = False
         self.error: EnmasseError | None = None
         """Why it can carry no more, once that is so."""
@@ -112,7 +113,7 @@ class Carrier:
     def _make_engine(self, shell: EngineProtocol, turn: Turn) -> Engine:
         assert isinstance(shell, _Shell)
         options = self._options
-        sasl = Authentication(options, self.url)
+        sasl = self._sasl = Authentication(options, self.url)
         self._shell = shell
         self.engine = Engine(
             self,
@@ -206,6 +207,8 @@ class Carrier:
 
     def _explain(self, error: AmqpError | None) -> EnmasseError:
         url = self.url
+        if error is not None and self._sasl is not None and self._sasl.is_passing:
+            return UnavailableError(f"{url}: {self._sasl.error}")
         if error is not None:
             return ConnectionDeniedError(error.condition, error.description or "", str(url), error.info)
         cause = None if self._shell is None else self._shell.cause
@@ -214,6 +217,13 @@ class Carrier:
             return explain_tls(cause, url, self._options.server_name(url))
         if self._ready.done():
             return UnavailableError(f"the connection to {url} is lost")
+        if url.is_tls and self._shell is not None and not self._shell.bytes_in:
+            shown = (
+                "refuses our certificate"
+                if has_certificate(self._options.tls)
+                else "wants a certificate: give TlsOptions(certificate=...)"
+            )
+            return UnavailableError(f"{url} hung up right after the TLS handshake: perhaps it {shown}")
         return UnavailableError(f"{url} hung up before the connection was open")
 
 

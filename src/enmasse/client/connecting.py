@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ def connect(
     container_id: str | None = None,
     user: str | None = None,
     password: str | None = None,
+    token: str | Callable[[], str] | None = None,
     hostname: str | None = None,
     tls: TlsOptions | ssl.SSLContext | None = None,
     sasl: Sequence[str] | None = None,
@@ -47,10 +48,11 @@ def connect(
         container_id: how this client names itself; made up if missing.
         user: whom to be there; by default the URL's, and without one nobody (SASL ANONYMOUS).
         password: goes with ``user``.
+        token: a bearer token instead of a password, or what gives a fresh one for each attempt.
         hostname: the host name to ask for, which may name a space; by default the URL's.
         tls: whom to trust and which certificate to show, for ``amqps``; by default the system's authorities.
         sasl: the SASL mechanisms that may be used, the best first; by default all that fit, safest first.
-        allow_insecure_plain: show the password to the network if a server on plain TCP wants it so (PLAIN).
+        allow_insecure_plain: show password or token to the network if a server on plain TCP wants it so.
         shuffle: try several places in a random order, so that many clients spread over them.
         reconnect: connect again, with back-off and for ever, whenever the connection is lost.
         timeout: seconds that one attempt may take.
@@ -73,6 +75,7 @@ def connect(
         hostname=hostname,
         user=user,
         password=password,
+        token=token,
         sasl=sasl,
         allow_insecure_plain=allow_insecure_plain,
         tls=tls,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ class Options:
     hostname: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
+    token: str | Callable[[], str] | None = field(default=None, repr=False)
     sasl: Sequence[str] | None = None
     allow_insecure_plain: bool = False
     tls: TlsOptions | ssl.SSLContext | None = None

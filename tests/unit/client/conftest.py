@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import ssl
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Open, Rejected, Source
-from enmasse.wire.amqp.sasl import SaslServer, plain_credentials
+from enmasse.wire.amqp.sasl import SaslServer, Verdict, plain_credentials
 from enmasse.wire.amqp.sections import to_of
 from enmasse.wire.amqp.session import Session
 
@@ -141,7 +142,10 @@ class Handler:
             address = f"temporary-{next(server.numbers)}" if attach.source.dynamic else attach.source.address
         if address == "silent":
             return
-        if address in server.unknown:
+        if address in server.moved:
+            error = server.moved[address]
+            link.refuse(error.condition, error.description or "", error.info)
+        elif address in server.unknown:
             link.refuse("amqp:not-found", f"there is no address {address!r}")
         elif isinstance(link, ReceivingLink):
             sink = Incoming(server, link, address)
@@ -192,10 +196,13 @@ class Server:
             "mute": None,
         }
         self.unknown = {"nowhere"}
+        self.moved: dict[str | None, AmqpError] = {}
         self.without_credit: set[str] = {"full"}
         self.denial: AmqpError | None = None
         self.users = {"ann": "secret"}
         self.mechanisms = ["ANONYMOUS", "PLAIN"]
+        self.verdict: Verdict | None = None
+        self.mechanisms_used: list[str] = []
         self.opens: list[Open] = []
         self.attaches: list[Attach] = []
         self.links: list[Link] = []
@@ -204,14 +211,14 @@ class Server:
         self.url = ""
         self._listener: asyncio.Server | None = None
 
-    async def listen(self, port: int = 0, path: Path | None = None) -> None:
+    async def listen(self, port: int = 0, path: Path | None = None, tls: ssl.SSLContext | None = None) -> None:
         loop = asyncio.get_running_loop()
         if path is not None:
             self._listener = await loop.create_unix_server(self._shell, path)
             self.url = f"amqp+unix://{path}"
             return
-        self._listener = await loop.create_server(self._shell, "127.0.0.1", port)
-        self.url = f"amqp://127.0.0.1:{self.port}"
+        self._listener = await loop.create_server(self._shell, "127.0.0.1", port, ssl=tls)
+        self.url = f"amqp{'' if tls is None else 's'}://127.0.0.1:{self.port}"
 
     @property
     def port(self) -> int:
@@ -219,19 +226,21 @@ class Server:
         return int(self._listener.sockets[0].getsockname()[1])
 
     def _shell(self) -> EngineProtocol:
-        shell = EngineProtocol(self.turn, self._engine)
-        self.shells.append(shell)
-        return shell
+        return EngineProtocol(self.turn, self._engine)
 
     def _engine(self, shell: EngineProtocol) -> Engine:
+        self.shells.append(shell)
         return Engine(
             Handler(self), container_id="server", is_server=True, now=self.turn.now,
             sasl=SaslServer(self.mechanisms, self._admit, is_optional=True),
         )  # fmt: skip
 
-    def _admit(self, mechanism: str, response: bytes, hostname: str | None) -> bool:
-        if mechanism == "ANONYMOUS":
+    def _admit(self, mechanism: str, response: bytes, hostname: str | None) -> Verdict:
+        self.mechanisms_used.append(mechanism)
+        if mechanism in ("ANONYMOUS", "EXTERNAL"):
             return True
+        if self.verdict is not None:
+            return self.verdict
         user, password = plain_credentials(response) or ("", "")
         return self.users.get(user) == password
 
@@ -260,9 +269,9 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(path: Path | None = None) -> AsyncIterator[Server]:
+async def serving(path: Path | None = None, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     server = Server()
-    await server.listen(path=path)
+    await server.listen(path=path, tls=tls)
     try:
         yield server
     finally:
