@@ -25,6 +25,7 @@ from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
 from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
+from enmasse.net.logs import set_up_logging
 
 if TYPE_CHECKING:
     import socket
@@ -46,6 +47,7 @@ class ControlSettings:
         node: the name of the node to manage.
         node_url: its management; None: its socket in the data directory.
         supervised: whether a supervisor holds the other end of standard input.
+        log_format: ``text`` or ``json``, for each line on standard error.
     """
 
     data: Path
@@ -54,6 +56,7 @@ class ControlSettings:
     node: str = DEFAULT_NODE
     node_url: str | None = None
     supervised: bool = False
+    log_format: str = "text"
 
 
 def run_control(settings: ControlSettings) -> int:
@@ -62,9 +65,7 @@ def run_control(settings: ControlSettings) -> int:
     Raises:
         ConfigError: when the directory is in use or the port cannot be opened.
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    set_up_logging(settings.log_format)
     layout = Layout(settings.data)
     listener = open_listener(settings.host, settings.port)
     with listener, DirectoryLock(layout.control), ResourceStore(layout.store) as store:

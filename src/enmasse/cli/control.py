@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.options import DEFAULT_DATA, Data
+from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.engines.embedded.paths import DEFAULT_NODE
 from enmasse.engines.supervisor.parent import die_with_parent
 from enmasse.engines.supervisor.ports import API_PORT
@@ -25,6 +25,7 @@ def control(
     supervised: Annotated[
         bool, typer.Option("--supervised", help="Die with the supervisor that started it.")
     ] = False,
+    log_format: LogFormat = LogFormatChoice.TEXT,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Run the control process alone: resource store, API and controllers, for one node."""
@@ -32,4 +33,4 @@ def control(
 
     if supervised:
         die_with_parent()
-    raise typer.Exit(run_control(ControlSettings(data, host, port, node, node_url, supervised)))
+    raise typer.Exit(run_control(ControlSettings(data, host, port, node, node_url, supervised, log_format.value)))

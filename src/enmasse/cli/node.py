@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from enmasse.control.loopback import require_loopback
 from enmasse.engines.supervisor.parent import die_with_parent
 from enmasse.errors import ConfigError
+from enmasse.net.logs import FORMATS
 from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S
 from enmasse.node.main import run
 
@@ -44,6 +45,7 @@ def run_node(arguments: Sequence[str]) -> int:
         default_space=options.default_space,
         supervised=options.supervised,
         transaction_timeout_s=options.transaction_timeout,
+        log_format=options.log_format,
     )
 
 
@@ -89,6 +91,9 @@ def _parser() -> argparse.ArgumentParser:
         default=TRANSACTION_TIMEOUT_S,
         metavar="SECONDS",
         help="roll a transaction back that is not discharged by then; 0 waits for ever (default: 60)",
+    )
+    parser.add_argument(
+        "--log-format", choices=FORMATS, default="text", help="how each line on standard error is written"
     )
     parser.add_argument(
         "--supervised", action="store_true", help="report to a supervisor and die with it; see the reference"

@@ -18,6 +18,8 @@ __all__ = [
     "Files",
     "KindName",
     "Labels",
+    "LogFormat",
+    "LogFormatChoice",
     "MessageSelector",
     "Namespace",
     "Output",
@@ -47,6 +49,13 @@ class StructuredOutput(StrEnum):
 
     TABLE = "table"
     YAML = "yaml"
+    JSON = "json"
+
+
+class LogFormatChoice(StrEnum):
+    """How lines of a log are written."""
+
+    TEXT = "text"
     JSON = "json"
 
 
@@ -88,6 +97,7 @@ MessageSelector = Annotated[
 ]
 OutputChoice = Annotated[Output, typer.Option("--output", "-o", help="Form of the output.")]
 StructuredChoice = Annotated[StructuredOutput, typer.Option("--output", "-o", help="Form of the output.")]
+LogFormat = Annotated[LogFormatChoice, typer.Option("--log-format", help="How each line of the log is written.")]
 Properties = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.options import DEFAULT_DATA, Data
+from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.cli.output import Writer, make_table
 from enmasse.control.loopback import require_loopback
 from enmasse.engines.supervisor.supervisor import UpSettings, run_supervisor
@@ -33,6 +33,7 @@ def up(
     amqp_port: Annotated[int | None, typer.Option("--amqp-port", min=1, max=65535, help="Port for AMQP.")] = None,
     api_port: Annotated[int | None, typer.Option("--api-port", min=1, max=65535, help="Port for the API.")] = None,
     host: Annotated[str, typer.Option("--host", help="Loopback interface to serve.")] = "127.0.0.1",
+    log_format: LogFormat = LogFormatChoice.TEXT,
 ) -> None:
     """Start everything on this machine and keep it alive until Ctrl-C.
 
@@ -52,5 +53,6 @@ def up(
         automatic_ports=ports == PortChoice.AUTO,
         amqp_port=amqp_port,
         api_port=api_port,
+        log_format=log_format.value,
     )
     raise typer.Exit(run_supervisor(settings, on_ready=ready, tell=writer.note))

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import logging
 import os
 import signal
 import sys
 from pathlib import Path
 
 from enmasse.errors import ConfigError, EnmasseError
+from enmasse.net.logs import set_up_logging
 from enmasse.net.loop import run as run_loop
 from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S, TransactionLimits
+from enmasse.node.heap import keep_heap
 from enmasse.node.server import Server
 
 __all__ = ["run"]
@@ -39,6 +40,7 @@ def run(
     supervised: bool,
     default_space: str | None = None,
     transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
+    log_format: str = "text",
 ) -> int:
     """Run a node until it is told to stop.
 
@@ -50,13 +52,12 @@ def run(
         supervised: whether to talk with a supervisor on standard input and output.
         default_space: ``NAMESPACE/SPACE`` of connections that name no space; by default the only one.
         transaction_timeout_s: how long a transaction may go on before it is rolled back; 0 waits for ever.
+        log_format: ``text`` or ``json``, for each line on standard error.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    set_up_logging(log_format)
     try:
         limits = TransactionLimits(timeout_s=transaction_timeout_s)
         endpoints = [_endpoint(text) for text in listen]
@@ -103,6 +104,7 @@ async def _main(
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    keep_heap()
     opened = asyncio.Event()
     if supervised:
         await _hear_supervisor(opened, stopped)

@@ -28,6 +28,7 @@ from enmasse.node.binding import Binding
 from enmasse.node.connections import Connections
 from enmasse.node.coordinator import Coordinator, TransactionLimits
 from enmasse.node.entities import Entities
+from enmasse.node.logs import LoggedBinding, Tally
 from enmasse.node.management import Management
 from enmasse.node.trace import Tracer
 from enmasse.storage.link import JournalLink
@@ -92,6 +93,7 @@ class Server:
             clock_us=lambda: time.time_ns() // 1000,
             new_id=secrets.token_hex,
         )
+        self.tally = Tally()
         self.listeners: list[Listener] = []
         self._limits = limits or TransactionLimits()
         self._deadline: asyncio.TimerHandle | None = None
@@ -188,7 +190,7 @@ class Server:
         self.listeners.append(Listener("admin", str(path), 0, server))
 
     def _make_engine(self, shell: EngineProtocol, fixed: Space | None, default: str | None, url: str) -> Connection:
-        binding = Binding(
+        binding = (LoggedBinding if fixed is None else Binding)(
             self.connections,
             spaces=lambda: self.entities.spaces,
             fixed=fixed,
@@ -206,6 +208,8 @@ class Server:
             properties={"product": "enmasse", "version": __version__},
             offered_capabilities=(ANONYMOUS_RELAY,),
         )
+        if isinstance(binding, LoggedBinding):
+            binding.tally = self.tally
         self.connections.connected(binding, shell)
         return binding.connection
 

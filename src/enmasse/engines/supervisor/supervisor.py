@@ -51,6 +51,7 @@ class UpSettings:
         automatic_ports: take free ports instead of the customary ones.
         amqp_port: this one for AMQP; None: chosen.
         api_port: this one for the API; None: chosen.
+        log_format: ``text`` or ``json``, in the logs of the node and of control.
     """
 
     data: Path
@@ -58,6 +59,7 @@ class UpSettings:
     automatic_ports: bool = False
     amqp_port: int | None = None
     api_port: int | None = None
+    log_format: str = "text"
 
 
 def run_supervisor(
@@ -96,7 +98,7 @@ def run_supervisor(
             tell(sentence)
 
         try:
-            return asyncio.run(_Supervisor(layout, settings.host, ports, on_ready, tell_and_log).run())
+            return asyncio.run(_Supervisor(layout, settings, ports, on_ready, tell_and_log).run())
         finally:
             layout.endpoints.unlink(missing_ok=True)
             handler.close()
@@ -137,13 +139,14 @@ class _Supervisor:
     def __init__(
         self,
         layout: Layout,
-        host: str,
+        settings: UpSettings,
         ports: Ports,
         on_ready: Callable[[Endpoints], None],
         tell: Callable[[str], None],
     ) -> None:
         self._layout = layout
         self._on_ready = on_ready
+        host = settings.host
         shown = f"[{host}]" if ":" in host else host
         self._endpoints = Endpoints(
             endpoints=(
@@ -157,7 +160,7 @@ class _Supervisor:
         admin = layout.admin_socket(DEFAULT_NODE)
         _make_private(admin.parent)
         program = [sys.executable, "-m", "enmasse"]
-        data = ["--data", str(layout.data), "--supervised"]
+        data = ["--data", str(layout.data), "--supervised", "--log-format", settings.log_format]
         self._control = Child(
             "control",
             [*program, "control", *data, "--host", host, "--port", str(ports.api), "--node", DEFAULT_NODE],

@@ -1,0 +1,195 @@
+"""Log lines: as text or as JSON, one line for each event, and never more than a reader can bear.
+
+Rules:
+1. An event has a name and fields (``log_event``); any other line is a message. Both end up as one line,
+   whatever a client has put into a name: what cannot be printed is escaped, what is long is cut.
+2. Lines are limited by kind, so that nobody floods the log and nobody's flood hides other kinds. A kind is
+   an event's name, or a message without its arguments. What was left out is counted in the next line of
+   its kind, or told once the flood is over.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+__all__ = ["FORMATS", "JsonFormatter", "LimitedHandler", "TextFormatter", "log_event", "set_up_logging"]
+
+FORMATS = ("text", "json")
+
+BURST = 100
+"""Lines of one kind that may come at once: a hundred clients that connect anew are worth reading."""
+
+PER_SECOND = 2.0
+"""Lines of one kind in the long run: some 20 MB a day if somebody floods on purpose."""
+
+QUIET_S = 10.0
+"""How long a flood must be over before it is told how many lines it had."""
+
+MAX_KINDS = 1_000
+"""Kinds that are accounted for; our own programs have far fewer."""
+
+MAX_CHARACTERS = 256
+"""Of one field: names of links and containers are the clients' own, and have no length."""
+
+
+def log_event(logger: logging.Logger, level: int, event: str, **fields: Any) -> None:
+    """Log an event.
+
+    Args:
+        logger: of the module.
+        level: as ``logging`` has them.
+        event: its name, in words joined by hyphens.
+        fields: what it is about; those that are ``None`` are left out.
+    """
+    if logger.isEnabledFor(level):
+        told = {key: value for key, value in fields.items() if value is not None}
+        logger.log(level, event, extra={"event": event, "fields": told})
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        return value
+    text = str(value)
+    return text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _as_text(value: Any) -> str:
+    cut = _cut(value)
+    if not isinstance(cut, str):
+        return json.dumps(cut)
+    if cut and cut.isprintable() and not any(letter in cut for letter in ' "='):
+        return cut
+    return json.dumps(cut, ensure_ascii=not cut.isprintable())
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people: time, level, where, and the event with ``key=value``."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as a line; the trace of an exception follows it."""
+        fields = getattr(record, "fields", None)
+        message = _printable(record.getMessage())
+        if fields:
+            message += "".join(f" {key}={_as_text(value)}" for key, value in fields.items())
+        left_out = getattr(record, "left_out", 0)
+        if left_out:
+            message += f" left_out={left_out}"
+        line = f"{self.formatTime(record)} {record.levelname} {record.name}: {message}"
+        return line + "\n" + self.formatException(record.exc_info) if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """Lines for programs: one JSON object each, the trace of an exception in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as a line."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        event = getattr(record, "event", None)
+        if event is None:
+            line["message"] = record.getMessage()
+        else:
+            line["event"] = event
+            line |= {key: _cut(value) for key, value in getattr(record, "fields", {}).items()}
+        left_out = getattr(record, "left_out", 0)
+        if left_out:
+            line["left_out"] = left_out
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class _Allowance:
+    """What one kind may still say."""
+
+    __slots__ = ("at", "dropped_at", "left", "left_out", "level")
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+        self.left = float(BURST)
+        self.left_out = 0
+        self.dropped_at = 0.0
+        self.level = logging.INFO
+
+
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Writes lines, of each kind as many as ``BURST`` and ``PER_SECOND`` allow.
+
+    Args:
+        stream: where to.
+        clock: gives the time in seconds, monotonic.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._kinds: dict[str, _Allowance] = {}
+        self._flooded: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, unless its kind has said enough."""
+        now = self._clock()
+        if self._flooded:
+            self._tell_of_floods(now)
+        kind = getattr(record, "event", None) or f"{record.name}: {record.msg}"
+        allowance = self._allowance(kind, now)
+        allowance.left = min(float(BURST), allowance.left + (now - allowance.at) * PER_SECOND)
+        allowance.at = now
+        if allowance.left < 1:
+            allowance.left_out += 1
+            allowance.dropped_at = now
+            allowance.level = record.levelno
+            self._flooded.add(kind)
+            return
+        allowance.left -= 1
+        if allowance.left_out:
+            record.left_out = allowance.left_out
+            allowance.left_out = 0
+            self._flooded.discard(kind)
+        super().emit(record)
+
+    def _allowance(self, kind: str, now: float) -> _Allowance:
+        allowance = self._kinds.get(kind)
+        if allowance is None:
+            if len(self._kinds) >= MAX_KINDS:
+                self._kinds.clear()
+                self._flooded.clear()
+            allowance = self._kinds[kind] = _Allowance(now)
+        return allowance
+
+    def _tell_of_floods(self, now: float) -> None:
+        for kind in [kind for kind in self._flooded if now - self._kinds[kind].dropped_at >= QUIET_S]:
+            allowance = self._kinds[kind]
+            self._flooded.discard(kind)
+            record = logging.LogRecord(
+                "enmasse.logs", allowance.level, __file__, 0, "lines-left-out", None, None, "_tell_of_floods"
+            )
+            record.event = "lines-left-out"
+            record.fields = {"kind": kind, "lines": allowance.left_out}
+            allowance.left_out = 0
+            super().emit(record)
+
+
+def set_up_logging(form: str = "text", stream: TextIO | None = None) -> None:
+    """Have everything that is logged go to standard error, as ``text`` or ``json``."""
+    handler = LimitedHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
