@@ -11,6 +11,7 @@ import typer
 
 from enmasse.cli.address import address
 from enmasse.cli.apply import apply
+from enmasse.cli.bench import bench
 from enmasse.cli.control import control
 from enmasse.cli.create import create
 from enmasse.cli.delete import delete
@@ -96,6 +97,7 @@ app.add_typer(address, name="address", rich_help_panel=_USE)
 app.command("send", rich_help_panel=_USE)(send)
 app.command("receive", rich_help_panel=_USE)(receive)
 app.command("request", rich_help_panel=_USE)(request)
+app.command("bench", rich_help_panel=_USE)(bench)
 
 
 def run_app() -> int:
