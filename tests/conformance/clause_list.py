@@ -76,7 +76,7 @@ def _marked(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for function in tree.body:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        names = {}
+        names: dict[object, None] = {}
         for decorator in function.decorator_list:
             for node in ast.walk(decorator):
                 if isinstance(node, ast.Call) and _is_clause(node.func):

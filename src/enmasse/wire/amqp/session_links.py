@@ -26,6 +26,9 @@ class SessionLinks(SessionOutput):
             raise SessionError("amqp:session:handle-in-use", f"handle {attach.handle} is attached already")
         if attach.handle > self.connection.handle_max:
             raise FramingError(f"handle {attach.handle} is above the handle-max of {self.connection.handle_max}")
+        if attach.snd_settle_mode > 2 or attach.rcv_settle_mode > 1:
+            modes = f"{attach.snd_settle_mode} and {attach.rcv_settle_mode}"
+            raise SessionError("amqp:invalid-field", f"settle modes are 0 to 2 and 0 to 1, not {modes}")
         link = self.by_name.get((is_sender, attach.name))
         if link is not None and link.remote_attach is not None:
             link.detach(AmqpError("amqp:link:stolen", "the link was attached again under its name"))
