@@ -156,6 +156,8 @@ class DynamicNodes:
     def __init__(self, space: Space, new_id: Callable[[], str]) -> None:
         self._space = space
         self._new_id = new_id
+        self.owners: dict[str, str] = {}
+        """Address to the user that it was made for; those of spaces without users have none."""
         self._nodes: dict[str, _Node] = {}
         self._lingering: dict[str, None] = {}
         """Those that only messages keep."""
@@ -211,6 +213,7 @@ class DynamicNodes:
     def forget(self, address: Address) -> None:
         """An address of the space is deleted."""
         self._nodes.pop(address.name, None)
+        self.owners.pop(address.name, None)
         self._lingering.pop(address.name, None)
 
     def _look(self) -> None:

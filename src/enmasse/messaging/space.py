@@ -155,13 +155,23 @@ class AnonymousTerminus(Producer):
         space: whose addresses are meant.
         port: the sender's link.
         knows_rejected: whether the sender understands rejections; else its link ends with the first.
+        require: raises an ``AttachError`` for an address that the sender may not send to; asked when an
+            address is named for the first time, and again after the space's ``version`` has changed.
     """
 
-    __slots__ = ("_knows_rejected", "_space", "_targets", "_version")
+    __slots__ = ("_knows_rejected", "_require", "_space", "_targets", "_version")
 
-    def __init__(self, space: Space, port: ProducerPort, *, knows_rejected: bool = True) -> None:
+    def __init__(
+        self,
+        space: Space,
+        port: ProducerPort,
+        *,
+        knows_rejected: bool = True,
+        require: Callable[[str], None] | None = None,
+    ) -> None:
         super().__init__(_Nowhere(space.core, ""), port, "")
         self._knows_rejected = knows_rejected
+        self._require = require
         self._space = space
         self._targets: dict[str, Producer] = {}
         self._version = -1
@@ -199,8 +209,18 @@ class AnonymousTerminus(Producer):
         if target is None:
             if len(self._targets) >= KNOWN_TARGETS:
                 self._targets.clear()
-            target = self._targets[to] = self._make(space.find(to), to)
+            target = self._targets[to] = self._make(self.find(to), to)
         return target
+
+    def find(self, to: str) -> Address:
+        """The address that a message names.
+
+        Raises:
+            AttachError: there is none, or the sender may not send there.
+        """
+        if self._require is not None:
+            self._require(to)
+        return self._space.find(to)
 
     def _make(self, address: Address, to: str) -> Producer:
         if isinstance(address, Subscription):

@@ -18,9 +18,10 @@ from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.messaging.stream_readers import CONSUMER
 from enmasse.messaging.subscribing import SubscriberConsumer
 from enmasse.messaging.subscription import Subscription
+from enmasse.node.admission import Admission, Facts
 from enmasse.node.coordinator import CAPABILITIES, Coordinator, TransactionLimits
 from enmasse.node.dynamic_terminus import dynamic_properties, dynamic_wish
-from enmasse.node.tenancy import choose_space
+from enmasse.node.gate import Gate
 from enmasse.node.terminus import (
     address_of,
     granted_filters,
@@ -32,7 +33,7 @@ from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Open, Source, Target
 from enmasse.wire.amqp.performatives import Coordinator as CoordinatorTarget
-from enmasse.wire.amqp.sasl import SaslServer, plain_credentials
+from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.session import Session
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ MAX_CONTROL_BYTES = 16 << 10
 
 REJECTED = "amqp:rejected:list"
 
-SPACE_MECHANISMS = ("ANONYMOUS", "PLAIN")
-
 
 class Binding:
     """One client connection.
@@ -63,6 +62,8 @@ class Binding:
         url: how clients reach this node.
         peer: where the client is.
         limits: what its transactions may take.
+        gate: who may come in; everybody without it.
+        facts: what is known of the client before it has said anything.
     """
 
     def __init__(
@@ -75,6 +76,8 @@ class Binding:
         url: str,
         peer: str,
         limits: TransactionLimits | None = None,
+        gate: Gate | None = None,
+        facts: Facts | None = None,
     ) -> None:
         self.connection: Connection
         self.space: Space | None = fixed
@@ -84,12 +87,14 @@ class Binding:
         self.opened_at_ms = 0
         self.links: dict[Link, Producer | Consumer] = {}
         self._connections = connections
-        self._spaces = spaces
-        self._fixed = fixed
-        self._default = default
+        self.admission = Admission(
+            gate or Gate(None, lambda: 0.0),
+            spaces=spaces,
+            default=default,
+            facts=facts or Facts(peer),
+            fixed=fixed,
+        )
         self._url = url
-        self._sasl_host: str | None = None
-        self._given_user: str | None = None
         self._dynamic: dict[Link, Address] = {}
         self._lasting: list[tuple[SessionOutput, SubscriberConsumer]] = []
         """Receivers of durable subscriptions that are detached."""
@@ -103,17 +108,7 @@ class Binding:
 
     def sasl(self) -> SaslServer:
         """The server's side of SASL for this connection."""
-        return SaslServer(SPACE_MECHANISMS, self._authenticate, is_optional=True)
-
-    def _authenticate(self, mechanism: str, response: bytes, hostname: str | None) -> bool:
-        """Authentication service ``none``: whoever comes is ``anonymous``, whatever the credentials."""
-        self._sasl_host = hostname
-        if mechanism == "PLAIN":
-            credentials = plain_credentials(response)
-            if credentials is None:
-                return False
-            self._given_user = credentials[0]
-        return True
+        return self.admission.sasl()
 
     # The engine's handler
 
@@ -121,17 +116,11 @@ class Binding:
         """Find the space; a client that names none, or several, is told how."""
         self.container = remote.container_id
         try:
-            if self._fixed is None:
-                self.space = choose_space(
-                    self._spaces(),
-                    sasl_host=self._sasl_host,
-                    user=self._given_user,
-                    open_host=remote.hostname,
-                    default=self._default,
-                )
+            self.space = self.admission.enter(remote.hostname)
         except RemoteError as error:
             connection.close(AmqpError(error.condition, error.description))
             return
+        self.user = self.admission.name
         self._connections.opened(self)
         connection.open()
 
@@ -180,8 +169,14 @@ class Binding:
             )
         elif name is None or name == "":
             outcomes = attach.source.outcomes if attach.source is not None else None
-            producer = AnonymousTerminus(space, link, knows_rejected=not outcomes or REJECTED in outcomes)
+            producer = AnonymousTerminus(
+                space,
+                link,
+                knows_rejected=not outcomes or REJECTED in outcomes,
+                require=self.admission.require_send,
+            )
         else:
+            self.admission.require_send(address_of(target))
             producer = space.find(address_of(target)).attach_producer(link, address_of(target), options)
         self.links[link] = producer
         link.accept(
@@ -219,6 +214,7 @@ class Binding:
             raise AttachError("amqp:invalid-field", "a receiver's link has no source address")
         else:
             options.source = address_of(source)
+            self.admission.require_receive(options.source)
             address = space.find(options.source)
         is_named = CONSUMER in options.filters or CONSUMER in options.properties
         if (address.kind == "stream" or options.browse) and attach.snd_settle_mode != 0 and not is_named:
@@ -247,7 +243,9 @@ class Binding:
         )
 
     def _new_dynamic(self, space: Space, link: Link, wish: Wish) -> Address:
+        self.admission.require_dynamic()
         address = space.add_dynamic(wish)
+        self.admission.owns(address.name)
         self._dynamic[link] = address
         return address
 
@@ -299,4 +297,5 @@ class Binding:
         """Leave the node's account; subscriptions may have lasted as long as the connection."""
         for _, consumer in self._lasting:
             consumer.lasting.wait("connection-close")
+        self.admission.leave()
         self._connections.closed(self)

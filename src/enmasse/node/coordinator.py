@@ -366,7 +366,7 @@ class Coordinator(Address):
             to = to_of(payload)
             if not to or space is None:
                 raise AttachError("amqp:precondition-failed", "a message without an address in its field to")
-            return space.find(to), to
+            return producer.find(to), to
         if producer.address.kind in ("queue", "topic", "stream") and type(producer) not in PLAIN_PRODUCERS:
             raise AttachError(
                 "amqp:not-implemented",

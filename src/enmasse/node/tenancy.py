@@ -1,10 +1,10 @@
 """Which space a connection belongs to.
 
-In this order a connection may name one: the host of sasl-init, the realm of its user, the host of
-open. A host names a space if it is ``<space>.<namespace>`` or ``<space>.<namespace>.<domain>``; an IP
-address, ``localhost`` and any other host name nothing. When nothing names one, the listener's default
-is meant, or else the only space that exists. Two different names are refused, and so is an unknown
-name below the domain.
+In this order a connection may name one: the host for TLS (SNI), the host of sasl-init, the realm of its
+user, the host of open. A host names a space if it is ``<space>.<namespace>`` or
+``<space>.<namespace>.<domain>``; an IP address, ``localhost`` and any other host name nothing. When
+nothing names one, the listener's default is meant, or else the only space that exists. Two different
+names are refused, and so is an unknown name below the domain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enmasse.node.errors import TenancyError
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
 
-__all__ = ["DOMAIN", "choose_space"]
+__all__ = ["DOMAIN", "choose_space", "named_space"]
 
 DOMAIN = "enmasse.local"
 """Names below it always mean a space."""
@@ -44,6 +44,25 @@ def _how(spaces: Mapping[str, Space]) -> str:
     return f"name one by the host in open or sasl-init, or by the user's realm (user@space.namespace): {some}"
 
 
+def named_space(spaces: Mapping[str, Space], *hosts: str | None) -> Space | None:
+    """The one space that hosts or realms name, if any of them names one.
+
+    Raises:
+        TenancyError: two of them differ, or one below the domain does not exist.
+    """
+    chosen: Space | None = None
+    for host in hosts:
+        named = _named(host, spaces)
+        if named is None:
+            continue
+        if chosen is not None and named is not chosen:
+            raise TenancyError(
+                "amqp:not-allowed", f"the connection names two spaces, {chosen.name!r} and {named.name!r}"
+            )
+        chosen = named
+    return chosen
+
+
 def choose_space(
     spaces: Mapping[str, Space],
     *,
@@ -51,6 +70,7 @@ def choose_space(
     user: str | None,
     open_host: str | None,
     default: str | None = None,
+    server_name: str | None = None,
 ) -> Space:
     """The space that a connection means.
 
@@ -60,21 +80,13 @@ def choose_space(
         user: the user's name; a realm follows its last ``@``.
         open_host: the host of open.
         default: the listener's default space.
+        server_name: the host that was named for TLS.
 
     Raises:
         TenancyError: nothing names a space that exists and there is not exactly one, or two names differ.
     """
     realm = user.rpartition("@")[2] if user and "@" in user else None
-    chosen: Space | None = None
-    for host in (sasl_host, realm, open_host):
-        named = _named(host, spaces)
-        if named is None:
-            continue
-        if chosen is not None and named is not chosen:
-            raise TenancyError(
-                "amqp:not-allowed", f"the connection names two spaces, {chosen.name!r} and {named.name!r}"
-            )
-        chosen = named
+    chosen = named_space(spaces, server_name, sasl_host, realm, open_host)
     if chosen is not None:
         return chosen
     if default is not None:

@@ -1,0 +1,341 @@
+"""How one connection comes in, and what it may do there.
+
+Rules:
+1. Whatever a client proves, it proves for one space: its user belongs to that.
+2. Where a space has no users, everybody is ``anonymous`` and may do everything.
+3. Who has shown no proof, or left SASL out, may only enter such a space.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from enmasse.errors import RemoteError
+from enmasse.identity.login import Login, Place, offered_mechanisms
+from enmasse.identity.permissions import RECV, SEND, Permissions
+from enmasse.identity.users import User
+from enmasse.messaging.dynamic import DYNAMIC_PREFIX
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.subscription import Subscription
+from enmasse.node.errors import TenancyError
+from enmasse.node.gate import Gate
+from enmasse.node.tenancy import choose_space, named_space
+from enmasse.wire.amqp.sasl import Question, SaslCode, SaslServer, Verdict
+
+if TYPE_CHECKING:
+    from enmasse.messaging.space import Space
+
+__all__ = ["ADMIN_MECHANISMS", "Admission", "Facts"]
+
+ADMIN_MECHANISMS = ("ANONYMOUS", "PLAIN")
+"""Who reaches the administrator's socket is the administrator; whatever it says of itself."""
+
+_log = logging.getLogger(__name__)
+
+
+class Facts(NamedTuple):
+    """What is known of a client before it has said anything.
+
+    Attributes:
+        peer: where it is, as ``host:port`` or ``unix``.
+        is_private: whether nobody else can read what is sent.
+        server_name: the host that it named for TLS.
+        certified: the names in its certificate, if it holds.
+    """
+
+    peer: str
+    is_private: bool = False
+    server_name: str | None = None
+    certified: tuple[str, ...] = ()
+
+
+class Admission:
+    """One connection's way in.
+
+    Args:
+        gate: what all connections have in common.
+        spaces: what a client may belong to, by name.
+        default: the name of the space that is meant by a connection which names none.
+        facts: what is known of the client.
+        fixed: the space of every connection of the listener, whose peers are all administrators.
+
+    Attributes:
+        user: who it is, once it has proved that.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        *,
+        spaces: Callable[[], Mapping[str, Space]],
+        default: str | None,
+        facts: Facts,
+        fixed: Space | None = None,
+    ) -> None:
+        self.user: User | None = None
+        self._gate = gate
+        self._spaces = spaces
+        self._default = default
+        self._facts = facts
+        self._fixed = fixed
+        self._sasl_host: str | None = None
+        self._given_user: str | None = None
+        self._login: Login | None = None
+        self._space: Space | None = None
+        self._is_counted = False
+
+    # SASL
+
+    def sasl(self) -> SaslServer:
+        """The server's side of SASL for this connection."""
+        if self._fixed is not None:
+            return SaslServer(ADMIN_MECHANISMS, lambda *_: True, is_optional=True)
+        gate = self._gate
+        names = self._candidates()
+        guarded = [name for name in names if not gate.is_open(name)]
+        has_open = len(guarded) < len(names) or not names
+        offered = offered_mechanisms(
+            gate.users,
+            guarded=guarded,
+            has_open=has_open,
+            is_private=self._is_private,
+            has_certificate=bool(self._facts.certified),
+            has_tokens=gate.tokens is not None,
+        )
+        return SaslServer(offered, self._authenticate, is_optional=has_open)
+
+    @property
+    def _is_private(self) -> bool:
+        return self._facts.is_private or self._gate.options.allow_insecure_plain
+
+    def _candidates(self) -> list[str]:
+        """The spaces that the client may mean, as far as that is known before it speaks."""
+        spaces = self._spaces()
+        try:
+            named = named_space(spaces, self._facts.server_name)
+        except TenancyError:
+            # It will be told so when it opens; until then it is anybody.
+            return []
+        return list(spaces) if named is None else [named.name]
+
+    def _authenticate(self, mechanism: str, response: bytes, hostname: str | None) -> Verdict:
+        gate, host = self._gate, self._host
+        self._sasl_host = hostname
+        if gate.must_wait(host):
+            return SaslCode.SYS_TEMP
+        login = self._login = Login(
+            gate.users,
+            self._place_of,
+            gate.passwords,
+            new_nonce=lambda: secrets.token_urlsafe(18),
+            certified=self._facts.certified,
+            is_private=self._is_private,
+            tokens=gate.tokens,
+        )
+        return self._judge(lambda: login.begin(mechanism, response), mechanism)
+
+    @property
+    def _host(self) -> str:
+        """Whom failures are counted for."""
+        peer = self._facts.peer
+        return peer.rpartition(":")[0] if ":" in peer else peer
+
+    def _judge(self, ask: Callable[[], Verdict], mechanism: str) -> Verdict:
+        """Take one step of a login, and keep account of its end."""
+        login = self._login
+        assert login is not None
+        try:
+            verdict = ask()
+        except _MustWaitError:
+            return SaslCode.SYS_TEMP
+        except RemoteError as error:
+            login.reason = error.description
+            verdict = False
+        if not isinstance(verdict, int):
+            return _Step(
+                verdict, lambda question, response: self._judge(lambda: question.answer(response), mechanism)
+            )
+        if verdict is True:
+            self.user = login.user
+        else:
+            self._gate.failed(self._host, login.named)
+            _log.warning(
+                "login refused: %s as %.100r from %s: %s", mechanism, login.named, self._facts.peer, login.reason
+            )
+        return verdict
+
+    def _place_of(self, named: str) -> Place:
+        """Where somebody wants to go, as far as the connection has said that by now."""
+        if named and self._gate.must_wait(self._host, named):
+            raise _MustWaitError("amqp:resource-limit-exceeded", "too many logins have failed")
+        spaces = self._spaces()
+        self._given_user = named
+        name, _, realm = named.rpartition("@")
+        is_anywhere_open = not spaces or any(self._gate.is_open(name) for name in spaces)
+        try:
+            user = name if name and named_space(spaces, realm) is not None else named
+            space = named_space(spaces, self._facts.server_name, self._sasl_host, realm if name else None)
+        except TenancyError:
+            if not is_anywhere_open:
+                raise
+            # It comes in as nobody, to be told at open what is wrong.
+            return Place(None, named, is_open=True)
+        if space is None:
+            if self._default is not None:
+                space = spaces.get(self._default)
+            elif len(spaces) == 1:
+                space = next(iter(spaces.values()))
+            if space is None or (not named and not self._facts.certified):
+                # What open names may be a space for everybody.
+                return Place(None if space is None else space.name, user, is_open=is_anywhere_open)
+        return Place(space.name, user, is_open=self._gate.is_open(space.name))
+
+    # Open
+
+    def enter(self, open_host: str | None) -> Space:
+        """The space that the connection belongs to from now on.
+
+        Raises:
+            RemoteError: it names none, or several, or one that it may not enter.
+        """
+        if self._fixed is not None:
+            return self._fixed
+        spaces, user = self._spaces(), self.user
+        if user is None:
+            space = choose_space(
+                spaces,
+                server_name=self._facts.server_name,
+                sasl_host=self._sasl_host,
+                user=self._given_user,
+                open_host=open_host,
+                default=self._default,
+            )
+            if not self._gate.is_open(space.name):
+                raise RemoteError(
+                    "amqp:unauthorized-access",
+                    f"space {space.name!r} is for its users: authenticate by SASL, and name the space by the host "
+                    "in sasl-init or by the user's realm",
+                )
+        else:
+            found = spaces.get(user.space)
+            if found is None:
+                raise TenancyError("amqp:not-found", f"space {user.space!r} does not exist (any more)")
+            space = found
+            named = named_space(spaces, open_host)
+            if named not in (None, space):
+                raise TenancyError("amqp:not-allowed", f"user {user.name!r} belongs to another space than open names")
+            if not self._gate.entered(user):
+                raise RemoteError(
+                    "amqp:resource-limit-exceeded",
+                    f"user {user.name!r} has {self._gate.options.max_user_connections} connections already",
+                )
+            self._is_counted = True
+        self._space = space
+        return space
+
+    def leave(self) -> None:
+        """The connection is gone."""
+        if self._is_counted and self.user is not None:
+            self._is_counted = False
+            self._gate.left(self.user)
+
+    @property
+    def name(self) -> str:
+        """How the user is shown."""
+        return "anonymous" if self.user is None else self.user.name
+
+    def review(self) -> str | None:
+        """Users or spaces have changed: why the connection may not stay, if it may not."""
+        space, user = self._space, self.user
+        if space is None or self._fixed is not None or self._spaces().get(space.name) is not space:
+            return None
+        if user is None:
+            return None if self._gate.is_open(space.name) else f"space {space.name!r} is for its users now"
+        now = self._gate.users.find(user.space, user.name)
+        if now is None or (now.keys, now.certificates) != (user.keys, user.certificates):
+            return f"the credentials of user {user.name!r} have changed"
+        self.user = now
+        return None
+
+    # Permissions
+
+    @property
+    def _permissions(self) -> Permissions | None:
+        """What is allowed; nothing where everything is."""
+        return None if self.user is None else self.user.permissions
+
+    def require_send(self, address: str) -> None:
+        """See that messages may be sent to an address.
+
+        Raises:
+            AttachError: they may not.
+        """
+        permissions = self._permissions
+        # Whoever was told the name of a dynamic address may answer there.
+        if permissions is None or permissions.allow(SEND, address) or address.startswith(DYNAMIC_PREFIX):
+            return
+        raise self._refusal("send to", address)
+
+    def require_receive(self, address: str) -> None:
+        """See that messages may be received from an address.
+
+        Raises:
+            AttachError: they may not.
+        """
+        permissions = self._permissions
+        if permissions is None or permissions.allow(RECV, address):
+            return
+        if address.startswith(DYNAMIC_PREFIX) and self._is_own(address):
+            return
+        if "::" in address and self._space is not None:
+            found = self._space.find(address)
+            if isinstance(found, Subscription) and permissions.allow(RECV, found.name):
+                return
+        raise self._refusal("receive from", address)
+
+    def require_dynamic(self) -> None:
+        """See that a dynamic address may be made.
+
+        Raises:
+            AttachError: the user may do nothing at all.
+        """
+        permissions = self._permissions
+        if permissions is not None and not (permissions.allow_any(SEND) or permissions.allow_any(RECV)):
+            raise self._refusal("make", "a dynamic address")
+
+    def owns(self, address: str) -> None:
+        """A dynamic address was made for this connection's user."""
+        if self.user is not None and self._space is not None:
+            self._space.dynamic.owners[address] = self.user.name
+
+    def _is_own(self, address: str) -> bool:
+        if self._space is None or self.user is None:
+            return False
+        try:
+            found = self._space.find(address)
+        except AttachError:
+            return False
+        return self._space.dynamic.owners.get(found.name) == self.user.name
+
+    def _refusal(self, what: str, address: str) -> AttachError:
+        return AttachError("amqp:unauthorized-access", f"user {self.name!r} may not {what} {address!r:.200}")
+
+
+class _MustWaitError(RemoteError):
+    """Too many logins have failed of late."""
+
+
+class _Step:
+    """A question of a login, whose answer is judged like the first message."""
+
+    def __init__(self, question: Question, judge: Callable[[Question, bytes], Verdict]) -> None:
+        self.challenge = question.challenge
+        self._question = question
+        self._judge = judge
+
+    def answer(self, response: bytes) -> Verdict:
+        """Go on with the login."""
+        return self._judge(self._question, response)
