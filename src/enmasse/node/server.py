@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import secrets
 import stat
 import time
@@ -28,8 +27,10 @@ from enmasse.node.binding import Binding
 from enmasse.node.connections import Connections
 from enmasse.node.coordinator import Coordinator, TransactionLimits
 from enmasse.node.entities import Entities
+from enmasse.node.health import Health, LoopWatch
 from enmasse.node.logs import LoggedBinding, Tally
 from enmasse.node.management import Management
+from enmasse.node.statistics import check_server, read_statistics
 from enmasse.node.trace import Tracer
 from enmasse.storage.link import JournalLink
 from enmasse.version import __version__
@@ -78,7 +79,7 @@ class Server:
         limits: TransactionLimits | None = None,
     ) -> None:
         self.name = name
-        self._directory = directory
+        self.directory = directory
         self._turn = Turn(asyncio.get_running_loop())
         directory.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
         self.journal = JournalLink(directory / "journal", journal_changed=journal_changed)
@@ -94,18 +95,23 @@ class Server:
             new_id=secrets.token_hex,
         )
         self.tally = Tally()
+        self.watch = LoopWatch(self._turn.loop)
+        self.health = Health(name, self.watch, lambda: check_server(self))
+        self.is_loaded = False
+        self.is_stopping = False
         self.listeners: list[Listener] = []
         self._limits = limits or TransactionLimits()
         self._deadline: asyncio.TimerHandle | None = None
         self._deadline_at = 0.0
-        self._started = time.time()
+        self.started = time.time()
         management = Management(
             self.entities,
             {
                 "io.enmasse.listener": self._read_listeners,
                 "io.enmasse.connection": self.connections.read_connections,
                 "io.enmasse.link": self.connections.read_links,
-                "io.enmasse.statistics": self._read_statistics,
+                "io.enmasse.statistics": lambda: read_statistics(self),
+                "io.enmasse.health": self.health.read,
             },
             self._answer,
             {("io.enmasse.connection", "TRACE"): self.tracer.start},
@@ -141,6 +147,8 @@ class Server:
         """Start the journal and take up what it holds."""
         await self.journal.start(self.core)
         self.entities.load()
+        self.is_loaded = True
+        self.watch.start()
 
     async def listen(self, host: str, port: int, default_space: str | None = None) -> int:
         """Open a port for clients and return its number, which may have been 0.
@@ -217,6 +225,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop in order; returns when everything is committed and every socket is closed."""
+        self.is_stopping = True
         for listener in self.listeners:
             listener.server.close()
         for binding in list(self.connections.shells):
@@ -240,6 +249,7 @@ class Server:
                 shell.abort()
             if late:
                 await asyncio.wait(late, timeout=CLOSE_S)
+        self.watch.stop()
         await self.journal.stop()
 
     def _is_settled(self) -> bool:
@@ -264,31 +274,4 @@ class Server:
                 "connections": len(self.connections),
             }
             for listener in self.listeners
-        ]
-
-    def _read_statistics(self) -> list[dict[str, Any]]:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        counts = [a.counts() for space in self.entities.spaces.values() for a in space.addresses.values()]
-        return [
-            {
-                "type": "io.enmasse.statistics",
-                "identity": self.name,
-                "name": self.name,
-                "version": __version__,
-                "pid": os.getpid(),
-                "journalPid": self.journal.journal_pid,
-                "startedAt": int(self._started * 1000),
-                "uptime": int((time.time() - self._started) * 1000),
-                "cpuSeconds": usage.ru_utime + usage.ru_stime,
-                "connections": len(self.connections),
-                "links": self.connections.links,
-                "spaces": len(self.entities.spaces),
-                "addresses": len(counts),
-                "messagesIn": sum(c["messagesIn"] for c in counts),
-                "messagesOut": sum(c["messagesOut"] for c in counts),
-                "commits": self.core.batches_committed,
-                "failedCommits": self.core.batches_failed,
-                "unconfirmedBytes": self.journal.unconfirmed_bytes,
-                "journalBytes": self.journal.file_bytes,
-            }
         ]

@@ -15,9 +15,11 @@ import asyncio
 import logging
 from collections import deque
 from enum import Enum, auto
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from enmasse.storage.batch import AnswerKind, encode_batch, split_answers
+from enmasse.storage.durations import COMMIT_BOUNDS_S, Durations
 from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment
 from enmasse.storage.errors import (
     JournalFormatError,
@@ -98,15 +100,27 @@ class JournalLink:
         self._epoch = 0
         self._number = 0
         self._heard = 0
-        self._unconfirmed: deque[tuple[int, bytes]] = deque()
+        self._unconfirmed: deque[tuple[int, bytes, float]] = deque()
+        """Number, bytes, and when they were handed over by ``perf_counter``."""
         self._unconfirmed_bytes = 0
         self._commits = 0
         self._is_failing = False
+        self.failure = ""
+        """Why the last batch could not be written; empty if it was."""
+        self.replacements = 0
+        """Journal processes that took over from one that died."""
+        self.commit_times = Durations(COMMIT_BOUNDS_S)
+        """Of each batch, from handing it over to its answer."""
 
     @property
     def journal_pid(self) -> int | None:
         """Process id of the journal, ``None`` while there is none."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the journal process has the lock and takes batches."""
+        return self._state is _State.RUNNING
 
     @property
     def epoch(self) -> int:
@@ -222,7 +236,7 @@ class JournalLink:
         elif self._state is not _State.BROKEN:
             raise JournalStateError("the journal link is not started, or is stopped")
         self._number = number
-        self._unconfirmed.append((number, data))
+        self._unconfirmed.append((number, data, perf_counter()))
         self._unconfirmed_bytes += len(data)
         return number
 
@@ -303,19 +317,24 @@ class JournalLink:
 
     def _committed(self, number: int) -> None:
         unconfirmed = self._unconfirmed
+        now = perf_counter()
         while unconfirmed and unconfirmed[0][0] <= number:
-            self._unconfirmed_bytes -= len(unconfirmed.popleft()[1])
+            _, data, began = unconfirmed.popleft()
+            self._unconfirmed_bytes -= len(data)
+            self.commit_times.add(now - began)
         self._heard = number
         if self._is_failing:
             self._is_failing = False
+            self.failure = ""
             _log.warning("the journal in %s is written again", self._directory)
         self._listener.on_committed(number)
 
     def _failed(self, number: int, reason: str) -> None:
-        first, data = self._unconfirmed.popleft()
+        first, data, _ = self._unconfirmed.popleft()
         assert first == number, "answers come in the order of numbers"
         self._unconfirmed_bytes -= len(data)
         self._heard = number
+        self.failure = reason
         if not self._is_failing:
             self._is_failing = True
             _log.error("the journal in %s cannot be written: %s", self._directory, reason)
@@ -337,11 +356,11 @@ class JournalLink:
         lost = set(hello.numbers) if hello.epoch == self._epoch else set()
         last = hello.number if hello.epoch == self._epoch else 0
         # Sent before the listener is told: what it submits then has higher numbers.
-        for number, data in self._unconfirmed:
+        for number, data, _ in self._unconfirmed:
             if number > last:
                 self._process.send(data)
         committed = 0
-        for number in [number for number, _ in self._unconfirmed if number <= last]:
+        for number in [number for number, _, _ in self._unconfirmed if number <= last]:
             if number not in lost:
                 committed = number
                 continue
@@ -350,6 +369,7 @@ class JournalLink:
             self._failed(number, "it could not be written before the journal process was replaced")
         if committed > self._heard:
             self._committed(committed)
+        self.replacements += 1
         _log.warning("journal process %d took over %s", self._process.pid, self._directory)
         if self._journal_changed is not None:
             self._journal_changed(self._process.pid)
