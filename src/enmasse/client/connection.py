@@ -17,9 +17,9 @@ from enmasse.client.link import ClientLink
 from enmasse.client.message import Message
 from enmasse.client.opening import Opening
 from enmasse.client.options import Options
-from enmasse.client.receiver import Receiver
+from enmasse.client.receiver import PREFETCH_BYTES, Receiver
 from enmasse.client.request import Requester
-from enmasse.client.sender import MAX_PENDING, Sender
+from enmasse.client.sender import MAX_PENDING, MAX_PENDING_BYTES, Sender
 from enmasse.client.transaction import Beginning, ControlLink, Transaction, declare
 from enmasse.client.url import Url
 from enmasse.errors import EnmasseError
@@ -116,6 +116,7 @@ class Connection:
         name: str | None = None,
         resend: bool = True,
         max_pending: int = MAX_PENDING,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
         capabilities: Sequence[str] = (),
         properties: dict[str, Any] | None = None,
         timeout: float | None = ATTACH_TIMEOUT_S,
@@ -127,7 +128,9 @@ class Connection:
             name: the link's name; made up if missing.
             resend: send again, after a reconnect, what had no outcome when the connection was lost;
                 otherwise its ``send`` raises ``UnavailableError``.
-            max_pending: how many messages ``send_nowait`` lets wait for credit.
+            max_pending: how many messages may wait here for credit: then ``send`` waits for room, and
+                ``send_nowait`` raises ``FullError``.
+            max_pending_bytes: the same in bytes of these messages.
             capabilities: extensions to ask for, such as ``enmasse:frames``.
             properties: what to tell of the link.
             timeout: seconds to wait for the peer's answer; ``None`` waits for ever.
@@ -144,6 +147,7 @@ class Connection:
                 self,
                 resend=resend,
                 max_pending=max_pending,
+                max_pending_bytes=max_pending_bytes,
                 capabilities=capabilities,
                 properties=properties,
             )
@@ -156,6 +160,7 @@ class Connection:
         *,
         name: str | None = None,
         credit: int = CREDIT,
+        prefetch_bytes: int = PREFETCH_BYTES,
         dynamic: bool = False,
         settled: bool = False,
         browse: bool = False,
@@ -171,6 +176,7 @@ class Connection:
             address: where its messages come from; ``None`` with ``dynamic``.
             name: the link's name; made up if missing.
             credit: the window (see ``Receiver``); 0 leaves the credit to ``Receiver.grant``.
+            prefetch_bytes: how much may wait to be taken; the window shrinks while messages are large.
             dynamic: have the peer make an address, which lives as long as the link; it is then in
                 ``Receiver.address``, and another one after each reconnect.
             settled: have messages sent settled, so that there is nothing to accept.
@@ -192,6 +198,7 @@ class Connection:
                 address,
                 self,
                 credit=credit,
+                prefetch_bytes=prefetch_bytes,
                 dynamic=dynamic,
                 settled=settled,
                 browse=browse,

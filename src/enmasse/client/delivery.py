@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.client.errors import UnavailableError
 from enmasse.client.message import Message
+from enmasse.client.outgoing import RESENT
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
@@ -79,6 +80,15 @@ class Delivery:
                 raise DecodeError(f"message format {self.message_format:#x} has no AMQP sections; read the payload")
             message = self._message = Message.decode(self.payload)
         return message
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether the message, or a failed delivery of it, may have been here before.
+
+        A sender that does not flag what it sends again makes duplicates that look like any other message.
+        """
+        message = self.message
+        return bool(message.delivery_count or message.annotations.get(RESENT))
 
     def accept(self, *, transaction: Transaction | None = None) -> _Done:
         """The message is taken care of, with a transaction once that is committed.

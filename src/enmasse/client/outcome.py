@@ -22,9 +22,10 @@ class Outcome:
         is_failed: for ``modified``, whether the delivery counts as a failed attempt.
         is_undeliverable_here: for ``modified``, whether this receiver is not to have it again.
         annotations: for ``modified``, annotations to add to the message.
+        is_resent: whether the message was sent more than once, so that it may have arrived more than once.
     """
 
-    __slots__ = ("annotations", "condition", "description", "is_failed", "is_undeliverable_here", "name")
+    __slots__ = ("annotations", "condition", "description", "is_failed", "is_resent", "is_undeliverable_here", "name")
     ACCEPTED: ClassVar[Outcome]
     """The receiver took responsibility for the message."""
     REJECTED: ClassVar[Outcome]
@@ -52,6 +53,20 @@ class Outcome:
         self.is_failed = is_failed
         self.is_undeliverable_here = is_undeliverable_here
         self.annotations = annotations
+        self.is_resent = False
+
+    def resent(self) -> Outcome:
+        """The same for a message that was sent more than once."""
+        copied = Outcome(
+            self.name,
+            self.condition,
+            self.description,
+            is_failed=self.is_failed,
+            is_undeliverable_here=self.is_undeliverable_here,
+            annotations=self.annotations,
+        )
+        copied.is_resent = True
+        return copied
 
     @classmethod
     def of(cls, state: Any) -> Outcome:

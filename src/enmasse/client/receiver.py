@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from enmasse.client.carrier import Carrier
 from enmasse.client.delivery import Delivery
+from enmasse.client.errors import DeadlineError
 from enmasse.client.link import ClientLink, Owner
 from enmasse.errors import EnmasseError
 from enmasse.wire.amqp.link import Link as EngineLink
@@ -16,9 +17,12 @@ from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import Source
 from enmasse.wire.amqp.types import Described, Symbol
 
-__all__ = ["Receiver"]
+__all__ = ["PREFETCH_BYTES", "Receiver"]
 
 SETTLED, MIXED = 1, 2
+
+PREFETCH_BYTES = 16 << 20
+"""So much may wait to be taken: hundreds of ordinary messages, a dozen of the largest ones."""
 
 SELECTOR_FILTER = "apache.org:selector-filter:string"
 
@@ -28,7 +32,8 @@ class Receiver(ClientLink):
 
     With a credit window of ``credit``, so many messages at most are on their way or wait here to be
     taken; half of them taken, the window is filled up. With a window of 0 nothing comes but what
-    ``grant`` asks for.
+    ``grant`` asks for. A window is smaller while messages are so large that ``prefetch_bytes`` would
+    not hold them: credit is taken back then, and what is on its way already comes all the same.
 
     When the connection was lost, what waits here unseen is dropped, since it will come again.
 
@@ -45,6 +50,7 @@ class Receiver(ClientLink):
         owner: Owner,
         *,
         credit: int,
+        prefetch_bytes: int,
         dynamic: bool,
         settled: bool,
         browse: bool,
@@ -60,7 +66,12 @@ class Receiver(ClientLink):
         self._mode = Symbol("copy") if browse else None
         self._window = credit
         self._refill = max(1, credit // 2)
+        self._room = prefetch_bytes
+        self._held = 0
+        self._size = 0
         self._taken = 0
+        self._is_short = False
+        self._drained: asyncio.Future[None] | None = None
         self._granted = 0
         self._is_dynamic = dynamic
         self._wants_settled = settled
@@ -85,6 +96,11 @@ class Receiver(ClientLink):
         """How many deliveries wait here to be taken."""
         return len(self._buffer)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes these have."""
+        return self._held
+
     # Receiving
 
     def grant(self, credit: int) -> None:
@@ -94,6 +110,51 @@ class Receiver(ClientLink):
             self._granted += credit
         else:
             self._link.grant(self._link.credit + credit)
+
+    async def drain(self, timeout: float | None = None) -> int:  # noqa: ASYNC109  as in receive
+        """Have the peer send what it has for the present credit, and take the rest of that credit back.
+
+        Afterwards the credit is 0, and what came waits here: take it with ``receive_nowait``. The window is
+        opened again when ``receive`` finds nothing here.
+
+        Args:
+            timeout: seconds to wait for the peer.
+
+        Returns:
+            How many deliveries wait here to be taken.
+
+        Raises:
+            DeadlineError: the peer did not answer in time.
+            LinkDetachedError: the peer ended the link because of an error.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._drain()
+        except TimeoutError:
+            raise DeadlineError(f"{self} was not drained within {timeout:g} s") from None
+        finally:
+            self._on_drained()
+        return len(self._buffer)
+
+    async def _drain(self) -> None:
+        while not self._is_ended:
+            self._is_short = True
+            link = self._link
+            if (self._granted if link is None else link.credit) <= 0:
+                return
+            if link is not None and self._drained is None:
+                link.drain()
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+        if self._error is not None:
+            raise self._error
+
+    def _on_drained(self) -> None:
+        """Whoever waits for a drain is to look again."""
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
 
     async def receive(self, timeout: float | None = None) -> Delivery | None:  # noqa: ASYNC109  a poll
         """The next delivery; ``None`` if none came in time, or if the peer ended the link in order.
@@ -121,9 +182,10 @@ class Receiver(ClientLink):
         if not self._buffer:
             return None
         delivery = self._buffer.popleft()
+        self._held -= len(delivery.payload)
         self._taken += 1
         if self._taken >= self._refill:
-            self._top_up()
+            self._top_up(len(delivery.payload))
         return delivery
 
     def __aiter__(self) -> Self:
@@ -144,6 +206,9 @@ class Receiver(ClientLink):
                 if self._error is not None:
                     raise self._error
                 return
+            if self._is_short and self._drained is None:
+                self._is_short = False
+                self._top_up()
             waiter = self._loop.create_future()
             self._waiters.append(waiter)
             try:
@@ -164,10 +229,28 @@ class Receiver(ClientLink):
                 waiter.set_result(None)
                 return
 
-    def _top_up(self) -> None:
+    def _top_up(self, size: int = 0) -> None:
+        """Fill the window up; ``size`` is that of a message just taken."""
         self._taken = 0
-        if self._window and self._link is not None:
-            self._link.grant(max(0, self._window - len(self._buffer)))
+        if not self._window or self._link is None or self._drained is not None:
+            return
+        waiting = len(self._buffer)
+        credit = self._window - waiting
+        # As large as those that came last the next ones may be, too.
+        size = self._size = (self._held // waiting if waiting else size) or self._size
+        if size:
+            credit = min(credit, (self._room - self._held) // size)
+        if credit <= 0:
+            credit = 0 if waiting else 1
+        self._refill = max(1, (credit + waiting) // 2)
+        self._link.grant(credit)
+
+    def _hold_back(self) -> None:
+        """More bytes wait here than there is room for: have no more sent than what is on its way."""
+        link = self._link
+        if self._window and link is not None and link.credit > 0 and self._drained is None:
+            self._refill = max(1, len(self._buffer) // 2)
+            link.grant(0)
 
     # What the engine tells
 
@@ -201,6 +284,7 @@ class Receiver(ClientLink):
         if self._is_dynamic and remote.source is not None:
             self.address = remote.source.address
         self._link = link
+        self._on_drained()
         if self._window:
             self._top_up()
         elif self._granted:
@@ -217,6 +301,7 @@ class Receiver(ClientLink):
             self._granted += len(self._buffer) - len(kept)
             self._buffer.clear()
             self._buffer.extend(kept)
+            self._held = sum(len(delivery.payload) for delivery in kept)
 
     def explain_end(self) -> EnmasseError | None:
         """There is no more to come, as at the end of a stream's range."""
@@ -228,20 +313,25 @@ class Receiver(ClientLink):
             if not waiter.done():
                 waiter.set_result(None)
         self._waiters.clear()
+        self._on_drained()
 
     def before_close(self) -> None:
         """Give back what nobody has seen."""
         for delivery in self._buffer:
             delivery.release()
         self._buffer.clear()
+        self._held = 0
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """A message has come."""
         link = self._link
         assert link is not None
         self._buffer.append(Delivery(self, link, payload, delivery_id, settled, message_format))
+        self._held += len(payload)
         if self._waiters:
             self._wake()
+        if self._held > self._room:
+            self._hold_back()
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """A message has come for credit that we took back meanwhile; it is welcome all the same."""
@@ -249,10 +339,15 @@ class Receiver(ClientLink):
 
     def on_exhausted(self) -> None:
         """The credit is used up; taking what waits here fills it again."""
+        if self._drained is not None:
+            self._on_drained()
 
     def on_given_up(self, _credit: int) -> None:
         """The peer has used up credit without sending."""
-        self._top_up()
+        if self._drained is not None:
+            self._on_drained()
+        else:
+            self._top_up()
 
     def on_available(self, available: int) -> None:
         """The peer has messages waiting."""

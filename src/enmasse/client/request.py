@@ -10,7 +10,7 @@ from enmasse.client.delivery import Delivery
 from enmasse.client.errors import DeadlineError, RemoteError, UnavailableError
 from enmasse.client.message import Message
 from enmasse.client.outcome import Outcome
-from enmasse.client.receiver import Receiver
+from enmasse.client.receiver import PREFETCH_BYTES, Receiver
 from enmasse.client.sender import Sender
 from enmasse.errors import EnmasseError
 from enmasse.wire.amqp.link import Link as EngineLink
@@ -117,6 +117,7 @@ class Requester:
                         None,
                         self._connection,
                         credit=CREDIT,
+                        prefetch_bytes=PREFETCH_BYTES,
                         dynamic=True,
                         settled=False,
                         browse=False,

@@ -18,6 +18,7 @@ from enmasse.client.errors import (
 from enmasse.client.link import ClientLink, Owner
 from enmasse.client.message import Message
 from enmasse.client.outcome import Outcome
+from enmasse.client.outgoing import Outgoing
 from enmasse.errors import EnmasseError
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import SendingLink
@@ -31,36 +32,21 @@ __all__ = ["Sender"]
 MAX_PENDING = 10_000
 """Messages that ``send_nowait`` lets wait for credit: a second of what one process can send."""
 
+MAX_PENDING_BYTES = 64 << 20
+"""Bytes that wait for credit: what a process can well spare."""
+
 UNLIMITED = 1 << 62
-
-
-class _Outgoing:
-    """A message on its way out, and who waits for its outcome."""
-
-    __slots__ = ("future", "message_format", "payload", "settled", "sink", "transaction")
-
-    def __init__(
-        self,
-        sink: Sender,
-        future: asyncio.Future[Outcome],
-        payload: bytes,
-        settled: bool,
-        message_format: int,
-        transaction: Transaction | None = None,
-    ) -> None:
-        self.sink = sink
-        self.future = future
-        self.payload = payload
-        self.settled = settled
-        self.message_format = message_format
-        self.transaction = transaction
 
 
 class Sender(ClientLink):
     """Sends messages to one address; made by ``Connection.sender``.
 
     Messages leave in the order in which they were given. While the connection is down they wait; what
-    was under way without an outcome is sent again (so it may arrive twice), unless ``resend`` is off.
+    was under way without an outcome is sent again (so it may arrive twice), unless ``resend`` is off. Such a
+    message carries the annotation ``x-opt-resent``, and its outcome has ``is_resent``.
+
+    At most ``max_pending`` messages of ``max_pending_bytes`` in all wait here for credit (one message always
+    may); how many are under way without an outcome is bounded by the credit that the peer gives.
     """
 
     role = "sender"
@@ -73,18 +59,22 @@ class Sender(ClientLink):
         *,
         resend: bool,
         max_pending: int,
+        max_pending_bytes: int,
         capabilities: Sequence[str],
         properties: dict[str, Any] | None,
     ) -> None:
         super().__init__(name, address, owner)
         self._resend = resend
         self._max_pending = max_pending
+        self._max_pending_bytes = max_pending_bytes
+        self._pending_bytes = 0
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
         self._capabilities = tuple(capabilities)
         self._properties = properties
         self._link: SendingLink | None = None
         self._is_blocked = False
         self._largest = UNLIMITED
-        self._queue: deque[_Outgoing] = deque()
+        self._queue: deque[Outgoing] = deque()
         self._under_way = 0
         self._waiters: list[asyncio.Future[None]] = []
         self._idle_waiters: list[asyncio.Future[None]] = []
@@ -106,6 +96,11 @@ class Sender(ClientLink):
         """Messages that were given and have no outcome yet."""
         return len(self._queue) + self._under_way
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of those that wait here for credit."""
+        return self._pending_bytes
+
     # Sending
 
     async def send(
@@ -116,7 +111,7 @@ class Sender(ClientLink):
         timeout: float | None = None,  # noqa: ASYNC109  a socket's time-out, with words
         transaction: Transaction | None = None,
     ) -> Outcome:
-        """Send one message, and wait for credit and for its outcome.
+        """Send one message, and wait for room, for credit and for its outcome.
 
         Args:
             message: the message.
@@ -151,16 +146,21 @@ class Sender(ClientLink):
             timeout: as in ``send``.
             transaction: as in ``send``.
         """
-        future = self._submit(payload, settled, message_format, transaction)
+        future: asyncio.Future[Outcome] | None = None
         try:
             if timeout is None:
+                if self._queue or self._room_waiters:
+                    await self._wait_for_room()
+                future = self._submit(payload, settled, message_format, transaction)
                 return await future
             async with asyncio.timeout(timeout):
+                await self._wait_for_room()
+                future = self._submit(payload, settled, message_format, transaction)
                 return await future
         except TimeoutError:
             raise DeadlineError(self._explain_wait(timeout or 0.0)) from None
         finally:
-            if future.cancelled():
+            if future is not None and future.cancelled():
                 self._drop_cancelled()
 
     def send_nowait(
@@ -172,7 +172,7 @@ class Sender(ClientLink):
             FullError: too many messages wait for credit; see ``wait_for_credit``.
             ClosedError: the sender is closed.
         """
-        if len(self._queue) >= self._max_pending:
+        if self._queue:
             self._check_room()
         return self._submit(message.encode(), settled, 0, transaction)
 
@@ -185,7 +185,7 @@ class Sender(ClientLink):
         transaction: Transaction | None = None,
     ) -> asyncio.Future[Outcome]:
         """Send bytes as they are and go on; see ``send_nowait``."""
-        if len(self._queue) >= self._max_pending:
+        if self._queue:
             self._check_room()
         return self._submit(payload, settled, message_format, transaction)
 
@@ -205,8 +205,8 @@ class Sender(ClientLink):
             async with asyncio.timeout(timeout):
                 futures = []
                 for message in messages:
-                    if len(self._queue) >= self._max_pending:
-                        await self.wait_for_credit()
+                    if self._queue or self._room_waiters:
+                        await self._wait_for_room()
                     futures.append(self._submit(message.encode(), False, 0, transaction))
                 return [await future for future in futures]
         except TimeoutError:
@@ -239,14 +239,55 @@ class Sender(ClientLink):
             if waiter in waiters:
                 waiters.remove(waiter)
 
+    @property
+    def _is_full(self) -> bool:
+        return len(self._queue) >= self._max_pending or self._pending_bytes >= self._max_pending_bytes
+
+    async def _wait_for_room(self) -> None:
+        """Wait until fewer messages wait here, behind those who wait already; the caller then submits at once."""
+        if self._room_waiters or self._is_full:
+            waiter = self._loop.create_future()
+            self._room_waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter in self._room_waiters:
+                    self._room_waiters.remove(waiter)
+                else:
+                    self._tell_room()
+                raise
+            # Whoever is next looks again once our message is in.
+            self._loop.call_soon(self._tell_room)
+
+    def _tell_room(self) -> None:
+        """Let the first who waits for room go on, if there is some."""
+        while self._room_waiters and (self._is_ended or not self._is_full):
+            waiter = self._room_waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
     def _check_room(self) -> None:
-        self._drop_cancelled()
-        if len(self._queue) >= self._max_pending:
-            raise FullError(f"{len(self._queue)} messages wait for credit in {self}: await wait_for_credit() first")
+        if self._is_full:
+            self._drop_cancelled()
+        if self._is_full:
+            raise FullError(
+                f"{len(self._queue)} messages of {self._pending_bytes} bytes wait for credit in {self}:"
+                " await wait_for_credit() first"
+            )
+
+    def _enqueue(self, outgoing: Outgoing) -> None:
+        self._queue.append(outgoing)
+        self._pending_bytes += len(outgoing.payload)
 
     def _drop_cancelled(self) -> None:
         """Let go of what nobody waits for any more."""
-        self._queue = deque(outgoing for outgoing in self._queue if not outgoing.future.cancelled())
+        self._replace_queue(outgoing for outgoing in self._queue if not outgoing.future.cancelled())
+        self._tell_room()
+
+    def _replace_queue(self, queue: Iterable[Outgoing]) -> None:
+        self._queue = deque(queue)
+        self._pending_bytes = sum(len(outgoing.payload) for outgoing in self._queue)
 
     def _submit(
         self, payload: bytes, settled: bool, message_format: int, transaction: Transaction | None = None
@@ -256,15 +297,15 @@ class Sender(ClientLink):
         if len(payload) > self._largest:
             raise TooLargeError(f"{len(payload)} bytes are too many for {self}, which takes {self._largest}")
         future: asyncio.Future[Outcome] = self._create_future()
-        outgoing = _Outgoing(self, future, payload, settled, message_format, transaction)
+        outgoing = Outgoing(self, future, payload, settled, message_format, transaction)
         link = self._link
         if transaction is not None:
             transaction.check(link)
             transaction.add(future)
-            self._queue.append(outgoing)
+            self._enqueue(outgoing)
             self._pump()
         elif link is None or link.credit <= 0 or self._is_blocked or self._queue:
-            self._queue.append(outgoing)
+            self._enqueue(outgoing)
         elif settled:
             link.send(outgoing, payload, True, message_format)
             future.set_result(Outcome.SETTLED)
@@ -281,6 +322,7 @@ class Sender(ClientLink):
             return
         while queue and link.credit > 0 and not self._is_blocked:
             outgoing = queue.popleft()
+            self._pending_bytes -= len(outgoing.payload)
             if outgoing.future.done():
                 continue
             if outgoing.transaction is not None:
@@ -291,6 +333,8 @@ class Sender(ClientLink):
             else:
                 self._under_way += 1
                 link.send(outgoing, outgoing.payload, False, outgoing.message_format)
+        if self._room_waiters:
+            self._tell_room()
         if not queue:
             if link.drain:
                 link.drained()
@@ -299,7 +343,7 @@ class Sender(ClientLink):
             if self._idle_waiters and not self._under_way:
                 self._wake(self._idle_waiters)
 
-    def _send_in(self, transaction: Transaction, link: SendingLink, outgoing: _Outgoing) -> None:
+    def _send_in(self, transaction: Transaction, link: SendingLink, outgoing: Outgoing) -> None:
         future = outgoing.future
         try:
             transaction.check(link)
@@ -365,7 +409,9 @@ class Sender(ClientLink):
         if self._is_ended or (is_lost and not self._resend):
             self._fail(lost, UnavailableError(f"the outcome is not known: {self} lost its connection"))
         else:
-            self._queue.extendleft(reversed(lost))
+            for outgoing in lost:
+                outgoing.flag()
+            self._replace_queue((*lost, *self._queue))
 
     def explain_end(self) -> EnmasseError | None:
         """The address takes no more, for whatever reason."""
@@ -374,7 +420,8 @@ class Sender(ClientLink):
     def on_end(self) -> None:
         """Nothing more can be sent."""
         waiting = list(self._queue)
-        self._queue.clear()
+        self._replace_queue(())
+        self._tell_room()
         self._fail(waiting, self._error or ClosedError(f"{self} was closed before the message was sent"))
         link = self._link
         if link is not None:
@@ -388,7 +435,7 @@ class Sender(ClientLink):
         self._wake(self._idle_waiters)
 
     @staticmethod
-    def _fail(lost: list[_Outgoing], error: EnmasseError) -> None:
+    def _fail(lost: list[Outgoing], error: EnmasseError) -> None:
         for outgoing in lost:
             future = outgoing.future
             if not future.done():
@@ -410,11 +457,12 @@ class Sender(ClientLink):
         """Nothing has to be stored for what was told."""
         done()
 
-    def on_outcome(self, outgoing: _Outgoing, state: Any) -> None:
+    def on_outcome(self, outgoing: Outgoing, state: Any) -> None:
         """A message has its outcome."""
         self._under_way -= 1
         future = outgoing.future
         if not future.done():
-            future.set_result(Outcome.ACCEPTED if type(state) is Accepted else Outcome.of(state))
+            outcome = Outcome.ACCEPTED if type(state) is Accepted else Outcome.of(state)
+            future.set_result(outcome.resent() if outgoing.is_resent else outcome)
         if self._idle_waiters and not self._under_way and not self._queue:
             self._wake(self._idle_waiters)

@@ -11,7 +11,7 @@ from enmasse.client.carrier import Carrier
 from enmasse.client.errors import ClosedError, TransactionError, UnavailableError
 from enmasse.client.link import Owner
 from enmasse.client.outcome import Declaration, Outcome
-from enmasse.client.sender import MAX_PENDING, Sender
+from enmasse.client.sender import MAX_PENDING, MAX_PENDING_BYTES, Sender
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.composites import Performative, encode_performative
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
@@ -31,7 +31,16 @@ class ControlLink(Sender):
     role = "control link"
 
     def __init__(self, name: str, owner: Owner) -> None:
-        super().__init__(name, None, owner, resend=False, max_pending=MAX_PENDING, capabilities=(), properties=None)
+        super().__init__(
+            name,
+            None,
+            owner,
+            resend=False,
+            max_pending=MAX_PENDING,
+            max_pending_bytes=MAX_PENDING_BYTES,
+            capabilities=(),
+            properties=None,
+        )
 
     def __str__(self) -> str:
         return f"the transactions' {self.role} at {self._owner}"

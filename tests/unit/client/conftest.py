@@ -100,7 +100,8 @@ class Outbound:
 
     def on_credit(self, gained: int, drain: bool) -> None:
         self.server.dispatch(self.address)
-        self.link.drained()
+        if self.server.drains:
+            self.link.drained()
 
     def on_blocked(self, blocked: bool) -> None:
         self.is_blocked = blocked
@@ -198,6 +199,7 @@ class Server:
         self.unknown = {"nowhere"}
         self.moved: dict[str | None, AmqpError] = {}
         self.without_credit: set[str] = {"full"}
+        self.drains = True
         self.denial: AmqpError | None = None
         self.users = {"ann": "secret"}
         self.mechanisms = ["ANONYMOUS", "PLAIN"]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import LinkError, LocalError
 from enmasse.wire.amqp.framing import amqp_frame
+from enmasse.wire.amqp.parts import OutgoingParts
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Detach, Source, Target
 from enmasse.wire.amqp.transactions import TransactionalState
 from enmasse.wire.amqp.types import UInt
@@ -37,6 +38,9 @@ TURN_BYTES = 1 << 20
 what a socket takes at once, so that the bound never costs throughput."""
 
 _FIRST_PART = struct.Struct(">I2sIsIss")
+
+PART_HEAD_BYTES = 48
+"""Room for a transfer's frame without its payload and its state."""
 
 
 class Outgoing(Protocol):
@@ -77,11 +81,32 @@ class ReceivingSink(Protocol):
     def on_exhausted(self) -> None:
         """The message just heard of used up the last credit."""
 
+    def on_large(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
+    ) -> Passage:
+        """The beginning of a message above the link's ``passes_from`` has arrived.
+
+        Asked only of sinks whose link was given one; ``is_crossed`` as in ``on_crossed``.
+        """
+
     def on_given_up(self, credit: int) -> None:
         """The sender used up credit without sending, as after a drain."""
 
     def on_available(self, available: int) -> None:
         """The sender has this many messages waiting for credit."""
+
+
+class Passage(Protocol):
+    """Takes the rest of a message that is passed on while it comes."""
+
+    def write(self, part: bytes | memoryview) -> None:
+        """A piece, after which others come."""
+
+    def end(self, part: bytes | memoryview, settled: bool) -> None:
+        """The last piece, and whether the sender has settled the delivery by now."""
+
+    def abort(self) -> None:
+        """The sender gives the message up."""
 
 
 class Link:
@@ -267,6 +292,11 @@ class SendingLink(Link):
 
         A peer that does not settle by itself is answered by the handler's ``on_transactional_outcome``.
         """
+        delivery_id = self.take_delivery_id(delivery, settled)
+        self.session.send_in_parts(self, delivery_id, payload, settled, message_format, state)
+
+    def take_delivery_id(self, delivery: Any, settled: bool) -> int:
+        """Use up a credit for a delivery, and number it."""
         session = self.session
         self.delivery_count += 1
         self.credit -= 1
@@ -274,7 +304,21 @@ class SendingLink(Link):
         session.next_delivery_id = (delivery_id + 1) & MASK
         if not settled:
             session.unsettled[delivery_id] = delivery
-        session.send_in_parts(self, delivery_id, payload, settled, message_format, state)
+        return delivery_id
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> OutgoingParts:
+        """Begin to send a message whose pieces are still to come; see ``send``."""
+        return OutgoingParts(self, delivery, settled, message_format)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether nothing more should be sent for now, whatever the credit."""
+        return self.session.is_blocked or self.session.connection.is_blocked
+
+    @property
+    def part_room(self) -> int:
+        """Bytes of payload that fit into one frame of a delivery in parts."""
+        return self.session.connection.remote_max_frame_size - PART_HEAD_BYTES
 
     def part_heads(self, delivery_id: int, settled: bool, message_format: int) -> tuple[bytes, bytes, bytes]:
         """The transfers of a delivery in several frames without their sizes and payloads.
@@ -296,7 +340,7 @@ class SendingLink(Link):
 
     def tell_blocked(self) -> None:
         """Tell the sink of a new link that its session holds back, if it does."""
-        if self.is_open and (self.session.is_blocked or self.session.connection.is_blocked):
+        if self.is_open and self.holds_back:
             self.sink.on_blocked(True)
 
     def drained(self) -> None:
@@ -309,10 +353,7 @@ class SendingLink(Link):
 
     def take_unsettled(self) -> list[Any]:
         """Remove and return what was sent on this link and has no outcome yet, oldest first."""
-        unsettled = self.session.unsettled
-        sink = self.sink
-        mine = [delivery_id for delivery_id, delivery in unsettled.items() if delivery.sink is sink]
-        return [unsettled.pop(delivery_id) for delivery_id in mine]
+        return self.session.by_link.take(self.session, self.sink)
 
 
 class ReceivingLink(Link):
@@ -320,7 +361,8 @@ class ReceivingLink(Link):
 
     __slots__ = (
         "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "highest", "initial",
-        "limit", "max_message_size", "partial", "partial_bytes", "received", "settle", "takes_parts",
+        "limit", "max_message_size", "partial", "partial_bytes",
+        "passage", "passes_from", "received", "settle", "takes_parts",
     )  # fmt: skip
     is_sender = False
 
@@ -337,6 +379,9 @@ class ReceivingLink(Link):
         self.partial: list[bytes | bytearray | memoryview] | None = None
         """What has come of a delivery that takes several transfers."""
         self.partial_bytes = 0
+        self.passes_from = 0
+        """Bytes of a message from which it is passed on while it comes; 0 holds every message whole."""
+        self.passage: Passage | None = None
         self.takes_parts = False
         """Whether the next transfer may be a part, or must be measured."""
         self._is_measured = False
@@ -354,6 +399,10 @@ class ReceivingLink(Link):
         self.max_message_size = max_message_size or 0
         self.takes_parts = self._is_measured = 0 < self.max_message_size < self.session.connection.max_frame_size
 
+    def hold_input(self, is_held: bool) -> None:
+        """Leave what the peer sends unread, or read on; for who cannot pass on what has come."""
+        self.session.connection.hold_input(is_held)
+
     def settle_as(self, rcv_settle_mode: int) -> None:
         """Settle at once (0, first) or leave it to the sender to settle first (1, second)."""
         self.settle = self.session.settle_second if rcv_settle_mode == 1 else self.session.settle
@@ -366,6 +415,10 @@ class ReceivingLink(Link):
     def abort(self) -> None:
         """The sender gives up the delivery under way, which used up a credit all the same [AMQP 2.6.14]."""
         self.forget_parts()
+        if self.passage is not None:
+            passage, self.passage = self.passage, None
+            passage.abort()
+            return
         if self.received < self.highest:
             self.received += 1
             if self.received <= self.limit:
@@ -398,6 +451,14 @@ class ReceivingLink(Link):
             if limit > self.highest:
                 self.highest = limit
             self.session.flow_pending(self)
+
+    def drain(self) -> None:
+        """Ask the sender to use up the credit now, with messages or without [AMQP 2.6.7].
+
+        Without, the sink hears ``on_given_up``; either way the credit is 0 in the end.
+        """
+        if self.credit > 0:
+            self.session.flow_for(self, drain=True)
 
     def beyond_limit(self) -> AmqpError:
         """What to tell a sender that went beyond whatever was granted."""

@@ -24,6 +24,7 @@ from enmasse.wire.amqp.performatives import (
     encode_performative,
 )
 from enmasse.wire.amqp.transactions import TransactionalState
+from enmasse.wire.amqp.unsettled import UnsettledByLink
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.connection_output import ConnectionOutput
@@ -35,9 +36,6 @@ INCOMING_WINDOW = 16_384
 
 OUTGOING_WINDOW = 0x7FFFFFFF
 """Told because the protocol asks for it; what we hold back is bounded by blocking the links."""
-
-PART_HEAD_BYTES = 48
-"""Room for a transfer's frame without its payload and its state."""
 
 _U32 = struct.Struct(">I")
 _HEAD_OF_DISPOSITION = b"\x00\x53\x15\xc0\x11\x05\x41\x70"
@@ -51,7 +49,7 @@ class SessionOutput:
     __slots__ = (
         "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_pending", "_rare",
         "_rare_transfer", "_refill_at",
-        "_settled_count", "_state", "_window_end", "by_name", "channel", "connection", "enlisted", "handles",
+        "_settled_count", "_state", "_walked", "_window_end", "by_link", "by_name", "channel", "connection", "enlisted", "handles",
         "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id", "receivers",
         "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders", "unsettled",
     )  # fmt: skip
@@ -79,7 +77,9 @@ class SessionOutput:
         """What we sent and has no outcome yet, by delivery id."""
         self.enlisted: dict[int, Any] = {}
         """What we sent and has an outcome that waits for a transaction's end, by delivery id; the handler
-        keeps this account and hears of whatever else comes for these deliveries."""
+        keeps this account, whose entries have their ``delivery``, and hears of whatever else comes for these."""
+        self.by_link = UnsettledByLink()
+        self._walked = 0
         self._frames_in = 0
         self._initial_in = 0
         self._window_end = INCOMING_WINDOW
@@ -151,8 +151,8 @@ class SessionOutput:
                 self._links_due[link] = False
             self.connection.session_due(self)
 
-    def flow_for(self, link: SendingLink, *, drain: bool) -> None:
-        """Tell the receiver of ``link`` where we stand, with the next output."""
+    def flow_for(self, link: SendingLink | ReceivingLink, *, drain: bool) -> None:
+        """Tell the other end of ``link`` where we stand, with the next output."""
         if link.is_attached and not link.is_detach_sent:
             self._links_due[link] = drain
             self.connection.session_due(self)
@@ -196,6 +196,7 @@ class SessionOutput:
             flow.handle = link.handle
             flow.delivery_count = (link.initial + link.received) & MASK
             flow.link_credit = max(0, link.limit - link.received)
+            flow.drain = drain
         elif isinstance(link, SendingLink):
             flow.handle = link.handle
             flow.delivery_count = link.delivery_count & MASK
@@ -214,7 +215,7 @@ class SessionOutput:
     ) -> None:
         """Send a message as several transfers, within a transaction, or when the window opens."""
         size = len(payload)
-        room = self.connection.remote_max_frame_size - PART_HEAD_BYTES
+        room = link.part_room
         if state is None and size > room:
             heads = link.part_heads(delivery_id, settled, message_format)
         else:
@@ -231,7 +232,11 @@ class SessionOutput:
         if at:
             head = last
         pending.append((link, _U32.pack(4 + len(head) + size - at) + head, view[at:] if at else payload))
-        self._send_pending()
+        self.send_pending()
+
+    def queue_part(self, link: SendingLink, head: bytes, part: bytes | memoryview) -> None:
+        """Add a transfer to what ``send_pending`` sends."""
+        self._pending.append((link, head, part))
 
     def _any_heads(
         self,
@@ -261,7 +266,8 @@ class SessionOutput:
             amqp_frame(self.channel, last)[4:],
         )
 
-    def _send_pending(self) -> None:
+    def send_pending(self) -> None:
+        """Send what the peer's window allows, and tell the links if it allows no more."""
         pending = self._pending
         connection = self.connection
         while pending and self.remote_window > 0:
