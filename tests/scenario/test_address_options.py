@@ -33,9 +33,7 @@ def until(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 def stored(installation: Installation, address: str) -> list[dict[str, Any]]:
     """What an address holds, without taking it away."""
-    found: list[dict[str, Any]] = json.loads(
-        installation.ok("address", "browse", address, "--timeout", "0.5", "-o", "json")
-    )
+    found: list[dict[str, Any]] = json.loads(installation.ok("address", "browse", address, "-o", "json"))
     return found
 
 
@@ -62,10 +60,10 @@ def test_a_message_that_fails_too_often_is_a_dead_letter_and_can_be_sent_back(sh
     until(lambda: len(stored(shared, "failed-payments")) == 2)
     letters = stored(shared, "failed-payments")
     assert {item["annotations"]["x-opt-original-address"] for item in letters} == {"payments"}
-    shown = shared.ok("address", "browse", "failed-payments", "--timeout", "0.5")
+    shown = shared.ok("address", "browse", "failed-payments")
     assert "ORIGIN" in shown
     assert "to the north" in shown
-    in_full = shared.ok("address", "browse", "failed-payments", "--timeout", "0.5", "-o", "yaml")
+    in_full = shared.ok("address", "browse", "failed-payments", "-o", "yaml")
     assert in_full.count("x-opt-original-address: payments") == 2
     back = shared.ok("address", "replay", "failed-payments", "--selector", "region = 'north'")
     assert back == "1 message sent back from 'failed-payments' to where they came from\n"

@@ -85,8 +85,8 @@ def browse(
     selector: MessageSelector = None,
     count: Annotated[int, typer.Option("--count", "-c", min=1, help="Show at most so many.")] = 100,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="End when none came for so long.")
-    ] = 1.0,
+        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up when the node takes longer.")
+    ] = 60.0,
     space: Space = None,
     namespace: Namespace = None,
     output: StructuredChoice = StructuredOutput.TABLE,

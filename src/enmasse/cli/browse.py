@@ -48,10 +48,8 @@ def browse_messages(
             ) as receiver,
         ):
             receiver.grant(count)
-            while len(messages) < count:
-                delivery = await receiver.receive(timeout=timeout_s)
-                if delivery is None:
-                    break
+            await receiver.drain(timeout=timeout_s)
+            while (delivery := receiver.receive_nowait()) is not None:
                 messages.append(delivery.message)
                 if not delivery.settled:
                     await delivery.accept()

@@ -78,7 +78,7 @@ class Browser(Consumer):
                 if self._seq >= 0 or not self._fetch():
                     break
                 return
-        if self._is_draining and not self._is_fetching:
+        if self._is_draining and not self._is_fetching and not self.is_blocked:
             self._is_draining = False
             self.port.drained()
 
