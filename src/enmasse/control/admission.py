@@ -164,6 +164,7 @@ def _judge_references(address: Address, winners: Mapping[str, Address], verdicts
         (spec.topic, "topic", "TopicMissing"),
         (spec.deadletter, "deadletter", "DeadletterMissing"),
         (spec.expiry, "deadletter", "DeadletterMissing"),
+        (spec.fallback, "queue", "FallbackMissing"),
     )
     for name, needed, reason in wanted:
         if name is None:

@@ -46,7 +46,11 @@ def effective_settings(address: Address, plan: AddressPlanSpec | None, topic: Ad
     """
     spec = address.spec
     if spec.type in ("anycast", "multicast"):
-        return _NOTHING
+        return AddressSettings(
+            slow_policy=_slow_policy(spec, plan),
+            distribution=spec.distribution or _NOTHING.distribution,
+            fallback=spec.fallback or "",
+        )
     limits = spec.limits or _NO_LIMITS
     planned = plan.limits if plan and plan.limits else _NO_LIMITS
     max_bytes = _least(limits.max_bytes, planned.max_bytes)
@@ -87,9 +91,11 @@ def effective_settings(address: Address, plan: AddressPlanSpec | None, topic: Ad
 
 
 def _slow_policy(spec: AddressSpec, plan: AddressPlanSpec | None) -> str:
-    if spec.type != "topic":
-        return _NOTHING.slow_policy
-    return spec.slow_policy or (plan.slow_policy if plan else None) or _NOTHING.slow_policy
+    found = spec.slow_policy or (plan.slow_policy if plan else None)
+    if spec.type == "multicast":
+        # What is not to block drops, which is the node's own way and so not told.
+        return "block" if found == "block" else _NOTHING.slow_policy
+    return found if spec.type == "topic" and found not in (None, "drop") else _NOTHING.slow_policy
 
 
 def _ttl(said: MessageTtl | None, plan: AddressPlanSpec | None) -> tuple[int, int]:

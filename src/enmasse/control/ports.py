@@ -44,7 +44,10 @@ class AddressSettings:
         max_bytes: what it may store; 0 leaves that to the node.
         max_consumers: receivers at a time; 0 is without limit.
         full_policy: what happens when ``max_bytes`` are stored: block, reject or drop-oldest.
-        slow_policy: of a topic, what happens to a subscriber that falls behind.
+        slow_policy: of a topic or multicast address, what happens to a receiver that falls behind; the
+            default stands for either's own.
+        distribution: of an anycast address, which receiver gets the next message.
+        fallback: of a direct address, the queue for what nobody receives; empty: none.
         ttl_minimum: milliseconds that messages may wait at least; 0 is none.
         ttl_maximum: milliseconds that messages may wait at most; 0 is without limit.
         max_attempts: failed deliveries that make a dead letter; 0 is without limit.
@@ -75,6 +78,8 @@ class AddressSettings:
     last_value_key: str = ""
     retention_bytes: int = 0
     retention_ms: int = 0
+    distribution: str = "balanced"
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.credit import CreditShare
 from enmasse.messaging.delivery import (
     ACCEPTED,
@@ -21,6 +21,7 @@ from enmasse.messaging.delivery import (
     Producer,
     ProducerPort,
 )
+from enmasse.messaging.fallback import Direct
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
@@ -69,6 +70,10 @@ class AnycastProducer(Producer):
         address = self.address
         if address.unpromised() > 0:
             self.on_message(payload, delivery_id, settled, message_format)
+        elif address.fallback and address.fallback.take(
+            self, payload, delivery_id, settled, message_format, is_within=False
+        ):
+            return
         elif settled:
             address.dropped += 1
         else:
@@ -103,7 +108,7 @@ class AnycastConsumer(Consumer):
         producer.settle(delivery.producer_id, state)
 
 
-class Anycast(Address):
+class Anycast(Direct):
     """A direct address whose messages go to one receiver each."""
 
     kind = "anycast"
@@ -136,10 +141,26 @@ class Anycast(Address):
         self.keep(Delivery(payload, None, 0, True, 0))
 
     def keep(self, delivery: Delivery) -> None:
-        """Let a delivery wait for a receiver that can take it."""
+        """Let a delivery wait for a receiver that can take it, if there is one."""
+        if self.fallback is not None and not self.consumers and self._fall_back(delivery):
+            return
         self.backlog.append(delivery)
         self.backlog_bytes += len(delivery.payload) + DELIVERY_OVERHEAD_BYTES
         self.due()
+
+    def _fall_back(self, delivery: Delivery) -> bool:
+        """Give a delivery that nobody receives to the queue for that; tells whether there is one."""
+        producer = delivery.producer
+        if self.fallback is None or producer is None:
+            return False
+        return self.fallback.take(
+            producer,
+            delivery.payload,
+            delivery.producer_id,
+            delivery.settled,
+            delivery.message_format,
+            is_within=True,
+        )
 
     def unpromised(self) -> int:
         """Receivers' credit that neither a sender holds nor a waiting delivery needs."""
@@ -174,6 +195,9 @@ class Anycast(Address):
             self.dispatch()
             if self.backlog and not self.consumers:
                 self._release_backlog()
+        if self.fallback is not None and self.fallback.lends(wanted=not self.consumers):
+            self.share.deadline = None
+            return
         asked = usable = 0
         for consumer in self.consumers:
             credit = consumer.port.credit
@@ -196,6 +220,8 @@ class Anycast(Address):
 
     def _release_backlog(self) -> None:
         for delivery in self.backlog:
+            if self._fall_back(delivery):
+                continue
             if delivery.settled:
                 self.dropped += 1
             elif delivery.producer is not None:

@@ -3,18 +3,41 @@
 EnmasseError
 └── RemoteError
     └── AttachError         a link is refused; carries the AMQP condition
+        ├── RedirectError   the address is served elsewhere
         └── SelectorError   its selector is not understood
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from enmasse.errors import LocalError, RemoteError
 
-__all__ = ["AttachError", "SelectorError"]
+__all__ = ["AttachError", "RedirectError", "SelectorError"]
 
 
 class AttachError(RemoteError):
-    """A link cannot be attached: unknown address, wrong role, limit reached."""
+    """A link cannot be attached: unknown address, wrong role, limit reached.
+
+    Attributes:
+        info: what else the peer is told, by the keys that belong to the condition.
+    """
+
+    info: dict[Any, Any] | None = None
+
+
+class RedirectError(AttachError):
+    """The address is served by another container [AMQP 2.8.17].
+
+    Args:
+        address: as the link named it.
+        url: where it is served, for people.
+        info: the same as the peer's software reads it.
+    """
+
+    def __init__(self, address: str, url: str, info: dict[Any, Any]) -> None:
+        super().__init__("amqp:link:redirect", f"address {address!r} is served at {url}")
+        self.info = info
 
 
 class SelectorError(AttachError):

@@ -2,7 +2,8 @@
 
 The sender's outcome is accepted if any receiver accepted, else rejected, modified, released, in that
 order. Senders get the least credit among the receivers, less those that are set aside: a receiver
-that has taken nothing for a second while others could is passed over until it can again.
+that has taken nothing for a second while others could is passed over until it can again, and copies
+that waited for it are dropped. An address that is to ``block`` waits for every receiver instead.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.anycast import BACKLOG_BYTES, DELIVERY_OVERHEAD_BYTES
 from enmasse.messaging.credit import CreditShare
 from enmasse.messaging.delivery import (
@@ -22,6 +23,7 @@ from enmasse.messaging.delivery import (
     Producer,
     ProducerPort,
 )
+from enmasse.messaging.fallback import Direct
 from enmasse.wire.amqp.performatives import Modified, Rejected
 
 if TYPE_CHECKING:
@@ -163,7 +165,7 @@ class MulticastProducer(Producer):
         spread = _Spread(payload, self, delivery_id, settled, message_format)
         targets = self.address.active
         if not targets:
-            self._refuse(delivery_id, settled)
+            self._refuse(payload, delivery_id, settled, message_format, is_within=True)
             return
         spread.open = len(targets)
         for consumer in targets:
@@ -178,25 +180,35 @@ class MulticastProducer(Producer):
         if self.address.unpromised() > 0:
             self.on_message(payload, delivery_id, settled, message_format)
         else:
-            self._refuse(delivery_id, settled)
+            self._refuse(payload, delivery_id, settled, message_format, is_within=False)
 
-    def _refuse(self, delivery_id: int, settled: bool) -> None:
+    def _refuse(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, *, is_within: bool
+    ) -> None:
+        fallback = self.address.fallback
+        if fallback is not None and fallback.take(
+            self, payload, delivery_id, settled, message_format, is_within=is_within
+        ):
+            return
         if settled:
             self.address.dropped += 1
         else:
             self.settle(delivery_id, RELEASED)
 
 
-class Multicast(Address):
+class Multicast(Direct):
     """A direct address whose messages go to every receiver."""
 
     kind = "multicast"
-    __slots__ = ("active", "share")
+    __slots__ = ("active", "share", "slow", "times_set_aside")
 
     def __init__(self, core: Core, name: str) -> None:
         super().__init__(core, name)
         self.share = CreditShare()
         self.producers = self.share.producers
+        self.slow = "drop"
+        """What happens to a receiver that takes nothing: ``drop`` sets it aside, ``block`` waits for it."""
+        self.times_set_aside = 0
         self.active: list[MulticastConsumer] = []
         """Receivers that are not set aside."""
 
@@ -239,11 +251,12 @@ class Multicast(Address):
             if consumer.can_take:
                 consumer.is_aside = False
                 consumer.starved_since = None
-            elif not consumer.is_aside and some_can:
+            elif not consumer.is_aside and some_can and self.slow != "block":
                 if consumer.starved_since is None:
                     consumer.starved_since = now
                 if now >= consumer.starved_since + SET_ASIDE_AFTER_S:
                     consumer.is_aside = True
+                    self.times_set_aside += 1
                     consumer.give_up()
                 else:
                     due = consumer.starved_since + SET_ASIDE_AFTER_S
@@ -251,6 +264,9 @@ class Multicast(Address):
             elif not some_can:
                 consumer.starved_since = None
         self.active = [c for c in consumers if not c.is_aside]
+        if self.fallback is not None and self.fallback.lends(wanted=not consumers):
+            self.share.deadline = None
+            return
         asked = self.asked()
         usable = 0 if any(c.is_blocked for c in self.active) else asked
         if any(c.waiting_bytes > BACKLOG_BYTES for c in self.active):
@@ -277,5 +293,10 @@ class Multicast(Address):
         super().remove_consumer(consumer)
 
     def counts(self) -> dict[str, int]:
-        """With the account of credit: what was ever granted beyond what receivers asked for."""
-        return super().counts() | {"creditExcess": self.share.most_excess, "backlog": self.backlog()}
+        """With the account of credit, and of receivers that were too slow."""
+        return super().counts() | {
+            "creditExcess": self.share.most_excess,
+            "backlog": self.backlog(),
+            "receiversAside": len(self.consumers) - len(self.active),
+            "timesSetAside": self.times_set_aside,
+        }

@@ -6,15 +6,16 @@ Nothing of one space is ever reached through another: every lookup starts at a s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.anycast import Anycast
 from enmasse.messaging.backlog import Backlog
-from enmasse.messaging.delivery import ACCEPTED, Producer, ProducerPort
+from enmasse.messaging.delivery import ACCEPTED, Consumer, Producer, ProducerPort
 from enmasse.messaging.dynamic import DynamicNodes, Wish
-from enmasse.messaging.errors import AttachError
+from enmasse.messaging.errors import AttachError, RedirectError
+from enmasse.messaging.fallback import Direct
 from enmasse.messaging.multicast import Multicast
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.stream import Stream
@@ -22,16 +23,31 @@ from enmasse.messaging.subscription import Subscription
 from enmasse.messaging.topic import Topic
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
 from enmasse.wire.amqp.sections import to_of
+from enmasse.wire.amqp.types import Symbol, UInt
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
 
-__all__ = ["AnonymousTerminus", "Space"]
+__all__ = ["AnonymousTerminus", "Home", "Space"]
 
 ANONYMOUS_CREDIT = 100
 """The window of a sender that names the address in each message; each must find its own credit."""
 
 KNOWN_TARGETS = 256
+
+
+class Home(NamedTuple):
+    """The node that serves an address.
+
+    Attributes:
+        host: where clients connect.
+        port: the port there.
+        is_secure: whether by TLS.
+    """
+
+    host: str
+    port: int
+    is_secure: bool = False
 
 
 class Space:
@@ -55,6 +71,10 @@ class Space:
         self.addresses: dict[str, Address] = {}
         self.version = 0
         """Changes whenever an address comes or goes."""
+        self.fallbacks: dict[str, dict[Address, None]] = {}
+        """Name of a queue to the direct addresses that fall back to it."""
+        self.homes: dict[Address, Home] = {}
+        """Addresses that other nodes serve."""
         self.dynamic = DynamicNodes(self, new_id)
         """The addresses that links had made for them."""
         self._held: dict[Address, None] = {}
@@ -85,8 +105,9 @@ class Space:
         """Make an address reachable; a subscription is fed by its topic from now on."""
         self.addresses[address.name] = address
         self.version += 1
-        if isinstance(address, Backlog | Stream | Topic):
+        if isinstance(address, Backlog | Stream | Topic | Direct):
             address.join(self)
+        self._tell_fallbacks(address.name)
         if isinstance(address, Subscription):
             topic = self.addresses.get(address.topic_name)
             if isinstance(topic, Topic):
@@ -104,9 +125,16 @@ class Space:
         if isinstance(address, Subscription) and address.topic is not None:
             address.topic.unsubscribe(address)
         self.dynamic.forget(address)
+        self.homes.pop(address, None)
         address.close("amqp:resource-deleted", f"address {address.name!r} was deleted")
+        self._tell_fallbacks(address.name)
         self._held.pop(address, None)
         self._go_on()
+
+    def _tell_fallbacks(self, name: str) -> None:
+        """A queue has come or gone that direct addresses may fall back to."""
+        for direct in self.fallbacks.get(name, ()):
+            direct.due()
 
     def close(self) -> None:
         """The space is deleted, and every address with it."""
@@ -117,8 +145,16 @@ class Space:
         """The address that a link names: itself, a name below a topic, or ``topic::subscription``.
 
         Raises:
+            RedirectError: another node serves the address.
             AttachError: no address of the space has that name.
         """
+        found = self._find(name)
+        home = self.homes.get(found)
+        if home is not None:
+            raise self._redirect(name, home)
+        return found
+
+    def _find(self, name: str) -> Address:
         found = self.addresses.get(name)
         if found is not None:
             return found
@@ -134,6 +170,35 @@ class Space:
             if isinstance(found, Topic):
                 return found
         raise AttachError("amqp:not-found", f"space {self.name!r} has no address {name!r}")
+
+    def rehome(self, address: Address, home: Home | None) -> None:
+        """Have links to an address redirected to the node that serves it, or serve it here again."""
+        if home == self.homes.get(address):
+            return
+        self.version += 1
+        if home is None:
+            del self.homes[address]
+            return
+        self.homes[address] = home
+        error = self._redirect(address.name, home)
+        told = AmqpError(error.condition, error.description, error.info)
+        sources = [address, *address.subscriptions] if isinstance(address, Topic) else [address]
+        ends: list[Consumer | Producer] = [consumer for source in sources for consumer in source.consumers]
+        for end in [*ends, *address.producers]:
+            end.port.detach(told)
+            end.gone()
+
+    def _redirect(self, name: str, home: Home) -> RedirectError:
+        namespace, _, space = self.name.partition("/")
+        scheme = "amqps" if home.is_secure else "amqp"
+        info = {
+            Symbol("hostname"): f"{space}.{namespace}",
+            Symbol("network-host"): home.host,
+            Symbol("port"): UInt(home.port),
+            Symbol("address"): name,
+            Symbol("scheme"): scheme,
+        }
+        return RedirectError(name, f"{scheme}://{home.host}:{home.port}", info)
 
     def add_dynamic(self, wish: Wish | None = None) -> Address:
         """A new address with a name of its own, for replies if nothing else is wished.
@@ -188,7 +253,7 @@ class AnonymousTerminus(Producer):
                 raise AttachError("amqp:precondition-failed", "a message without an address in its field to")
             target = self._target(to)
         except RemoteError as error:
-            told = AmqpError(error.condition, error.description)
+            told = AmqpError(error.condition, error.description, getattr(error, "info", None))
             if settled:
                 self._space.unroutable += 1
             elif self._knows_rejected:

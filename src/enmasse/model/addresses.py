@@ -12,6 +12,7 @@ from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model, describe_value
 from enmasse.model.storing import (
     AddressLimits,
+    Distribution,
     FullPolicy,
     MessageRedelivery,
     MessageTtl,
@@ -51,6 +52,7 @@ ADDRESS_TYPES: tuple[AddressType, ...] = (
 MAX_PARTITIONS = 1024
 """One journal holds all partitions of a stream, each with its own index entry and cursor."""
 
+_DIRECT: tuple[AddressType, ...] = ("anycast", "multicast")
 _QUEUES: tuple[AddressType, ...] = ("queue", "subscription")
 _KEEPING: tuple[AddressType, ...] = ("queue", "topic", "subscription", "deadletter")
 _OWNERS: dict[str, tuple[AddressType, ...]] = {
@@ -62,13 +64,18 @@ _OWNERS: dict[str, tuple[AddressType, ...]] = {
     "expiry": ("queue", "topic", "subscription"),
     "exclusive": (*_QUEUES, "deadletter"),
     "last_value_key": _QUEUES,
-    "slow_policy": ("topic",),
+    "slow_policy": ("topic", "multicast"),
+    "distribution": ("anycast",),
+    "fallback": _DIRECT,
     "storage": _KEEPING,
     "full_policy": _KEEPING,
     "limits": (*_KEEPING, "stream"),
     "forwarders": _QUEUES,
 }
 """Fields that not every type has."""
+
+
+_SLOW_POLICIES = {"topic": ("block", "drop-oldest", "spill"), "multicast": ("block", "drop")}
 
 
 class Forwarder(Model):
@@ -104,7 +111,14 @@ class AddressSpec(Model):
     full_policy: FullPolicy | None = None
     """What happens when ``limits.maxBytes`` is reached; None: as the plan says, or block."""
     slow_policy: SlowPolicy | None = None
-    """What happens to a topic's subscriber that falls behind; None: as the plan says, or drop-oldest."""
+    """What happens to a receiver of a topic or multicast address that falls behind.
+
+    None: as the plan says, or drop-oldest of a topic, drop of a multicast address.
+    """
+    distribution: Distribution | None = None
+    """Which receiver gets the next message; on one node both mean the same. None: balanced."""
+    fallback: str | None = None
+    """The queue that takes messages of a direct address as long as it has no receiver."""
     exclusive: bool | None = None
     """Whether one receiver gets everything while the others stand by."""
     last_value_key: str | None = Field(default=None, min_length=1)
@@ -192,7 +206,11 @@ class Address(Resource):
             if getattr(spec, field) not in (None, ()) and spec.type not in owners:
                 name = AddressSpec.model_fields[field].alias
                 yield Problem(f"spec.{name}", f"only {_any_of(owners)} has it, this is {_a(spec.type)}")
-        for field in ("deadletter", "expiry"):
+        policies = _SLOW_POLICIES.get(spec.type)
+        if spec.slow_policy and policies and spec.slow_policy not in policies:
+            given = describe_value(spec.slow_policy)
+            yield Problem("spec.slowPolicy", f"expected {' or '.join(policies)} for {_a(spec.type)}, got {given}")
+        for field in ("deadletter", "expiry", "fallback"):
             if getattr(spec, field) == spec.address:
                 yield Problem(f"spec.{field}", f"expected another address, got {describe_value(spec.address)} itself")
         if spec.limits and spec.limits.max_consumers and spec.type not in ("queue", "deadletter"):

@@ -12,6 +12,7 @@ from enmasse.model.schema import Model
 __all__ = [
     "MAX_NUMBER",
     "AddressLimits",
+    "Distribution",
     "FullPolicy",
     "MessageRedelivery",
     "MessageTtl",
@@ -24,7 +25,8 @@ __all__ = [
 
 Storage = Literal["message", "memory", "durable"]
 FullPolicy = Literal["block", "reject", "drop-oldest"]
-SlowPolicy = Literal["block", "drop-oldest", "spill"]
+SlowPolicy = Literal["block", "drop-oldest", "spill", "drop"]
+Distribution = Literal["balanced", "closest"]
 
 MAX_NUMBER = (1 << 63) - 1
 """What every program that reads the resources can hold."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from enmasse.messaging.address import Address
 from enmasse.messaging.anycast import Anycast
 from enmasse.messaging.backlog import Backlog
+from enmasse.messaging.fallback import Direct
 from enmasse.messaging.multicast import Multicast
 from enmasse.messaging.patterns import Wild, parse
 from enmasse.messaging.queue import Queue
@@ -26,10 +27,10 @@ def make_address(core: Core, record: Record) -> Address:
     """Return the address that a record describes, empty and not yet part of its space."""
     name, kind, log = record["address"], record["addressType"], record["log"]
     options = stored_options(record)
-    if kind == "anycast":
-        return Anycast(core, name)
-    if kind == "multicast":
-        return Multicast(core, name)
+    if kind in ("anycast", "multicast"):
+        direct = Anycast(core, name) if kind == "anycast" else Multicast(core, name)
+        configure_address(direct, record)
+        return direct
     if kind == "topic":
         return Topic(core, name, log, options=options)
     if kind == "stream":
@@ -48,6 +49,10 @@ def configure_address(address: Address, record: Record) -> None:
         address.configure(**_stream_bounds(record))
     elif isinstance(address, Backlog | Topic):
         address.configure(stored_options(record))
+    elif isinstance(address, Direct):
+        address.fall_back_to(record.get("fallback", ""))
+        if isinstance(address, Multicast):
+            address.slow = record.get("slowPolicy", "drop")
 
 
 def _stream_bounds(record: Record) -> dict[str, int]:

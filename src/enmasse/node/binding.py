@@ -140,7 +140,7 @@ class Binding:
                 assert isinstance(link, SendingLink)
                 self._attach_consumer(space, link, attach)
         except AttachError as error:
-            link.refuse(error.condition, error.description)
+            link.refuse(error.condition, error.description, error.info)
 
     def _attach_producer(self, space: Space, link: ReceivingLink, attach: Attach) -> None:
         target = attach.target
@@ -183,7 +183,7 @@ class Binding:
             producer,
             source=attach.source or Source(),
             target=answer,
-            max_message_size=MAX_MESSAGE_BYTES,
+            max_message_size=None if link.passes_from else MAX_MESSAGE_BYTES,
             offered_capabilities=options.capabilities or None,
         )
 

@@ -21,7 +21,7 @@ from enmasse.messaging.stream import Stream
 from enmasse.messaging.subscription import Subscription
 from enmasse.messaging.topic import Topic
 from enmasse.node.address_factory import configure_address, make_address
-from enmasse.node.entity_fields import ADDRESS_TYPE, FIELDS, SPACE_TYPE, Record, check_address, checked
+from enmasse.node.entity_fields import ADDRESS_TYPE, FIELDS, SPACE_TYPE, Record, check_address, checked, home_of
 from enmasse.node.errors import EntityError
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Entities:
         self._addresses: dict[str, Address] = {}
         self._new_id = new_id
         self._space_closed = space_closed
+        self.space_changed: Callable[[Space], None] = lambda _space: None
+        """Hears of a space whose authentication is another one now."""
         self._coming: dict[tuple[str, str], Record] = {}
         self._changing: dict[tuple[str, str], Record] = {}
         """What entities will be once the change on its way is on disk."""
@@ -119,7 +121,9 @@ class Entities:
             return
         address = make_address(self.core, record)
         self._addresses[record["name"]] = address
-        self.spaces[record["space"]].add(address)
+        space = self.spaces[record["space"]]
+        space.add(address)
+        space.rehome(address, home_of(record))
 
     # Changing
 
@@ -206,11 +210,15 @@ class Entities:
 
     def _apply(self, entity_type: str, record: Record) -> None:
         name = record["name"]
+        before = self.records[entity_type][name]
         self.records[entity_type][name] = record
         if entity_type == SPACE_TYPE:
             self.spaces[name].configure(max_bytes=record.get("maxBytes", 0))
+            if before.get("authentication") != record.get("authentication"):
+                self.space_changed(self.spaces[name])
         else:
             configure_address(self._addresses[name], record)
+            self.spaces[record["space"]].rehome(self._addresses[name], home_of(record))
 
     def delete(self, entity_type: str, name: str, done: Done) -> None:
         """Remove a space or an address with all that it stores; its links are detached at once.

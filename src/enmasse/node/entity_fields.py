@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from enmasse.messaging.options import FULL_POLICIES, SLOW_POLICIES, STORAGES, StoredOptions
+from enmasse.messaging.space import Home
 from enmasse.node.errors import EntityError
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Record",
     "check_address",
     "checked",
+    "home_of",
     "stored_options",
 ]
 
@@ -43,11 +46,20 @@ MAX_MS = 100 * 366 * 86_400_000
 MAX_MULTIPLIER = 1_000.0
 """Already the second repetition would come too late to be of use."""
 
+AUTHENTICATIONS = ("none", "standard")
+"""``none`` lets everybody in; ``standard`` only the space's users."""
+
 KINDS = ("anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter")
 
 Record = dict[str, Any]
 
+MULTICAST_SLOW_POLICIES = ("block", "drop")
+DISTRIBUTIONS = ("balanced", "closest")
+"""On one node every receiver is equally close, so both mean the same."""
+
+_DIRECT = ("anycast", "multicast")
 _STORING = ("queue", "topic", "subscription", "deadletter")
+_PORTS = {"amqp": 5672, "amqps": 5671}
 _TAKES = {str: "a string", int: "a whole number from 0 on", float: "a number", bool: "true or false"}
 
 
@@ -77,7 +89,7 @@ def _setting(kind: type, of: tuple[str, ...], *, choices: tuple[str, ...] = (), 
 FIELDS: dict[str, dict[str, Field]] = {
     SPACE_TYPE: {
         "spaceType": Field(str),
-        "authentication": Field(str),
+        "authentication": Field(str, is_changeable=True, choices=AUTHENTICATIONS),
         "uid": Field(str),
         "generation": Field(int, is_changeable=True),
         "maxBytes": Field(int, is_changeable=True),
@@ -91,10 +103,13 @@ FIELDS: dict[str, dict[str, Field]] = {
         "uid": Field(str),
         "generation": Field(int, is_changeable=True),
         "storage": Field(str, of=_STORING, choices=STORAGES),
+        "home": Field(str, is_changeable=True),
         "maxBytes": Field(int, is_changeable=True),
         "maxConsumers": Field(int, is_changeable=True),
         "fullPolicy": _setting(str, _STORING, choices=FULL_POLICIES),
-        "slowPolicy": _setting(str, ("topic",), choices=SLOW_POLICIES),
+        "slowPolicy": _setting(str, ("topic", "multicast"), choices=(*SLOW_POLICIES, *MULTICAST_SLOW_POLICIES[1:])),
+        "distribution": _setting(str, ("anycast",), choices=DISTRIBUTIONS),
+        "fallback": _setting(str, _DIRECT),
         "ttlMinimum": _setting(int, _STORING, most=MAX_MS),
         "ttlMaximum": _setting(int, _STORING, most=MAX_MS),
         "maxAttempts": _setting(int, _STORING),
@@ -116,7 +131,7 @@ def checked(entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
     """Return a record of what attributes say; those that are null are left out.
 
     Raises:
-        EntityError: 400 an attribute is unknown or its value none, 501 no such authentication.
+        EntityError: 400 an attribute is unknown or its value none.
     """
     if not name or len(name.encode()) > MAX_NAME_BYTES:
         raise EntityError(400, f"a name has 1 to {MAX_NAME_BYTES} bytes")
@@ -133,8 +148,6 @@ def checked(entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
     if entity_type == SPACE_TYPE:
         if name.count("/") != 1 or not all(name.split("/")):
             raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
-        if record.get("authentication", "none") != "none":
-            raise EntityError(501, "only authentication 'none' is served")
     return record
 
 
@@ -180,7 +193,11 @@ def check_address(name: str, record: Record) -> None:
         if field.of and key in record and kind not in field.of:
             raise EntityError(400, f"only {_list(field.of)} has the attribute {key}, and {name!r} is a {kind}")
     _check_times(record)
-    for key in ("deadletter", "expiry"):
+    policies = {"topic": SLOW_POLICIES, "multicast": MULTICAST_SLOW_POLICIES}.get(kind, ())
+    if "slowPolicy" in record and record["slowPolicy"] not in policies:
+        raise EntityError(400, f"a {kind} has the slow policies {', '.join(policies)}, not {record['slowPolicy']!r}")
+    home_of(record)
+    for key in ("deadletter", "expiry", "fallback"):
         if record.get(key) == record["address"]:
             raise EntityError(400, f"attribute {key} of {name!r} names the address itself; name another one")
 
@@ -192,6 +209,25 @@ def _check_times(record: Record) -> None:
     multiplier = record.get("redeliveryDelayMultiplier", 1.0)
     if multiplier < 1:
         raise EntityError(400, f"redeliveryDelayMultiplier is 1 or more, not {multiplier}: delays never shrink")
+
+
+def home_of(record: Record) -> Home | None:
+    """Return the node that serves an address, or nothing if that is this one.
+
+    Raises:
+        EntityError: 400 its URL names no node.
+    """
+    url = record.get("home", "")
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in _PORTS or not parts.hostname or parts.path or parts.username is not None:
+        raise EntityError(400, f"attribute home takes amqp://HOST[:PORT] or amqps://HOST[:PORT], not {url!r:.100}")
+    return Home(parts.hostname, port or _PORTS[parts.scheme], is_secure=parts.scheme == "amqps")
 
 
 def _list(kinds: tuple[str, ...]) -> str:

@@ -113,6 +113,13 @@ def test_policies_override_their_plans(settle: Any) -> None:
     assert settle("queue", plan("queue", slowPolicy="block")).slow_policy == "drop-oldest"
 
 
+def test_direct_addresses_are_told_where_to_fall_back_to_and_whom_to_wait_for(settle: Any) -> None:
+    found = settle("anycast", fallback="later", distribution="closest")
+    assert found == AddressSettings(fallback="later", distribution="closest")
+    assert settle("multicast", slowPolicy="block") == AddressSettings(slow_policy="block")
+    assert settle("multicast", plan("multicast", slowPolicy="block"), slowPolicy="drop") == AddressSettings()
+
+
 def test_a_queue_is_told_that_it_is_exclusive_and_what_its_key_is(settle: Any) -> None:
     assert settle(exclusive=True, lastValueKey="subject") == AddressSettings(exclusive=True, last_value_key="subject")
 

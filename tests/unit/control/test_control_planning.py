@@ -255,6 +255,7 @@ def test_a_space_that_asks_for_what_does_not_exist_waits_and_so_do_its_addresses
         ({"kind": "subscription", "topic": "news"}, "TopicMissing"),
         ({"deadletter": "dlq"}, "DeadletterMissing"),
         ({"expiry": "dlq"}, "DeadletterMissing"),
+        ({"kind": "anycast", "fallback": "later"}, "FallbackMissing"),
     ],
 )
 def test_a_missing_reference_is_waited_for_with_a_reason(

@@ -116,16 +116,20 @@ def test_options_reach_the_node_and_go_back_to_their_defaults(node: NodeProcess)
     )
     kept = replace(LOG, settings=AddressSettings(retention_bytes=5_000_000, retention_ms=60_000))
     news = replace(NEWS, settings=AddressSettings(slow_policy="block"))
+    quotes = AddressEntity(
+        "default/shop.quotes", "default/shop", "quotes", "anycast", "", 0, "uid-6", 1,
+        settings=AddressSettings(distribution="closest", fallback="orders"),
+    )  # fmt: skip
     shop = replace(SHOP, max_bytes=10_000_000)
 
     async def body() -> None:
         async with administrated(node) as (admin, told):
             assert await told.get() is True
-            for entity in (shop, orders, kept, news):
+            for entity in (shop, orders, kept, news, quotes):
                 await admin.create(entity)
             found = await admin.observe()
-            assert found == NodeState({shop.name: shop}, {item.name: item for item in (orders, kept, news)})
-            for plain in (replace(orders, settings=AddressSettings()), LOG, NEWS, SHOP):
+            assert found == NodeState({shop.name: shop}, {item.name: item for item in (orders, kept, news, quotes)})
+            for plain in (*(replace(item, settings=AddressSettings()) for item in (orders, quotes)), LOG, NEWS, SHOP):
                 await admin.update(plain)
             found = await admin.observe()
             assert found.spaces == {SHOP.name: SHOP}

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.options import StoredOptions
-from enmasse.node.entity_fields import ADDRESS_TYPE, MAX_MS, SPACE_TYPE, check_address, checked, stored_options
+from enmasse.messaging.space import Home
+from enmasse.node.entity_fields import (
+    ADDRESS_TYPE,
+    MAX_MS,
+    SPACE_TYPE,
+    check_address,
+    checked,
+    home_of,
+    stored_options,
+)
 from enmasse.node.errors import EntityError
 
 WISHES: dict[str, Any] = {
@@ -86,7 +95,7 @@ def test_an_address_without_wishes_has_the_defaults() -> None:
         ({"deadletter": 5}, "attribute deadletter takes a string, not 5"),
         ({"deadletter": "q"}, "attribute deadletter of 'ns/q' names the address itself"),
         ({"expiry": "q"}, "attribute expiry of 'ns/q' names the address itself"),
-        ({"slowPolicy": "spill"}, "only a topic has the attribute slowPolicy, and 'ns/q' is a queue"),
+        ({"slowPolicy": "spill"}, "only a topic or multicast has the attribute slowPolicy, and 'ns/q' is a queue"),
         ({"retentionBytes": 5}, "only a stream has the attribute retentionBytes, and 'ns/q' is a queue"),
     ],
 )
@@ -103,6 +112,31 @@ def test_what_does_not_store_for_receivers_has_no_wishes(kind: str) -> None:
 
 def test_a_slow_policy_is_one_that_there_is() -> None:
     assert "'wait' is no slow policy; there are block, drop-oldest, spill" in refusal("topic", slowPolicy="wait")
+
+
+@pytest.mark.parametrize(("kind", "policy"), [("multicast", "spill"), ("topic", "drop")])
+def test_a_slow_policy_fits_the_type(kind: str, policy: str) -> None:
+    assert f"a {kind} has the slow policies block, " in refusal(kind, slowPolicy=policy)
+
+
+@pytest.mark.parametrize(
+    ("url", "home"),
+    [
+        ("amqp://other", Home("other", 5672)),
+        ("amqps://other", Home("other", 5671, is_secure=True)),
+        ("amqp://[::1]:1234", Home("::1", 1234)),
+        ("", None),
+    ],
+)
+def test_a_home_is_the_url_of_a_node(url: str, home: Home | None) -> None:
+    assert home_of(made(home=url)) == home
+
+
+@pytest.mark.parametrize(
+    "url", ["other", "http://other", "amqp://", "amqp://a:b", "amqp://a/b", "amqp://me@a", "amqp://["]
+)
+def test_a_home_that_is_no_node_is_refused(url: str) -> None:
+    assert "attribute home takes amqp://HOST[:PORT]" in refusal(home=url)
 
 
 def test_a_multiplier_may_be_a_whole_number() -> None:

@@ -41,6 +41,8 @@ _SETTINGS = {
     "last_value_key": "lastValueKey",
     "retention_bytes": "retentionBytes",
     "retention_ms": "retentionMs",
+    "distribution": "distribution",
+    "fallback": "fallback",
 }
 """The node's names of what can be changed of an address."""
 

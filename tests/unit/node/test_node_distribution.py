@@ -1,0 +1,268 @@
+"""Direct addresses as they are declared: where they fall back to, whom they wait for, and which node serves them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from entities_scene import Node, bodies
+
+from enmasse.messaging.delivery import ACCEPTED, RELEASED
+from enmasse.messaging.errors import RedirectError
+from enmasse.messaging.multicast import SET_ASIDE_AFTER_S
+from enmasse.messaging.queue import MAX_CREDIT
+from enmasse.messaging.space import AnonymousTerminus
+from enmasse.testing.ports import MemoryProducerPort
+from enmasse.wire.amqp.performatives import Rejected
+from enmasse.wire.amqp.sections import Properties, encode_message
+from enmasse.wire.amqp.types import UInt
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node()
+    made.space()
+    return made
+
+
+def body(number: int) -> bytes:
+    return encode_message(b"%d" % number)
+
+
+def anonymous(node: Node) -> MemoryProducerPort:
+    port = MemoryProducerPort()
+    port.sink = AnonymousTerminus(node.entities.spaces["ns/shop"], port)
+    return port
+
+
+# The fallback
+
+
+@pytest.fixture(params=["anycast", "multicast"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def falling(node: Node, kind: str) -> Node:
+    """A node with a direct address ``d`` that falls back to the queue ``later``."""
+    node.address("later", "queue")
+    node.address("d", kind, fallback="later")
+    return node
+
+
+def test_without_receivers_senders_have_the_queues_credit_and_outcome(falling: Node) -> None:
+    sender = falling.harness.sender(falling.find("d"))
+    falling.harness.turn()
+    assert sender.credit == MAX_CREDIT
+    for number in range(3):
+        sender.send(body(number))
+    falling.harness.commit()
+    assert sender.states == dict.fromkeys(range(3), ACCEPTED)
+    assert bodies(falling.receiver("later")) == [0, 1, 2]
+    assert falling.entities.read("io.enmasse.address", "ns/d")["fallbackTaken"] == 3
+    assert falling.entities.read("io.enmasse.address", "ns/later")["messagesIn"] == 3
+
+
+def test_a_receiver_takes_over_and_is_not_given_what_the_queue_has(falling: Node) -> None:
+    sender = falling.harness.sender(falling.find("d"))
+    falling.harness.turn()
+    sender.send(body(1))
+    receiver = falling.receiver("d", 10)
+    assert sender.credit == 10
+    sender.send(body(2))
+    receiver.accept()
+    assert bodies(receiver) == [2]
+    receiver.leave()
+    falling.harness.turn()
+    assert sender.credit == MAX_CREDIT
+    sender.send(body(3))
+    assert bodies(falling.receiver("later")) == [1, 3]
+    assert sender.states == dict.fromkeys(range(3), ACCEPTED)
+
+
+def test_what_crossed_the_first_receiver_still_goes_to_the_queue(falling: Node) -> None:
+    sender = falling.harness.sender(falling.find("d"))
+    falling.harness.turn()
+    receiver = falling.receiver("d", 1)
+    sender.send(body(1))
+    crossed = sender.send(body(2))
+    assert bodies(receiver) == [1]
+    assert sender.states == {crossed: ACCEPTED}
+    assert bodies(falling.receiver("later")) == [2]
+    assert falling.find("later").counts()["messagesIn"] == 1
+
+
+def test_what_waited_for_a_receiver_that_has_gone_goes_to_the_queue(node: Node) -> None:
+    node.address("later", "queue")
+    node.address("d", "anycast", fallback="later")
+    receiver = node.receiver("d", 5)
+    sender = node.harness.sender(node.find("d"))
+    node.harness.turn()
+    receiver.block()
+    sender.send(body(1))
+    receiver.leave()
+    node.harness.turn()
+    assert sender.states == {0: ACCEPTED}
+    assert bodies(node.receiver("later")) == [1]
+
+
+def test_an_anonymous_senders_message_goes_to_the_queue_too(falling: Node) -> None:
+    port = anonymous(falling)
+    sent = port.send(encode_message(b"7", properties=Properties(to="d")))
+    assert port.states == {sent: ACCEPTED}
+    assert bodies(falling.receiver("later")) == [7]
+    port.leave()
+
+
+def test_a_full_queue_holds_the_senders_back_and_goes_on_when_there_is_room(node: Node, kind: str) -> None:
+    node.address("later", "queue", maxBytes=10_000)
+    node.address("d", kind, fallback="later")
+    sender = node.harness.sender(node.find("d"))
+    node.harness.turn()
+    while sender.credit:
+        sender.send(encode_message(b"1" * 1_000))
+        node.harness.turn()
+    assert 0 < len(sender.outcomes) < 20
+    receiver = node.receiver("later")
+    receiver.accept(len(receiver.arrivals))
+    node.harness.turn()
+    assert sender.credit
+
+
+def test_a_sender_that_leaves_is_the_queues_no_longer(falling: Node) -> None:
+    sender = falling.harness.sender(falling.find("d"))
+    falling.harness.turn()
+    assert falling.find("later").counts()["senders"] == 1
+    sender.leave()
+    assert falling.find("later").counts()["senders"] == 0
+
+
+def test_without_the_queue_there_is_no_credit_until_it_comes(node: Node, kind: str) -> None:
+    node.address("d", kind, fallback="later")
+    sender = node.harness.sender(node.find("d"))
+    node.harness.turn()
+    assert sender.credit == 0
+    node.address("later", "queue")
+    assert sender.credit == MAX_CREDIT
+    node.delete("io.enmasse.address", "ns/later")
+    assert sender.credit == 0
+    assert not sender.is_detached
+
+
+def test_a_fallback_comes_and_goes_while_the_address_is_used(node: Node, kind: str) -> None:
+    node.address("later", "queue")
+    node.address("d", kind)
+    sender = node.harness.sender(node.find("d"))
+    node.harness.turn()
+    assert sender.credit == 0
+    node.update("ns/d", fallback="later")
+    assert sender.credit == MAX_CREDIT
+    node.update("ns/d", fallback=None)
+    assert sender.credit == 0
+    node.delete("io.enmasse.address", "ns/d")
+    assert sender.is_detached
+    assert node.entities.spaces["ns/shop"].fallbacks == {}
+
+
+# Slow receivers of a multicast address
+
+
+@pytest.mark.parametrize("policy", [None, "drop", "block"])
+def test_a_slow_receiver_is_set_aside_or_waited_for(node: Node, policy: str | None) -> None:
+    node.address("m", "multicast", slowPolicy=policy)
+    slow, quick = node.receiver("m", 1), node.receiver("m", 100)
+    sender = node.harness.sender(node.find("m"))
+    node.harness.turn()
+    sender.send(body(1))
+    node.harness.turn()
+    assert sender.credit == 0
+    node.harness.advance(3 * SET_ASIDE_AFTER_S)
+    counts = node.find("m").counts()
+    if policy == "block":
+        assert (sender.credit, counts["receiversAside"], counts["timesSetAside"]) == (0, 0, 0)
+        slow.grant(5)
+        node.harness.turn()
+        assert sender.credit == 5
+    else:
+        assert (counts["receiversAside"], counts["timesSetAside"]) == (1, 1)
+        assert sender.credit == 99
+    assert len(quick.arrivals) == 1
+
+
+def test_the_policy_may_change_while_senders_wait(node: Node) -> None:
+    node.address("m", "multicast", slowPolicy="block")
+    node.receiver("m", 1), node.receiver("m", 100)
+    sender = node.harness.sender(node.find("m"))
+    node.harness.turn()
+    sender.send(body(1))
+    node.harness.advance(3 * SET_ASIDE_AFTER_S)
+    node.update("ns/m", slowPolicy=None)
+    node.harness.advance(3 * SET_ASIDE_AFTER_S)
+    assert sender.credit == 99
+
+
+def test_closest_is_the_same_as_balanced_on_one_node(node: Node) -> None:
+    node.address("a", "anycast", distribution="closest")
+    receivers = [node.receiver("a", 10) for _ in range(2)]
+    sender = node.harness.sender(node.find("a"))
+    node.harness.turn()
+    for number in range(4):
+        sender.send(body(number))
+    assert [len(receiver.arrivals) for receiver in receivers] == [2, 2]
+
+
+# Redirects
+
+
+def redirect_of(error: Any) -> dict[str, Any]:
+    assert error.condition == "amqp:link:redirect"
+    return {str(key): value for key, value in error.info.items()}
+
+
+WHERE = {"hostname": "shop.ns", "network-host": "other", "port": 5671, "address": "q", "scheme": "amqps"}
+
+
+def test_a_link_to_an_address_of_another_node_is_told_where_to_go(node: Node) -> None:
+    node.address("q", "queue", home="amqps://other")
+    with pytest.raises(RedirectError, match="amqps://other:5671") as refusal:
+        node.find("q")
+    assert redirect_of(refusal.value) == WHERE
+    info = refusal.value.info or {}
+    assert [type(value) for key, value in info.items() if key == "port"] == [UInt]
+
+
+def test_links_are_sent_away_when_the_home_moves_and_come_back_with_it(node: Node) -> None:
+    for name, kind in {"q": "queue", "t": "topic"}.items():
+        node.address(name, kind)
+        sender, receiver = node.harness.sender(node.find(name)), node.receiver(name)
+        node.update(f"ns/{name}", home="amqps://other")
+        for port in (sender, receiver):
+            assert redirect_of(port.error) == {**WHERE, "address": name}
+    node.update("ns/q", home=None)
+    assert node.find("q").counts()["senders"] == 0
+
+
+def test_a_message_for_an_address_of_another_node_is_rejected_with_the_same(node: Node) -> None:
+    node.address("q", "queue")
+    port = anonymous(node)
+    first = port.send(encode_message(b"1", properties=Properties(to="q")))
+    node.update("ns/q", home="amqps://other")
+    second = port.send(encode_message(b"2", properties=Properties(to="q")))
+    assert port.states[first] is ACCEPTED
+    state = port.states[second]
+    assert isinstance(state, Rejected)
+    assert redirect_of(state.error) == WHERE
+
+
+def test_a_restart_knows_the_home(node: Node) -> None:
+    node.address("q", "queue", home="amqp://other:7")
+    with pytest.raises(RedirectError):
+        node.restarted().find("q")
+
+
+def test_nobody_is_told_that_a_message_without_receivers_was_taken(node: Node) -> None:
+    node.address("d", "anycast")
+    port = anonymous(node)
+    sent = port.send(encode_message(b"7", properties=Properties(to="d")))
+    assert port.states == {sent: RELEASED}
