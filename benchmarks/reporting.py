@@ -58,6 +58,8 @@ class Results:
                 "kind": "case",
                 "suite": suite,
                 "case": outcome.case.name,
+                "target_us": outcome.case.target,
+                "target_p99_ms": outcome.case.target_p99_ms,
                 "server": outcome.server,
                 "disturbed": outcome.is_disturbed,
                 "failure": outcome.failure,
@@ -136,6 +138,10 @@ def _remarks(outcome: Outcome) -> list[str]:
             role = outcome.case.target_of
             verdict = "within" if (parts[role] if role else outcome.figures("us")[1]) <= target else "ABOVE"
             remarks.append(f"{verdict} the target of {target:g} us{f' for the {role}' if role else ''}")
+        target_ms = outcome.case.target_p99_ms
+        if target_ms and "node" in parts:
+            verdict = "within" if outcome.figures("p99")[1] <= target_ms * 1e3 else "ABOVE"
+            remarks.append(f"p99 {verdict} the target of {target_ms:g} ms")
     return remarks
 
 
@@ -154,6 +160,7 @@ def _about() -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": models[0] if models else "",
         "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2),
         "memory_mb": int(memory) // 1024,
     }
 

@@ -17,6 +17,7 @@ from enmasse.engines.supervisor.parent import die_with_parent
 from enmasse.errors import ConfigError
 from enmasse.net.logs import FORMATS
 from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S
+from enmasse.node.gate import MAX_USER_CONNECTIONS, GateOptions
 from enmasse.node.main import run
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ def run_node(arguments: Sequence[str]) -> int:
         supervised=options.supervised,
         transaction_timeout_s=options.transaction_timeout,
         log_format=options.log_format,
+        users=options.users,
+        gate=GateOptions(
+            allow_insecure_plain=options.allow_insecure_plain,
+            max_user_connections=options.max_connections_per_user,
+        ),
     )
 
 
@@ -83,6 +89,24 @@ def _parser() -> argparse.ArgumentParser:
         "--default-space",
         metavar="NAMESPACE/SPACE",
         help="whose clients are that name no space (default: the only one)",
+    )
+    parser.add_argument(
+        "--users",
+        type=Path,
+        metavar="FILE",
+        help="users of spaces with authentication `standard`; made by `enmasse user add`, read again when it changes",
+    )
+    parser.add_argument(
+        "--allow-insecure-plain",
+        action="store_true",
+        help="let users send their passwords without TLS, where others may read them",
+    )
+    parser.add_argument(
+        "--max-connections-per-user",
+        type=int,
+        default=MAX_USER_CONNECTIONS,
+        metavar="N",
+        help=f"refuse a user's connections beyond so many; 0 is without limit (default: {MAX_USER_CONNECTIONS})",
     )
     parser.add_argument("--admin", type=Path, metavar="PATH", help="unix socket for management (default: admin.sock)")
     parser.add_argument(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Pattern", "Wild", "matches", "parse"]
+__all__ = ["Pattern", "Wild", "covers", "matches", "parse"]
 
 
 class Wild(Enum):
@@ -45,7 +45,16 @@ def parse(text: str, *, any_word: str = "*") -> Pattern:
 
 def matches(pattern: Pattern, name: str) -> bool:
     """Whether a name matches, in time proportional to the product of both lengths at most."""
-    words = name.split("/")
+    return _reaches_end(pattern, name.split("/"), None)
+
+
+def covers(pattern: Pattern, other: str) -> bool:
+    """Whether every name that another pattern stands for matches; a name without wildcards stands for itself."""
+    return _reaches_end(pattern, other.split("/"), Wild.REST.value)
+
+
+def _reaches_end(pattern: Pattern, words: list[str], unknown: str | None) -> bool:
+    """Whether a pattern can consume all words; one that is unknown may be any number of words."""
     # reachable[i]: whether the pattern so far can have consumed the first i words.
     reachable = [True] + [False] * len(words)
     for part in pattern:
@@ -57,7 +66,7 @@ def matches(pattern: Pattern, name: str) -> bool:
         else:
             following = [False] * (len(words) + 1)
             for index, word in enumerate(words):
-                if reachable[index] and (part is Wild.ANY or part == word):
+                if reachable[index] and (part == word or (part is Wild.ANY and word != unknown)):
                     following[index + 1] = True
             reachable = following
     return reachable[-1]

@@ -8,7 +8,6 @@ Rules:
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,8 +31,6 @@ __all__ = ["ADMIN_MECHANISMS", "Admission", "Facts"]
 
 ADMIN_MECHANISMS = ("ANONYMOUS", "PLAIN")
 """Who reaches the administrator's socket is the administrator; whatever it says of itself."""
-
-_log = logging.getLogger(__name__)
 
 
 class Facts(NamedTuple):
@@ -83,9 +80,21 @@ class Admission:
         self._fixed = fixed
         self._sasl_host: str | None = None
         self._given_user: str | None = None
+        self.mechanism: str | None = None
+        """By which the client wants to come in."""
         self._login: Login | None = None
         self._space: Space | None = None
         self._is_counted = False
+
+    @property
+    def named(self) -> str:
+        """The name that the client has said."""
+        return "" if self._login is None else self._login.named
+
+    @property
+    def refusal(self) -> str:
+        """Why the login failed; for the log, never for the client."""
+        return "" if self._login is None else self._login.reason
 
     # SASL
 
@@ -124,6 +133,7 @@ class Admission:
     def _authenticate(self, mechanism: str, response: bytes, hostname: str | None) -> Verdict:
         gate, host = self._gate, self._host
         self._sasl_host = hostname
+        self.mechanism = mechanism
         if gate.must_wait(host):
             return SaslCode.SYS_TEMP
         login = self._login = Login(
@@ -135,7 +145,7 @@ class Admission:
             is_private=self._is_private,
             tokens=gate.tokens,
         )
-        return self._judge(lambda: login.begin(mechanism, response), mechanism)
+        return self._judge(lambda: login.begin(mechanism, response))
 
     @property
     def _host(self) -> str:
@@ -143,7 +153,7 @@ class Admission:
         peer = self._facts.peer
         return peer.rpartition(":")[0] if ":" in peer else peer
 
-    def _judge(self, ask: Callable[[], Verdict], mechanism: str) -> Verdict:
+    def _judge(self, ask: Callable[[], Verdict]) -> Verdict:
         """Take one step of a login, and keep account of its end."""
         login = self._login
         assert login is not None
@@ -156,15 +166,12 @@ class Admission:
             verdict = False
         if not isinstance(verdict, int):
             return _Step(
-                verdict, lambda question, response: self._judge(lambda: question.answer(response), mechanism)
+                verdict, lambda question, response: self._judge(lambda: question.answer(response))
             )
         if verdict is True:
             self.user = login.user
         else:
             self._gate.failed(self._host, login.named)
-            _log.warning(
-                "login refused: %s as %.100r from %s: %s", mechanism, login.named, self._facts.peer, login.reason
-            )
         return verdict
 
     def _place_of(self, named: str) -> Place:

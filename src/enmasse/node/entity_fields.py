@@ -145,9 +145,8 @@ def checked(entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
             raise EntityError(400, f"{entity_type} has no attribute {key!r}; it has {', '.join(fields)}")
         if value is not None:
             record[key] = _value(key, field, value)
-    if entity_type == SPACE_TYPE:
-        if name.count("/") != 1 or not all(name.split("/")):
-            raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
+    if entity_type == SPACE_TYPE and (name.count("/") != 1 or not all(name.split("/"))):
+        raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
     return record
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -29,8 +28,6 @@ HOST_FAILURES, HOST_FORGET_S = 20, 3.0
 
 USER_FAILURES, USER_FORGET_S = 5, 6.0
 """The same for one user from one host; the same user from other hosts is not locked out."""
-
-_log = logging.getLogger(__name__)
 
 
 class GateOptions:

@@ -104,7 +104,13 @@ class LoggedBinding(Binding):
         if opened:
             self.tell("connection-closed", error, connection=number)
         elif sasl is not None and sasl.error is not None:
-            self.tell("authentication-failed", level=logging.WARNING, description=sasl.error)
+            self.tell(
+                "authentication-failed",
+                level=logging.WARNING,
+                description=self.admission.refusal or sasl.error,
+                mechanism=self.admission.mechanism,
+                user=self.admission.named or None,
+            )
         elif error is not None and not self.is_told:
             self.tell("connection-refused", error)
 

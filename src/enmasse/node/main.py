@@ -19,6 +19,7 @@ from enmasse.errors import ConfigError, EnmasseError
 from enmasse.net.logs import set_up_logging
 from enmasse.net.loop import run as run_loop
 from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S, TransactionLimits
+from enmasse.node.gate import GateOptions
 from enmasse.node.heap import keep_heap
 from enmasse.node.server import Server
 
@@ -41,6 +42,8 @@ def run(
     default_space: str | None = None,
     transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
     log_format: str = "text",
+    users: Path | None = None,
+    gate: GateOptions | None = None,
 ) -> int:
     """Run a node until it is told to stop.
 
@@ -53,6 +56,8 @@ def run(
         default_space: ``NAMESPACE/SPACE`` of connections that name no space; by default the only one.
         transaction_timeout_s: how long a transaction may go on before it is rolled back; 0 waits for ever.
         log_format: ``text`` or ``json``, for each line on standard error.
+        users: the file of users; without it there are none.
+        gate: what the operator decides on who may come in.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
@@ -61,7 +66,7 @@ def run(
     try:
         limits = TransactionLimits(timeout_s=transaction_timeout_s)
         endpoints = [_endpoint(text) for text in listen]
-        run_loop(_main(data, name, endpoints, admin, supervised, default_space, limits))
+        run_loop(_main(data, name, endpoints, admin, supervised, default_space, limits, users, gate))
     except EnmasseError as error:
         print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -87,6 +92,8 @@ async def _main(
     supervised: bool,
     default_space: str | None,
     limits: TransactionLimits,
+    users: Path | None,
+    gate: GateOptions | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -98,7 +105,8 @@ async def _main(
             _tell(event="journal", journal_pid=pid)
 
     directory = data / "nodes" / name
-    server = Server(directory, name, journal_changed=journal_changed, limits=limits)
+    server = Server(directory, name, journal_changed=journal_changed, limits=limits, gate=gate, users=users)
+    loop.add_signal_handler(signal.SIGHUP, server.reload)
     await server.load()
     # What is here now stays. A message makes no cycles, but a deep queue would be walked again and again.
     gc.collect()

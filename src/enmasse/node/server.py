@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import ConfigError
 from enmasse.messaging.anycast import Anycast
@@ -23,19 +23,27 @@ from enmasse.messaging.delivery import Producer
 from enmasse.messaging.space import Service, Space
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
+from enmasse.node.admission import Facts
 from enmasse.node.binding import Binding
 from enmasse.node.connections import Connections
 from enmasse.node.coordinator import Coordinator, TransactionLimits
 from enmasse.node.entities import Entities
+from enmasse.node.entity_fields import SPACE_TYPE
+from enmasse.node.gate import Gate, GateOptions
 from enmasse.node.health import Health, LoopWatch
 from enmasse.node.logs import LoggedBinding, Tally
 from enmasse.node.management import Management
+from enmasse.node.review import review
 from enmasse.node.statistics import check_server, read_statistics
 from enmasse.node.trace import Tracer
 from enmasse.storage.link import JournalLink
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.performatives import AmqpError
+
+if TYPE_CHECKING:
+    from enmasse.identity.users import Users
+    from enmasse.node.users import UsersFile
 
 __all__ = ["Server"]
 
@@ -68,6 +76,11 @@ class Server:
         name: the node's name, and its container id.
         journal_changed: called with the process id of a journal that replaced one that died.
         limits: what transactions may take, and how long.
+        gate: what the operator decides on who may come in.
+        users: the file of users; without it there are none.
+
+    Raises:
+        ConfigError: the file of users cannot be read, or holds what cannot be.
     """
 
     def __init__(
@@ -77,6 +90,8 @@ class Server:
         *,
         journal_changed: Callable[[int], None] | None = None,
         limits: TransactionLimits | None = None,
+        gate: GateOptions | None = None,
+        users: Path | None = None,
     ) -> None:
         self.name = name
         self.directory = directory
@@ -86,6 +101,16 @@ class Server:
         self.core = Core(self.journal, self._request_turn, self._on_fault)
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self.connections.close_space)
+        self.entities.space_changed = lambda _space: self._review()
+        self.gate = Gate(self.entities.records[SPACE_TYPE], self._turn.loop.time, gate)
+        self.reloads: list[Callable[[], None]] = []
+        """What is to be read again when the operator asks for it (SIGHUP)."""
+        self._users_file: UsersFile | None = None
+        if users is not None:
+            from enmasse.node.users import UsersFile  # noqa: PLC0415  YAML is not loaded where there are no users
+
+            self._users_file = UsersFile(users, self._set_users, self._turn.loop)
+            self.reloads.append(self._users_file.reload)
         self.admin = Space(self.core, "$admin", secrets.token_hex)
         self.tracer = Tracer(
             self.admin,
@@ -118,6 +143,20 @@ class Server:
         )
         self.admin.add(Service(self.core, "$management", management.serve))
         self._turn.add_hook(self._run_turn)
+
+    def _set_users(self, users: Users) -> None:
+        self.gate.users = users
+        self._review()
+
+    def _review(self) -> None:
+        """Who may come in, or what they may do, has changed: so it does for those that are here."""
+        self._turn.begin()
+        review(self.connections, self.entities.spaces.values())
+
+    def reload(self) -> None:
+        """Read files again that may have changed."""
+        for again in self.reloads:
+            again()
 
     # The turn
 
@@ -206,6 +245,8 @@ class Server:
             url=url,
             peer=shell.peer,
             limits=self._limits,
+            gate=self.gate,
+            facts=Facts(shell.peer, shell.is_secure, shell.server_name, shell.peer_names),
         )
         binding.connection = Connection(
             binding,
@@ -226,6 +267,8 @@ class Server:
     async def stop(self) -> None:
         """Stop in order; returns when everything is committed and every socket is closed."""
         self.is_stopping = True
+        if self._users_file is not None:
+            self._users_file.close()
         for listener in self.listeners:
             listener.server.close()
         for binding in list(self.connections.shells):

@@ -123,11 +123,18 @@ def test_a_name_that_is_none_is_refused(node: Node, name: str) -> None:
     refused(400, lambda: node.entities.create(SPACE_TYPE, name, {}, node.answers.append))
 
 
-def test_only_authentication_none_is_served(node: Node) -> None:
-    asked = {"authentication": "standard"}
-    refused(501, lambda: node.entities.create(SPACE_TYPE, "ns/b", asked, node.answers.append))
+def test_a_space_has_one_of_the_kinds_of_authentication(node: Node) -> None:
+    asked = {"authentication": "kerberos"}
+    refused(400, lambda: node.entities.create(SPACE_TYPE, "ns/b", asked, node.answers.append))
     node.create(SPACE_TYPE, "ns/c", authentication="none", spaceType="brokered", generation=3)
     assert node.entities.read(SPACE_TYPE, "ns/c")["generation"] == 3
+    changed: list[str] = []
+    node.entities.space_changed = lambda space: changed.append(space.name)
+    node.entities.update(SPACE_TYPE, "ns/c", {"generation": 4}, node.answers.append)
+    node.entities.update(SPACE_TYPE, "ns/c", {"authentication": "standard"}, node.answers.append)
+    node.harness.commit()
+    assert node.entities.read(SPACE_TYPE, "ns/c")["authentication"] == "standard"
+    assert changed == ["ns/c"]
 
 
 def test_an_address_needs_its_space(node: Node) -> None:
