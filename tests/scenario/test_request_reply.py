@@ -1,0 +1,88 @@
+"""Two clients that ask and answer: nothing stalls, nothing is lost, and every reply finds its request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enmasse.client import Connection, Message, Outcome, blocking, connect
+from enmasse.testing.node_process import NodeProcess
+
+pytestmark = pytest.mark.slow
+
+ROUND_TRIPS = 100_000 if os.environ.get("CI") == "true" else 5_000
+AT_ONCE = 400
+"""Four times the window of the requester, so that replies would come faster than it grants."""
+
+DEADLINE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("rpc")) as node:
+        with blocking.connect(node.admin_url, timeout=30, patience=30) as admin:
+            management = admin.management()
+            management.create("io.enmasse.space", "default/shop", {"spaceType": "standard", "authentication": "none"})
+            for address, kind in {"double": "anycast", "jobs": "queue"}.items():
+                management.create(
+                    "io.enmasse.address",
+                    f"default/shop.{address}",
+                    {"space": "default/shop", "address": address, "addressType": kind},
+                )
+        yield node
+
+
+async def serve(connection: Connection, address: str, ready: asyncio.Event, answered: list[Outcome]) -> None:
+    """Answer each number with its double, without ever waiting for an outcome."""
+    async with connection.receiver(address, credit=100) as requests, connection.sender(None) as replies:
+        ready.set()
+        async for delivery in requests:
+            asked = delivery.message
+            reply = Message(asked.body * 2, to=asked.reply_to, correlation_id=asked.message_id)
+            await replies.wait_for_credit()
+            replies.send_nowait(reply).add_done_callback(lambda future: answered.append(future.result()))
+            delivery.accept()
+
+
+async def ask(connection: Connection, address: str, numbers: Iterator[int]) -> int:
+    """Ask for one double after the other; how many were right."""
+    right = 0
+    for number in numbers:
+        reply = await connection.request(address, Message(number))
+        right += reply.body == 2 * number
+    return right
+
+
+@pytest.mark.parametrize(("address", "round_trips"), [("double", ROUND_TRIPS), ("jobs", ROUND_TRIPS // 10)])
+def test_many_round_trips_at_once_all_come_back(node: NodeProcess, address: str, round_trips: int) -> None:
+    async def body() -> tuple[int, list[Outcome]]:
+        answered: list[Outcome] = []
+        async with asyncio.timeout(DEADLINE_S), connect(node.url) as asking, connect(node.url) as answering:
+            ready = asyncio.Event()
+            serving = asyncio.create_task(serve(answering, address, ready, answered))
+            await ready.wait()
+            numbers = iter(range(round_trips))
+            found = await asyncio.gather(*(ask(asking, address, numbers) for _ in range(AT_ONCE)))
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+        return sum(found), answered
+
+    right, answered = asyncio.run(body())
+    assert right == round_trips
+    assert {str(outcome) for outcome in answered} == {"accepted"}
+
+
+def test_a_requester_that_has_gone_is_told_to_the_one_who_answers(node: NodeProcess, tmp_path: Path) -> None:
+    async def body() -> Outcome:
+        async with asyncio.timeout(DEADLINE_S), connect(node.url) as asking, connect(node.url) as answering:
+            async with asking.receiver(dynamic=True) as replies:
+                gone = replies.address
+            sender = await answering.sender(None)
+            return await sender.send(Message("too late", to=gone))
+
+    outcome = asyncio.run(body())
+    assert (outcome.name, outcome.condition) == ("rejected", "amqp:not-found")
