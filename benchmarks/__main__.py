@@ -21,11 +21,12 @@ from benchmarks.artemis import Artemis
 from benchmarks.cases import Case
 from benchmarks.comparison import Plan, compare
 from benchmarks.connections import measure_idle
+from benchmarks.dispatch import QpidDispatch
 from benchmarks.generators import build
 from benchmarks.measurement import Line, Measurement, Setting
 from benchmarks.node import Node
 from benchmarks.peers import Floor, Mosquitto, Peer, RabbitMQ, Server
-from benchmarks.results import Results
+from benchmarks.reporting import Results
 from enmasse.errors import EnmasseError
 
 ROOT = Path(__file__).parent.parent
@@ -37,16 +38,31 @@ TRAFFIC: dict[str, tuple[str, tuple[Case, ...]]] = {
 }
 SCRIPTS = {
     "journal": ("The journal by itself", "journal.py", ("--seconds", "{seconds}", "--directory", "{directory}")),
+    "client": ("The client beside proton", "client.py", ("--seconds", "{seconds}", "--directory", "{directory}")),
     "spark": ("From a stream into Spark", "spark_source.py", ()),
 }
 """Title, file in this folder, arguments."""
 MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {"stored": stored.MEASUREMENTS}
 SUITES = (*TRAFFIC, "connections", *SCRIPTS)
-PEERS: tuple[type[Peer], ...] = (RabbitMQ, Artemis, Mosquitto)
+PEERS: tuple[type[Peer], ...] = (QpidDispatch, RabbitMQ, Artemis, Mosquitto)
 
 
 def main() -> int:
     """Run what was asked for; the exit code is 1 when something could not be measured at all."""
+    parser = make_parser()
+    given = parser.parse_args()
+    unknown = set(given.suites) - set(SUITES)
+    if unknown:
+        parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    if given.list:
+        show_list(given.suites or SUITES)
+        return 0
+    results = Results(given.directory, sys.argv[1:])
+    return int(not run_suites(given, results))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """What can be asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"which of {', '.join(SUITES)} (default: all)")
     parser.add_argument("--list", action="store_true", help="show suites, cases and peers, and measure nothing")
@@ -74,35 +90,31 @@ def main() -> int:
         default=RESULTS,
         help="where results go, and what servers store meanwhile (default: build/bench)",
     )
-    given = parser.parse_args()
-    unknown = set(given.suites) - set(SUITES)
-    if unknown:
-        parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
-    suites = given.suites or SUITES
-    if given.list:
-        show_list(suites)
-        return 0
+    return parser
+
+
+def run_suites(given: argparse.Namespace, results: Results) -> bool:
+    """Run the suites that were asked for; whether everything could be measured."""
     # Whoever ends us this way, too, wants the servers stopped.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    results = Results(given.directory, sys.argv[1:])
     plan = Plan(given.seconds, given.runs, Patience(given.patience))
     failed = False
-    for suite in suites:
+    peers = () if given.no_peers else chosen(given.peer)
+    for suite in given.suites or SUITES:
         try:
             if suite in TRAFFIC:
-                peers = () if given.no_peers else chosen(given.peer)
                 run_traffic(suite, given.case, plan, results, peers=peers, with_floor=bool(peers))
                 setting = Setting(results.directory, given.seconds, given.runs, given.scale, plan.patience)
                 failed |= not run_measurements(suite, given.case, setting, results)
             elif suite == "connections":
-                measure_idle(results)
+                measure_idle(results, [peer for peer in peers if peer.is_installed()])
             else:
                 failed |= not run_script(suite, given.seconds, results)
         except EnmasseError as error:
             failed = True
             results.console.print(f"[bold red]{suite}:[/] {error}", highlight=False)
     results.console.print(f"Kept in {results.path}", highlight=False)
-    return int(failed)
+    return not failed
 
 
 def show_list(suites: Sequence[str]) -> None:
@@ -187,7 +199,7 @@ def run_script(suite: str, seconds: float, results: Results) -> bool:
         return True
     results.console.print(f"[italic]{title}[/]")
     given = [argument.format(seconds=seconds, directory=results.directory) for argument in arguments]
-    command = [sys.executable, str(Path(__file__).parent / script), *given]
+    command = [sys.executable, "-m", f"benchmarks.{Path(script).stem}", *given]
     lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None

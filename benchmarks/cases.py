@@ -25,6 +25,7 @@ class Case:
         rate: messages a second in all; 0 is as many as go.
         outstanding: messages that may be on their way; 0 leaves that to credit.
         target: CPU microseconds per message that we want to stay under; 0 is without one.
+        target_p99_ms: milliseconds that 99 of 100 messages are to stay under; 0 is without one.
         target_of: the role whose share the target is for; empty is all of them together.
     """
 
@@ -41,6 +42,7 @@ class Case:
     rate: int = 0
     outstanding: int = 0
     target: float = 0.0
+    target_p99_ms: float = 0.0
     target_of: str = ""
 
     @property

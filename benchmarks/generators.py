@@ -27,6 +27,8 @@ NO_COMPILER = (
     "apt-get install gcc libc6-dev"
 )
 
+WITH_TLS = ("-DWITH_TLS", "-lssl")
+
 LATE_S = 60.0
 
 
@@ -52,12 +54,11 @@ def build(tool: str) -> Path:
     if compiler is None:
         raise ConfigError(NO_COMPILER)
     BINARIES.mkdir(exist_ok=True)
-    made = subprocess.run(
-        [compiler, "-O2", "-Wall", "-o", str(binary), str(source), "-lpthread"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [compiler, "-O2", "-Wall", "-o", str(binary), str(source), "-lpthread"]
+    made = subprocess.run([*command, *WITH_TLS], capture_output=True, text=True, check=False)
+    if made.returncode:
+        # Without OpenSSL's headers it does everything but TLS.
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         raise ConfigError(f"{compiler} did not compile {source}:\n{made.stderr}")
     return binary
