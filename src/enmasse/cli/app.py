@@ -28,6 +28,7 @@ from enmasse.cli.send import send
 from enmasse.cli.status import status
 from enmasse.cli.trace import trace
 from enmasse.cli.up import up
+from enmasse.cli.user import user
 from enmasse.errors import EnmasseError
 from enmasse.version import __version__
 
@@ -89,6 +90,7 @@ app.command("control", rich_help_panel=_RUN)(control)
 app.command("node", rich_help_panel=_RUN, context_settings=_RAW, add_help_option=False)(_node)
 app.add_typer(journal, name="journal", rich_help_panel=_RUN)
 app.add_typer(create, name="create", rich_help_panel=_DECLARE)
+app.add_typer(user, name="user", rich_help_panel=_DECLARE)
 app.command("apply", rich_help_panel=_DECLARE)(apply)
 app.command("get", rich_help_panel=_DECLARE)(get)
 app.command("describe", rich_help_panel=_DECLARE)(describe)

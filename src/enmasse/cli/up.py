@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.cli.output import Writer, make_table
 from enmasse.control.loopback import require_loopback
 from enmasse.engines.supervisor.supervisor import UpSettings, run_supervisor
+from enmasse.node.users import load_users
 
 if TYPE_CHECKING:
     from enmasse.engines.supervisor.endpoints import Endpoints
@@ -34,6 +36,17 @@ def up(
     api_port: Annotated[int | None, typer.Option("--api-port", min=1, max=65535, help="Port for the API.")] = None,
     host: Annotated[str, typer.Option("--host", help="Loopback interface to serve.")] = "127.0.0.1",
     log_format: LogFormat = LogFormatChoice.TEXT,
+    users: Annotated[
+        Path | None,
+        typer.Option(
+            "--users",
+            metavar="FILE",
+            help="Users of spaces with authentication `standard`; made by `enmasse user add`.",
+        ),
+    ] = None,
+    allow_insecure_plain: Annotated[
+        bool, typer.Option("--allow-insecure-plain", help="Let users send their passwords without TLS.")
+    ] = False,
 ) -> None:
     """Start everything on this machine and keep it alive until Ctrl-C.
 
@@ -42,6 +55,8 @@ def up(
     """
     writer = Writer()
     require_loopback(host)
+    if users is not None:
+        load_users(users)  # what is wrong with it is better told here than in a node's log
 
     def ready(endpoints: Endpoints) -> None:
         writer.out.print(make_table(["PROTOCOL", "URL"], [[item.protocol, item.url] for item in endpoints.endpoints]))
@@ -54,5 +69,7 @@ def up(
         amqp_port=amqp_port,
         api_port=api_port,
         log_format=log_format.value,
+        users=users,
+        allow_insecure_plain=allow_insecure_plain,
     )
     raise typer.Exit(run_supervisor(settings, on_ready=ready, tell=writer.note))

@@ -59,12 +59,12 @@ class PlanCatalog:
 def judge_authentication(space: AddressSpace) -> Verdict:
     """Tell whether the authentication service that a space asks for exists."""
     service = space.spec.authentication_service
-    if service.is_none:
+    if service.kind is not None:
         return ADMITTED
     named = service.name or service.type
     return Verdict(
         "UnknownAuthenticationService",
-        f"unknown authentication service '{named}'; this version knows only 'none'",
+        f"unknown authentication service '{named}'; there are 'none' and 'standard'",
     )
 
 

@@ -24,6 +24,7 @@ from enmasse.control.effective import effective_settings, effective_space_bytes,
 from enmasse.control.ports import AddressEntity, Entity, NodeState, SpaceEntity
 from enmasse.model.addresses import Address, PlanStatus
 from enmasse.model.conditions import READY, Condition
+from enmasse.model.spaces import NO_AUTHENTICATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SpacePlan", "SpaceView", "Step", "plan_space", "plan_space_plan"]
 
-_CHANGEABLE = frozenset({"generation", "max_bytes", "settings"})
+_CHANGEABLE = frozenset({"authentication", "generation", "max_bytes", "settings"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,8 @@ def _space_entity(space: AddressSpace, view: SpaceView) -> SpaceEntity:
     metadata = space.metadata
     plan = view.plans.spaces.get(space.spec.plan_name)
     max_bytes = effective_space_bytes(space.spec, plan.spec if plan else None)
-    return SpaceEntity(space.key, space.spec.type, "none", metadata.uid, metadata.generation, max_bytes)
+    authentication = space.spec.authentication_service.kind or NO_AUTHENTICATION
+    return SpaceEntity(space.key, space.spec.type, authentication, metadata.uid, metadata.generation, max_bytes)
 
 
 def _address_entity(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from enmasse.identity.permissions import Permissions
@@ -103,6 +103,10 @@ class Users:
     def __len__(self) -> int:
         """How many there are."""
         return len(self._users)
+
+    def __iter__(self) -> Iterator[User]:
+        """All of them, in the order of the file."""
+        return iter(self._users.values())
 
     def find(self, space: str, name: str) -> User | None:
         """A user by name."""

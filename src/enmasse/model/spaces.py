@@ -26,7 +26,7 @@ __all__ = [
 SpaceType = Literal["standard", "brokered"]
 
 NO_AUTHENTICATION: Final = "none"
-"""The authentication service that lets everyone in; it listens on loopback interfaces only."""
+"""The authentication service that lets everyone in."""
 
 _DEFAULT_PLANS: dict[SpaceType, str] = {
     "standard": "standard-small",
@@ -59,7 +59,16 @@ class AuthenticationServiceReference(Model):
     @property
     def is_none(self) -> bool:
         """Whether this is the service that lets everyone in."""
-        return self.type in {None, "none"} and self.name in {None, "none", "none-authservice"}
+        return self.kind == NO_AUTHENTICATION
+
+    @property
+    def kind(self) -> Literal["none", "standard"] | None:
+        """What the service does: let everyone in, or only the space's users; None for one that does not exist."""
+        if self.name in {None, NO_AUTHENTICATION, "none-authservice"} and self.type in {None, NO_AUTHENTICATION}:
+            return NO_AUTHENTICATION
+        if self.name in {None, "standard", "standard-authservice"} and self.type in {None, "standard"}:
+            return "standard"
+        return None
 
 
 class Certificate(Model):

@@ -165,9 +165,7 @@ class Admission:
             login.reason = error.description
             verdict = False
         if not isinstance(verdict, int):
-            return _Step(
-                verdict, lambda question, response: self._judge(lambda: question.answer(response))
-            )
+            return _Step(verdict, lambda question, response: self._judge(lambda: question.answer(response)))
         if verdict is True:
             self.user = login.user
         else:

@@ -234,7 +234,8 @@ def test_an_address_waits_for_its_space(make_address: Make) -> None:
         ({"plan": "huge"}, "UnknownPlan"),
         ({"plan": "brokered-single-broker"}, "UnknownPlan"),
         ({"authenticationService": {"name": "keycloak"}}, "UnknownAuthenticationService"),
-        ({"authenticationService": {"type": "standard"}}, "UnknownAuthenticationService"),
+        ({"authenticationService": {"type": "external"}}, "UnknownAuthenticationService"),
+        ({"authenticationService": {"name": "standard", "type": "none"}}, "UnknownAuthenticationService"),
     ],
 )
 def test_a_space_that_asks_for_what_does_not_exist_waits_and_so_do_its_addresses(
@@ -244,6 +245,27 @@ def test_a_space_that_asks_for_what_does_not_exist_waits_and_so_do_its_addresses
     assert steps(plan) == []
     assert ready(plan)["shop"] == ("False", reason)
     assert scheduled(plan, "shop.orders")[0] == "SpaceNotReady"
+
+
+@pytest.mark.parametrize(
+    ("service", "kind"),
+    [
+        ({}, "none"),
+        ({"name": "none-authservice"}, "none"),
+        ({"name": "standard-authservice"}, "standard"),
+        ({"name": "standard", "type": "standard"}, "standard"),
+        ({"type": "standard"}, "standard"),
+    ],
+)
+def test_the_node_is_told_who_knows_the_users(make_space: Make, service: dict[str, Any], kind: str) -> None:
+    space = stored(make_space(authenticationService=service))
+    plan = plan_space(view(space))
+    (entity,) = [step.entity for stage in plan.stages for step in stage]
+    assert isinstance(entity, SpaceEntity)
+    assert entity.authentication == kind
+    node = carried_out(plan, NodeState())
+    other = stored(make_space(authenticationService={"type": "standard" if kind == "none" else "none"}))
+    assert steps(plan_space(view(other, node=node))) == [["update default/shop"]]
 
 
 @pytest.mark.parametrize(

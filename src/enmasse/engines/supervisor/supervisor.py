@@ -52,6 +52,8 @@ class UpSettings:
         amqp_port: this one for AMQP; None: chosen.
         api_port: this one for the API; None: chosen.
         log_format: ``text`` or ``json``, in the logs of the node and of control.
+        users: the file of users for the node; None: there are none.
+        allow_insecure_plain: whether users may send their passwords without TLS.
     """
 
     data: Path
@@ -60,6 +62,8 @@ class UpSettings:
     amqp_port: int | None = None
     api_port: int | None = None
     log_format: str = "text"
+    users: Path | None = None
+    allow_insecure_plain: bool = False
 
 
 def run_supervisor(
@@ -170,6 +174,10 @@ class _Supervisor:
             tell=tell,
         )
         listen = ["--listen", f"{shown}:{ports.amqp}", "--admin", str(admin)]
+        if settings.users is not None:
+            listen += ["--users", str(settings.users.absolute())]
+        if settings.allow_insecure_plain:
+            listen.append("--allow-insecure-plain")
         self._node = Child(
             DEFAULT_NODE,
             [*program, "node", *data, "--name", DEFAULT_NODE, *listen],
