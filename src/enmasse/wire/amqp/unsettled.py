@@ -1,0 +1,71 @@
+"""Which deliveries of a session a link has, without a look at all of them for every link that goes.
+
+Each delivery is looked at once, when a link goes, however many links do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from enmasse.wire.amqp.session_output import SessionOutput
+
+__all__ = ["UnsettledByLink"]
+
+MASK = 0xFFFFFFFF
+
+FEW = 64
+"""So many are looked through as they are."""
+
+
+class UnsettledByLink:
+    """A session's unsettled deliveries by the sink that hears of their outcomes."""
+
+    __slots__ = ("_by_sink", "_kept", "_seen")
+
+    def __init__(self) -> None:
+        self._by_sink: dict[Any, list[int]] = {}
+        self._kept = 0
+        """Delivery ids in all lists, of which some may have been settled meanwhile."""
+        self._seen = 0
+        """The delivery id from which on none was looked at."""
+
+    def take(self, session: SessionOutput, sink: Any) -> list[Any]:
+        """Remove from the session and return what a sink has, oldest first."""
+        unsettled = session.unsettled
+        if len(unsettled) <= FEW:
+            ids = [delivery_id for delivery_id, delivery in unsettled.items() if delivery.sink is sink]
+            return [unsettled.pop(delivery_id) for delivery_id in ids]
+        self._look(session)
+        ids = self._by_sink.pop(sink, [])
+        self._kept -= len(ids)
+        taken = []
+        for delivery_id in ids:
+            delivery = unsettled.get(delivery_id)
+            if delivery is not None and delivery.sink is sink:
+                del unsettled[delivery_id]
+                taken.append(delivery)
+        return taken
+
+    def _look(self, session: SessionOutput) -> None:
+        unsettled, enlisted = session.unsettled, session.enlisted
+        known = len(unsettled) + len(enlisted)
+        span = (session.next_delivery_id - self._seen) & MASK
+        if not self._kept or span > known or self._kept > 2 * known:
+            self._by_sink.clear()
+            self._kept = 0
+            news = [*unsettled, *enlisted]
+        else:
+            news = [(self._seen + more) & MASK for more in range(span)]
+        self._seen = session.next_delivery_id
+        lists = self._by_sink
+        for delivery_id in news:
+            delivery = unsettled.get(delivery_id)
+            if delivery is None:
+                # One that is enlisted comes back when its transaction is rolled back.
+                retired = enlisted.get(delivery_id)
+                if retired is None:
+                    continue
+                delivery = retired.delivery
+            lists.setdefault(delivery.sink, []).append(delivery_id)
+            self._kept += 1
