@@ -12,7 +12,10 @@ from starlette.exceptions import HTTPException
 
 from enmasse.api.actions import action_routes
 from enmasse.api.discovery import discovery_routes
+from enmasse.api.figures import Figures
 from enmasse.api.guard import Guard
+from enmasse.api.health import health_routes
+from enmasse.api.metrics import ControllerTimes, metrics_routes
 from enmasse.api.resources import resource_routes
 from enmasse.api.status import answer, answer_error
 from enmasse.errors import EnmasseError
@@ -22,7 +25,7 @@ from enmasse.version import __version__
 if TYPE_CHECKING:
     import asyncio
 
-    from enmasse.control.ports import MessageAdmin
+    from enmasse.control.ports import FiguresSource, MessageAdmin
     from enmasse.control.registry import Registry
 
 __all__ = ["create_app"]
@@ -30,17 +33,28 @@ __all__ = ["create_app"]
 _log = logging.getLogger(__name__)
 
 
-def create_app(registry: Registry, stop: asyncio.Event, messages: MessageAdmin) -> FastAPI:
+def create_app(
+    registry: Registry,
+    stop: asyncio.Event,
+    messages: MessageAdmin,
+    figures: FiguresSource | None = None,
+    times: ControllerTimes | None = None,
+) -> FastAPI:
     """Return the application.
 
     Args:
         registry: where the resources lie.
         stop: set when the server stops, so that watches end.
         messages: the way to what the addresses store.
+        figures: the way to what the node says of itself.
+        times: how long the controller's looks take.
     """
     app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None)
     app.add_middleware(Guard)
-    app.include_router(discovery_routes(registry))
+    app.include_router(discovery_routes())
+    asked = None if figures is None else Figures(figures)
+    app.include_router(health_routes(registry, asked))
+    app.include_router(metrics_routes(registry, asked, times or ControllerTimes()))
     for kind in KINDS:
         app.include_router(resource_routes(kind, registry, stop))
     app.include_router(action_routes(registry, messages))

@@ -1,4 +1,4 @@
-"""What clients ask first: which groups and kinds are here, and how the server is."""
+"""What clients ask first: which groups and kinds are here, and of which version."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse
 
 from enmasse.api.actions import ACTIONS
 from enmasse.model.kinds import KINDS
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
-    from enmasse.control.registry import Registry
     from enmasse.model.kinds import Kind
 
 __all__ = ["discovery_routes"]
@@ -23,8 +22,8 @@ _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 Document = dict[str, Any]
 
 
-def discovery_routes(registry: Registry) -> APIRouter:
-    """Return the routes for discovery, health and version."""
+def discovery_routes() -> APIRouter:
+    """Return the routes for discovery and version."""
     router = APIRouter(tags=["discovery"])
     groups = [list(kinds) for _, kinds in groupby(KINDS, key=lambda kind: kind.group)]
 
@@ -45,15 +44,6 @@ def discovery_routes(registry: Registry) -> APIRouter:
     async def version() -> JSONResponse:
         major, minor, *_ = __version__.split(".")
         return JSONResponse({"major": major, "minor": minor, "gitVersion": f"v{__version__}"})
-
-    @router.get("/healthz", summary="Whether the process runs")
-    async def healthy() -> PlainTextResponse:
-        return PlainTextResponse("ok")
-
-    @router.get("/readyz", summary="Whether the resource store answers")
-    async def ready() -> PlainTextResponse:
-        registry.store.fact("version")
-        return PlainTextResponse("ok")
 
     return router
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enmasse.api.app import create_app
+from enmasse.api.metrics import ControllerTimes
 from enmasse.api.server import open_listener, serve_http
 from enmasse.control.controller import Controller
 from enmasse.control.lock import DirectoryLock
@@ -82,7 +83,8 @@ async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore
     registry.plant_catalog()
     node_url = settings.node_url or f"amqp+unix://{layout.admin_socket(settings.node)}"
     node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter)
-    controller = Controller(registry, node, now=_now, jitter=_jitter)
+    times = ControllerTimes()
+    controller = Controller(registry, node, now=_now, jitter=_jitter, looked=times.observe)
     url = _url(listener)
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]
@@ -91,7 +93,7 @@ async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore
         print(json.dumps({"event": "listening", "url": url}), flush=True)  # noqa: T201  # for whoever started us
         _log.info("API at %s, node %s at %s", url, settings.node, node_url)
         try:
-            await serve_http(create_app(registry, stop, node), listener, stop)
+            await serve_http(create_app(registry, stop, node, node, times), listener, stop)
         finally:
             for task in background:
                 task.cancel()

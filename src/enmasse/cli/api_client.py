@@ -127,6 +127,11 @@ class ApiClient:
         path = _path(_kind_of(document), metadata["namespace"], metadata["name"])
         return self._call("POST", f"{path}/{action}", json=arguments, timeout=_ACTION_TIMEOUT_S)
 
+    def nodes(self) -> list[Document]:
+        """Return of each node its name, whether it is up and ready, and its problems."""
+        found: list[Document] = self._call("GET", "/readyz", headers={"accept": "application/json"})["nodes"]
+        return found
+
     def resolve(self, kind: Kind, namespace: str, name: str, space: str | None = None) -> Document:
         """Return the object that a user means: by its name, an address also by what it is called.
 

@@ -15,7 +15,7 @@ from enmasse.cli.errors import CliError, UnreachableError
 from enmasse.cli.installation import find_endpoints
 from enmasse.cli.objects import object_label, write_objects
 from enmasse.cli.options import DEFAULT_DATA, Data, Output, StructuredChoice, StructuredOutput
-from enmasse.cli.output import Writer, write_structured
+from enmasse.cli.output import Writer, make_table, write_structured
 from enmasse.cli.waiting import wait_until
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds import kind_named
@@ -37,6 +37,7 @@ class _Found:
     """What one look has found."""
 
     items: dict[str, list[Document]] = field(default_factory=dict)
+    nodes: list[Document] = field(default_factory=list)
     error: EnmasseError | None = None
     """Why the installation as a whole does not answer."""
 
@@ -48,7 +49,7 @@ class _Found:
     @property
     def is_all_ready(self) -> bool:
         """Whether everything answers and is ready."""
-        return self.error is None and not self.waiting
+        return self.error is None and not self.waiting and all(node["ready"] for node in self.nodes)
 
 
 def status(
@@ -59,7 +60,7 @@ def status(
     output: StructuredChoice = StructuredOutput.TABLE,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Show spaces and addresses, and whether all of them are served.
+    """Show spaces, addresses and nodes, and whether all of them are ready.
 
     The exit code is 0 if everything that is declared is ready, 1 if something
     is not, and 4 if it was not in the time of --wait or nothing answers.
@@ -91,6 +92,7 @@ def _look(data: Path) -> _Found:
                 kind = kind_named(name)
                 assert kind is not None
                 found.items[name] = api.select(kind, None)
+            found.nodes = api.nodes()
         # The resources tell what the node said last; whether it still listens is seen here.
         _require_listener(endpoints.url("amqp"))
     except EnmasseError as error:
@@ -112,6 +114,7 @@ def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
     if output != StructuredOutput.TABLE:
         document: dict[str, Any] = {"ready": found.is_all_ready}
         document |= {f"{name}s" if name == "space" else f"{name}es": items for name, items in found.items.items()}
+        document["nodes"] = found.nodes
         write_structured(writer.out, output.value, document)
         return
     if not any(found.items.values()):
@@ -121,6 +124,9 @@ def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
         if items and kind is not None:
             write_objects(writer, Output.WIDE, kind, items, with_namespace=_is_spread(items))
             writer.say("")
+    if found.nodes:
+        rows = [[node["name"], str(node["ready"]), "; ".join(node["problems"])] for node in found.nodes]
+        writer.out.print(make_table(["NODE", "READY", "MESSAGE"], rows))
 
 
 def _is_spread(items: list[Document]) -> bool:
@@ -132,6 +138,10 @@ def _explain(found: _Found, wait: float | None) -> str:
     if found.error is not None:
         return f"{late}{found.error}"
     waiting = found.waiting
+    unready = [node for node in found.nodes if not node["ready"]]
+    late += "".join(f"node {node['name']} is not ready ({'; '.join(node['problems'])}) " for node in unready)
+    if not waiting:
+        return late.rstrip()
     some = [f"{object_label(item)} ({sentence_of(item)})" for item in waiting[:_NAMED]]
     more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
     return f"{late}not ready: {', '.join(some)}{more}"

@@ -50,6 +50,7 @@ class Controller:
         now: gives the present, RFC 3339 in UTC.
         jitter: gives a factor around 1 for delays.
         resync_s: seconds between two full questions to the node, to find what drifted.
+        looked: hears how long each look took, in seconds.
     """
 
     def __init__(
@@ -60,11 +61,13 @@ class Controller:
         now: Callable[[], str],
         jitter: Callable[[], float],
         resync_s: float = 10.0,
+        looked: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self._registry = registry
         self._node = node
         self._now = now
         self._resync_s = resync_s
+        self._looked = looked
         self._queue = WorkQueue(jitter=jitter)
         self._inventory = Inventory()
         self._observed: Observed | None = None
@@ -123,7 +126,7 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key = await self._queue.get()
-            began = time.thread_time()
+            began, since = time.thread_time(), time.monotonic()
             try:
                 settled = await self._reconcile(key)
             except NodeUnavailableError as error:
@@ -133,6 +136,7 @@ class Controller:
                 # One space that cannot be planned must not stop the others.
                 _log.exception("looking at %s failed", key)
                 settled = False
+            self._looked(time.monotonic() - since)
             if settled:
                 self._queue.done(key)
             else:

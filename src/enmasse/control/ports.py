@@ -7,12 +7,22 @@ resolved, in the words of the node's management.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["AddressEntity", "AddressSettings", "Entity", "MessageAdmin", "NodeAdmin", "NodeState", "SpaceEntity"]
+__all__ = [
+    "AddressEntity",
+    "AddressSettings",
+    "Entity",
+    "FiguresSource",
+    "MessageAdmin",
+    "NodeAdmin",
+    "NodeFigures",
+    "NodeState",
+    "SpaceEntity",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,34 @@ class NodeAdmin(Protocol):
 
     async def delete(self, entity: Entity) -> None:
         """Remove an entity and its contents; one that is not there is removed already."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """What a node says of itself, in the words of its management.
+
+    Attributes:
+        statistics: of the node as a whole.
+        health: whether it is ready, and its problems.
+        spaces: its spaces.
+        addresses: its addresses with their counters.
+    """
+
+    statistics: dict[str, Any]
+    health: dict[str, Any]
+    spaces: list[dict[str, Any]]
+    addresses: list[dict[str, Any]]
+
+
+class FiguresSource(Protocol):
+    """The way to the figures of one node; errors are those of ``NodeAdmin``."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    async def figures(self) -> NodeFigures:
+        """Return what the node says of itself now."""
 
 
 class MessageAdmin(Protocol):

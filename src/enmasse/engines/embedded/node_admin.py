@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from enmasse.client import connect
 from enmasse.client.management import Management, ManagementError
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.ports import AddressEntity, AddressSettings, Entity, NodeState, SpaceEntity
+from enmasse.control.ports import AddressEntity, AddressSettings, Entity, NodeFigures, NodeState, SpaceEntity
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
@@ -24,6 +24,31 @@ _log = logging.getLogger(__name__)
 
 _SPACE, _ADDRESS = "io.enmasse.space", "io.enmasse.address"
 _SPACE_ATTRIBUTES = ("name", "spaceType", "authentication", "uid", "generation", "maxBytes")
+_STATISTICS, _HEALTH = "io.enmasse.statistics", "io.enmasse.health"
+_FIGURES = (
+    "name",
+    "space",
+    "address",
+    "addressType",
+    "senders",
+    "receivers",
+    "messagesIn",
+    "messagesOut",
+    "accepted",
+    "rejected",
+    "released",
+    "modified",
+    "dropped",
+    "creditAsked",
+    "creditGranted",
+    "unsettled",
+    "backlog",
+    "messagesStored",
+    "bytesStored",
+    "expired",
+    "deadLettered",
+    "consumers",
+)
 _SETTINGS = {
     "max_bytes": "maxBytes",
     "max_consumers": "maxConsumers",
@@ -128,6 +153,16 @@ class AmqpNodeAdmin:
             {item["name"]: _read_space(item) for item in spaces},
             {item["name"]: _read_address(item) for item in addresses},
         )
+
+    async def figures(self) -> NodeFigures:
+        """Return what the node says of itself now."""
+        with _Errors():
+            management = self._reachable(self._management)
+            statistics = await management.query(_STATISTICS)
+            health = await management.query(_HEALTH)
+            spaces = await management.query(_SPACE, ("name", "maxBytes"))
+            addresses = await management.query(_ADDRESS, _FIGURES)
+        return NodeFigures(statistics[0], health[0], spaces, addresses)
 
     async def create(self, entity: Entity) -> None:
         """Add an entity."""
