@@ -18,7 +18,7 @@ from enmasse.cli.output import Writer, make_table
 from enmasse.errors import ConfigError, RemoteError
 from enmasse.identity.permissions import OPERATIONS, Grant, Permissions
 from enmasse.identity.users import DEFAULT_ITERATIONS, DEFAULT_MECHANISMS, SALT_BYTES, User, Users, make_keys
-from enmasse.identity.users_file import space_name, user_name, write_users
+from enmasse.identity.users_file import read_users, space_name, user_name, write_users
 from enmasse.node.users import load_users, matcher_of
 
 __all__ = ["user"]
@@ -173,11 +173,13 @@ def _changing(path: Path, *, must_exist: bool = False) -> Iterator[list[User]]:
 
 def _write(path: Path, users: Sequence[User], seed: bytes) -> None:
     """Replace the file as a whole, readable by its owner alone."""
+    text = write_users(users, seed)
+    read_users(text, matcher_of)  # no command leaves a file behind that no node would take
     target = path.resolve()
     new = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(write_users(users, seed))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         new.replace(target)
