@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import Address
+from enmasse.messaging.backlog import BacklogConsumer
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.dynamic import Wish
 from enmasse.messaging.errors import AttachError
@@ -22,6 +23,9 @@ from enmasse.node.admission import Admission, Facts
 from enmasse.node.coordinator import CAPABILITIES, Coordinator, TransactionLimits
 from enmasse.node.dynamic_terminus import dynamic_properties, dynamic_wish
 from enmasse.node.gate import Gate
+from enmasse.node.receipts import Attachment
+from enmasse.node.recovering import Recovering
+from enmasse.node.recovery import Key, map_to_tell
 from enmasse.node.terminus import (
     address_of,
     granted_filters,
@@ -96,6 +100,7 @@ class Binding:
         )
         self._url = url
         self._dynamic: dict[Link, Address] = {}
+        self._recovering = Recovering(connections.recovery)
         self._lasting: list[tuple[SessionOutput, SubscriberConsumer]] = []
         """Receivers of durable subscriptions that are detached."""
         self._limits = limits or TransactionLimits()
@@ -155,6 +160,7 @@ class Binding:
         # A producer keeps the link's way to settle, so it is chosen before.
         link.settle_as(attach.rcv_settle_mode)
         producer: Producer
+        attachment: Attachment | None = None
         if target.dynamic:
             wish = dynamic_wish(target, options.capabilities)
             address = self._new_dynamic(space, link, wish)
@@ -177,7 +183,13 @@ class Binding:
             )
         else:
             self.admission.require_send(address_of(target))
-            producer = space.find(address_of(target)).attach_producer(link, address_of(target), options)
+            address = space.find(address_of(target))
+            key = Key(space, self.user, self.container, attach.name, True)
+            attachment = self._recovering.attach_sender(key, address, link, attach, target)
+            if attachment is not None:
+                answer.durable, answer.timeout = target.durable, target.timeout
+                answer.expiry_policy = target.expiry_policy
+            producer = address.attach_producer(link, address_of(target), options)
         self.links[link] = producer
         link.accept(
             producer,
@@ -185,6 +197,8 @@ class Binding:
             target=answer,
             max_message_size=None if link.passes_from else MAX_MESSAGE_BYTES,
             offered_capabilities=options.capabilities or None,
+            unsettled=None if attachment is None else attachment.told,
+            incomplete_unsettled=attachment is not None and attachment.is_incomplete,
         )
 
     def _attach_controller(self, space: Space, link: ReceivingLink, attach: Attach) -> None:
@@ -220,8 +234,14 @@ class Binding:
         if (address.kind == "stream" or options.browse) and attach.snd_settle_mode != 0 and not is_named:
             # Nothing hangs on a reader's outcome, so it is asked for only if the reader wants to give it.
             options.presettle = True
+        key = Key(space, self.user, self.container, attach.name, False)
+        leases = self._recovering.attach_receiver(key, address, link, attach, source, options)
         consumer = address.attach_consumer(link, options)
         self.links[link] = consumer
+        resumption, unsettled, is_incomplete = None, None, False
+        if leases is not None and isinstance(consumer, BacklogConsumer):
+            resumption = leases.resume(link, consumer)
+            unsettled, is_incomplete = map_to_tell(resumption.states, self.connection.remote_max_frame_size)
         link.accept(
             consumer,
             source=Source(
@@ -240,7 +260,11 @@ class Binding:
             target=attach.target if isinstance(attach.target, Target) else Target(),
             snd_settle_mode=1 if options.presettle else attach.snd_settle_mode,
             offered_capabilities=options.capabilities or None,
+            unsettled=unsettled,
+            incomplete_unsettled=is_incomplete,
         )
+        if resumption is not None:
+            resumption.begin(is_limited=attach.incomplete_unsettled)
 
     def _new_dynamic(self, space: Space, link: Link, wish: Wish) -> Address:
         self.admission.require_dynamic()
@@ -275,12 +299,14 @@ class Binding:
     def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
         """Take the link from its address; a dynamic address may go with it."""
         end = self.links.pop(link, None)
+        self._recovering.leave(link, end, closed=closed)
         if isinstance(end, Consumer):
             end.gone(closed=closed)
             if isinstance(end, SubscriberConsumer):
                 self._lasting.append((link.session, end))
         elif end is not None:
             end.gone()
+        self._recovering.left(link, end, closed=closed)
         made = self._dynamic.pop(link, None)
         address = made or (None if end is None else end.address)
         if self.space is not None and address is not None:
@@ -292,10 +318,12 @@ class Binding:
         for of, consumer in self._lasting:
             if of is session:
                 consumer.lasting.wait("session-end")
+        self._recovering.happened("session-end", session)
 
     def on_closed(self, error: AmqpError | None) -> None:
         """Leave the node's account; subscriptions may have lasted as long as the connection."""
         for _, consumer in self._lasting:
             consumer.lasting.wait("connection-close")
+        self._recovering.happened("connection-close")
         self.admission.leave()
         self._connections.closed(self)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.messaging.delivery import Producer
+from enmasse.node.recovery import Recovery
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.performatives import AmqpError
 
@@ -44,6 +45,8 @@ class Connections:
         self.numbers: dict[Binding, int] = {}
         """Of every connected socket; never given twice."""
         self.watchers: list[Watcher] = []
+        self.recovery = Recovery()
+        """What is kept for links that are detached and may come back."""
         self._open: dict[Binding, int] = {}
         self._last_number = 0
         self._wall_ms = wall_ms

@@ -19,14 +19,14 @@ from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import LinkError, LocalError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.parts import OutgoingParts
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Detach, Source, Target
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Detach, Source, Target, Transfer
 from enmasse.wire.amqp.transactions import TransactionalState
 from enmasse.wire.amqp.types import UInt
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.session_output import SessionOutput
 
-__all__ = ["Link", "Outgoing", "ReceivingLink", "ReceivingSink", "SendingLink", "SendingSink"]
+__all__ = ["DeliveryTracker", "Link", "Outgoing", "ReceivingLink", "ReceivingSink", "SendingLink", "SendingSink"]
 
 MASK = 0xFFFFFFFF
 
@@ -109,6 +109,17 @@ class Passage(Protocol):
         """The sender gives the message up."""
 
 
+class DeliveryTracker(Protocol):
+    """Follows the deliveries of a link that may be resumed."""
+
+    def takes(self, transfer: Transfer) -> bool:
+        """Look at a transfer, and say whether nothing more is to be done about it.
+
+        Raises:
+            SessionError: it starts a delivery without what every delivery has.
+        """
+
+
 class Link:
     """What both ends have in common."""
 
@@ -146,8 +157,13 @@ class Link:
         max_message_size: int | None = None,
         offered_capabilities: tuple[str, ...] | None = None,
         properties: dict[Any, Any] | None = None,
+        unsettled: dict[Any, Any] | None = None,
+        incomplete_unsettled: bool = False,
     ) -> None:
-        """Answer the peer's attach; from now on ``sink`` hears of the link."""
+        """Answer the peer's attach; from now on ``sink`` hears of the link.
+
+        What is ``unsettled`` of an earlier life of the link is told by delivery tag [AMQP 2.6.13].
+        """
         remote = self.remote_attach
         if remote is None or self.attach is not None:
             raise LocalError(f"link {self.name!r} has no attach to answer")
@@ -164,6 +180,8 @@ class Link:
                 rcv_settle_mode=remote.rcv_settle_mode,
                 source=source,
                 target=target,
+                unsettled=unsettled,
+                incomplete_unsettled=incomplete_unsettled,
                 initial_delivery_count=0 if self.is_sender else None,
                 max_message_size=max_message_size,
                 offered_capabilities=offered_capabilities,
@@ -363,6 +381,7 @@ class ReceivingLink(Link):
         "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "highest", "initial",
         "limit", "max_message_size", "partial", "partial_bytes",
         "passage", "passes_from", "received", "settle", "takes_parts",
+        "tracker",
     )  # fmt: skip
     is_sender = False
 
@@ -382,8 +401,10 @@ class ReceivingLink(Link):
         self.passes_from = 0
         """Bytes of a message from which it is passed on while it comes; 0 holds every message whole."""
         self.passage: Passage | None = None
+        self.tracker: DeliveryTracker | None = None
+        """Who follows the deliveries, if the link may be resumed; set before the link is accepted."""
         self.takes_parts = False
-        """Whether the next transfer may be a part, or must be measured."""
+        """Whether the next transfer may be a part, or must be measured or followed."""
         self._is_measured = False
         self.delivery_id = 0
         self.delivery_settled = False
@@ -397,7 +418,8 @@ class ReceivingLink(Link):
     def limit_messages(self, max_message_size: int | None) -> None:
         """Take only messages of up to so many bytes; nothing or 0 means any size."""
         self.max_message_size = max_message_size or 0
-        self.takes_parts = self._is_measured = 0 < self.max_message_size < self.session.connection.max_frame_size
+        is_small = 0 < self.max_message_size < self.session.connection.max_frame_size
+        self.takes_parts = self._is_measured = is_small or self.tracker is not None
 
     def hold_input(self, is_held: bool) -> None:
         """Leave what the peer sends unread, or read on; for who cannot pass on what has come."""
@@ -406,6 +428,11 @@ class ReceivingLink(Link):
     def settle_as(self, rcv_settle_mode: int) -> None:
         """Settle at once (0, first) or leave it to the sender to settle first (1, second)."""
         self.settle = self.session.settle_second if rcv_settle_mode == 1 else self.session.settle
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a part of a delivery has come."""
+        return self.partial is not None or self.passage is not None
 
     def forget_parts(self) -> None:
         """The incomplete delivery is complete, or will never be."""

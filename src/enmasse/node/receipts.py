@@ -1,0 +1,156 @@
+"""What became of the deliveries of a sender that may lose its connection [AMQP 2.6.13, 3.4.6].
+
+A sender that comes back tells which of its deliveries it takes for unsettled. Those that came the first time
+are answered with the outcome that they have, or will have, and are not taken twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from enmasse.node.recovery import Key, Recovery, Terminus, map_to_tell
+from enmasse.wire.amqp.errors import SessionError
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Target, Transfer
+
+if TYPE_CHECKING:
+    from enmasse.messaging.address import Address
+    from enmasse.wire.amqp.link import ReceivingLink
+
+__all__ = ["MAX_RECEIPTS", "MAX_TAG_BYTES", "Attachment", "Receipts"]
+
+MAX_RECEIPTS = 4_096
+"""Deliveries of one link whose outcome is remembered: the latest."""
+
+MAX_TAG_BYTES = 32
+
+_UNKNOWN = object()
+
+
+class Receipts(Terminus):
+    """The outcomes of one sender's deliveries, by their tags; ``None`` where there is none yet."""
+
+    __slots__ = ("outcomes", "resumed")
+
+    def __init__(self, recovery: Recovery, key: Key, address: Address, terminus: Target) -> None:
+        super().__init__(recovery, key, address, terminus)
+        self.outcomes: dict[bytes, Any] = {}
+        self.resumed: dict[bytes, tuple[Attachment, int]] = {}
+        """Where to tell outcomes that are still to come."""
+
+    def attach(self, link: ReceivingLink, attach: Attach) -> Attachment:
+        """The link is attached: what its sender does not ask for is forgotten."""
+        self.joined(link)
+        self.resumed.clear()
+        asked = attach.unsettled or {}
+        if not attach.incomplete_unsettled:
+            for tag in [tag for tag in self.outcomes if tag not in asked]:
+                self.forget(tag)
+        return Attachment(self, link)
+
+    def begin(self, tag: bytes) -> None:
+        """A delivery begins."""
+        self.forget(tag)
+        self.outcomes[tag] = None
+        self._recovery.deliveries += 1
+        if len(self.outcomes) > MAX_RECEIPTS or self._recovery.is_full:
+            self._recovery.make_room()
+            self.forget(next(iter(self.outcomes)))
+
+    def forget(self, tag: bytes) -> None:
+        """Nobody asks for a delivery any more."""
+        if self.outcomes.pop(tag, _UNKNOWN) is not _UNKNOWN:
+            self._recovery.deliveries -= 1
+            self.resumed.pop(tag, None)
+
+    def forget_all(self) -> None:
+        """Give up what is kept of deliveries."""
+        for tag in list(self.outcomes):
+            self.forget(tag)
+
+
+class Attachment:
+    """One life of the link; it follows the link's deliveries from their beginning to their outcome."""
+
+    __slots__ = ("_ids", "_is_partial", "_link", "_receipts", "_skipped", "_tell", "told")
+
+    def __init__(self, receipts: Receipts, link: ReceivingLink) -> None:
+        self._receipts = receipts
+        self._link = link
+        self._tell: Callable[[int, Any], None] = link.settle
+        self._ids: dict[int, bytes] = {}
+        self._skipped: int | None = None
+        self.told, self._is_partial = map_to_tell(receipts.outcomes, link.session.connection.remote_max_frame_size)
+        """What the sender is told to be unsettled."""
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether what is told is only a part, as no more fits into a frame."""
+        return self._is_partial
+
+    def takes(self, transfer: Transfer) -> bool:
+        """Look at a transfer, and say whether nothing more is to be done about it; see ``ReceivingLink``."""
+        delivery_id = transfer.delivery_id
+        if self._skipped is not None:
+            if delivery_id in (None, self._skipped):
+                if not transfer.more:
+                    self._skipped = None
+                return True
+            self._skipped = None
+        if self._link.is_under_way:
+            return False
+        tag = transfer.delivery_tag
+        if delivery_id is None or tag is None or len(tag) > MAX_TAG_BYTES:
+            problem = f"a delivery starts with an id and a tag of up to {MAX_TAG_BYTES} bytes"
+            raise SessionError("amqp:invalid-field", problem)
+        if transfer.resume:
+            if transfer.more:
+                self._skipped = delivery_id
+            self._resume(tag, delivery_id, settled=bool(transfer.settled))
+            return True
+        if self._is_partial:
+            problem = "only resumed deliveries are taken until the link is attached with everything unsettled"
+            self._link.detach(AmqpError("amqp:not-allowed", problem))
+            return True
+        if transfer.settled:
+            self._receipts.forget(tag)
+            return False
+        self._ids[delivery_id] = tag
+        if len(self._ids) > 2 * MAX_RECEIPTS:
+            del self._ids[next(iter(self._ids))]
+        self._receipts.begin(tag)
+        return False
+
+    def _resume(self, tag: bytes, delivery_id: int, *, settled: bool) -> None:
+        link = self._link
+        if link.received >= link.highest:
+            link.detach(link.beyond_limit())
+            return
+        link.abort()
+        receipts = self._receipts
+        state = receipts.outcomes.get(tag, _UNKNOWN)
+        if state is _UNKNOWN:
+            return
+        if settled:
+            receipts.forget(tag)
+        elif state is None:
+            receipts.resumed[tag] = self, delivery_id
+        else:
+            self.tell(delivery_id, state)
+
+    def settle(self, delivery_id: int, state: Any) -> None:
+        """A delivery has its outcome."""
+        receipts = self._receipts
+        tag = self._ids.pop(delivery_id, None)
+        if tag is not None and tag in receipts.outcomes:
+            receipts.outcomes[tag] = state
+            resumed = receipts.resumed.pop(tag, None)
+            if resumed is not None:
+                resumed[0].tell(resumed[1], state)
+                return
+        self.tell(delivery_id, state)
+
+    def tell(self, delivery_id: int, state: Any) -> None:
+        """Tell the sender an outcome, if it is there."""
+        if self._receipts.link is self._link and self._link.is_open:
+            self._tell(delivery_id, state)
