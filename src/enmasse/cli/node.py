@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from enmasse.control.loopback import require_loopback
 from enmasse.engines.supervisor.parent import die_with_parent
 from enmasse.errors import ConfigError
+from enmasse.net.door import DoorLimits
 from enmasse.net.logs import FORMATS
 from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S
 from enmasse.node.gate import MAX_USER_CONNECTIONS, GateOptions
 from enmasse.node.main import run
+from enmasse.node.ports import PortOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +54,16 @@ def run_node(arguments: Sequence[str]) -> int:
             allow_insecure_plain=options.allow_insecure_plain,
             max_user_connections=options.max_connections_per_user,
         ),
+        ports=PortOptions(
+            tls=options.tls,
+            limits=DoorLimits(
+                max_connections=options.max_connections,
+                max_connections_per_host=options.max_connections_per_host,
+                max_handshakes=options.max_handshakes,
+                handshake_timeout_s=options.handshake_timeout,
+            ),
+            origins=tuple(options.web_origin or ()),
+        ),
     )
 
 
@@ -63,6 +75,58 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < 1e9:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; seconds are expected, such as 60 or 0.5")
     return seconds
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 1 << 31:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of connections; 1 or more is expected")
+    return int(text)
+
+
+def _add_port_options(parser: argparse.ArgumentParser) -> None:
+    limits = DoorLimits()
+    parser.add_argument(
+        "--tls",
+        type=Path,
+        metavar="DIR",
+        help="certificates: NAME.crt with NAME.key (PEM), default.crt for clients that name no host, clients-ca.crt "
+        "for client certificates; read again when they change",
+    )
+    parser.add_argument(
+        "--max-connections",
+        type=_count,
+        default=limits.max_connections,
+        metavar="N",
+        help=f"refuse connections beyond so many (default: {limits.max_connections})",
+    )
+    parser.add_argument(
+        "--max-connections-per-host",
+        type=int,
+        default=limits.max_connections_per_host,
+        metavar="N",
+        help="refuse an IP address's connections beyond so many; 0 is without limit (default: 0)",
+    )
+    parser.add_argument(
+        "--max-handshakes",
+        type=_count,
+        default=limits.max_handshakes,
+        metavar="N",
+        help=f"how many connections may be about to open at once (default: {limits.max_handshakes})",
+    )
+    parser.add_argument(
+        "--handshake-timeout",
+        type=_seconds,
+        default=limits.handshake_timeout_s,
+        metavar="SECONDS",
+        help=f"end a connection that has not opened by then (default: {limits.handshake_timeout_s:g})",
+    )
+    parser.add_argument(
+        "--web-origin",
+        action="append",
+        metavar="ORIGIN",
+        help="where web pages may come from that open a WebSocket, such as https://shop.example.org, beside those of "
+        "this machine; may be given more than once; * is from everywhere",
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"refuse a user's connections beyond so many; 0 is without limit (default: {MAX_USER_CONNECTIONS})",
     )
+    _add_port_options(parser)
     parser.add_argument("--admin", type=Path, metavar="PATH", help="unix socket for management (default: admin.sock)")
     parser.add_argument(
         "--transaction-timeout",

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Protocol, cast
 
+from enmasse.net.door import Ticket
 from enmasse.net.loop import Turn
 from enmasse.net.tls_names import peer_names_of, server_name_of
 
@@ -95,6 +96,7 @@ class EngineProtocol(asyncio.Protocol):
         make_engine: makes the engine when the socket is connected; it is given this shell, whose
             ``transport`` and ``peer`` are set, and may take the clock from ``turn.now``.
         yields: whether to leave bytes unread while the peer does not read (see rule 2).
+        ticket: its place among a server's connections.
 
     Attributes:
         engine: the engine, once connected.
@@ -112,12 +114,19 @@ class EngineProtocol(asyncio.Protocol):
     __slots__ = (
         "_closed", "_flushes", "_is_dirty", "_is_hung_up", "_is_reading_paused", "_linger", "_make_engine", "_owed",
         "_rest", "_share", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost",
-        "is_secure", "peer", "peer_names", "server_name", "transport",
+        "is_secure", "peer", "peer_names", "server_name", "ticket", "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
 
-    def __init__(self, turn: Turn, make_engine: Callable[[EngineProtocol], Engine], *, yields: bool = True) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        make_engine: Callable[[EngineProtocol], Engine],
+        *,
+        yields: bool = True,
+        ticket: Ticket | None = None,
+    ) -> None:
         self._turn = turn
         self._make_engine = make_engine
         self._yields = yields
@@ -132,6 +141,7 @@ class EngineProtocol(asyncio.Protocol):
         self._timer_at = 0.0
         self._linger: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
+        self.ticket = ticket
         self.peer = ""
         self.is_secure = False
         self.server_name: str | None = None
@@ -139,6 +149,11 @@ class EngineProtocol(asyncio.Protocol):
         self.bytes_in = 0
         self.bytes_out = 0
         self.is_lost = False
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the peer is not to be admitted, if so."""
+        return None if self.ticket is None else self.ticket.refusal
 
     # What the socket does
 
@@ -213,6 +228,8 @@ class EngineProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self.is_lost = True
+        if self.ticket is not None:
+            self.ticket.leave()
         for timer in (self._timer, self._linger):
             if timer is not None:
                 timer.cancel()

@@ -41,12 +41,14 @@ class Facts(NamedTuple):
         is_private: whether nobody else can read what is sent.
         server_name: the host that it named for TLS.
         certified: the names in its certificate, if it holds.
+        refusal: why the node has no room for it, if so.
     """
 
     peer: str
     is_private: bool = False
     server_name: str | None = None
     certified: tuple[str, ...] = ()
+    refusal: str | None = None
 
 
 class Admission:
@@ -208,6 +210,8 @@ class Admission:
         """
         if self._fixed is not None:
             return self._fixed
+        if self._facts.refusal is not None:
+            raise RemoteError("amqp:resource-limit-exceeded", self._facts.refusal)
         spaces, user = self._spaces(), self.user
         if user is None:
             space = choose_space(

@@ -49,6 +49,9 @@ __all__ = ["MAX_MESSAGE_BYTES", "Binding"]
 MAX_MESSAGE_BYTES = 16 << 20
 """A message is held whole while it passes; larger ones belong into an object store."""
 
+MAX_LINKS = 10_000
+"""Links of one connection, over all its sessions: as many as a large client may want, and no memory to speak of."""
+
 MAX_CONTROL_BYTES = 16 << 10
 """Room for what is said of a transaction, many times over."""
 
@@ -137,6 +140,9 @@ class Binding:
         space = self.space
         if space is None or self.connection.is_close_sent:
             link.refuse("amqp:not-allowed", "the connection belongs to no space")
+            return
+        if len(self.links) >= MAX_LINKS:
+            link.refuse("amqp:resource-limit-exceeded", f"the connection has {MAX_LINKS} links, as many as it may")
             return
         try:
             if isinstance(link, ReceivingLink):

@@ -21,6 +21,7 @@ from enmasse.net.loop import run as run_loop
 from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S, TransactionLimits
 from enmasse.node.gate import GateOptions
 from enmasse.node.heap import keep_heap
+from enmasse.node.ports import PortOptions
 from enmasse.node.server import Server
 
 __all__ = ["run"]
@@ -44,6 +45,7 @@ def run(
     log_format: str = "text",
     users: Path | None = None,
     gate: GateOptions | None = None,
+    ports: PortOptions | None = None,
 ) -> int:
     """Run a node until it is told to stop.
 
@@ -58,6 +60,7 @@ def run(
         log_format: ``text`` or ``json``, for each line on standard error.
         users: the file of users; without it there are none.
         gate: what the operator decides on who may come in.
+        ports: what the operator decides on the ports.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
@@ -66,7 +69,7 @@ def run(
     try:
         limits = TransactionLimits(timeout_s=transaction_timeout_s)
         endpoints = [_endpoint(text) for text in listen]
-        run_loop(_main(data, name, endpoints, admin, supervised, default_space, limits, users, gate))
+        run_loop(_main(data, name, endpoints, admin, supervised, default_space, limits, users, gate, ports))
     except EnmasseError as error:
         print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -94,6 +97,7 @@ async def _main(
     limits: TransactionLimits,
     users: Path | None,
     gate: GateOptions | None,
+    ports: PortOptions | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -105,7 +109,9 @@ async def _main(
             _tell(event="journal", journal_pid=pid)
 
     directory = data / "nodes" / name
-    server = Server(directory, name, journal_changed=journal_changed, limits=limits, gate=gate, users=users)
+    server = Server(
+        directory, name, journal_changed=journal_changed, limits=limits, gate=gate, users=users, ports=ports
+    )
     loop.add_signal_handler(signal.SIGHUP, server.reload)
     await server.load()
     # What is here now stays. A message makes no cycles, but a deep queue would be walked again and again.

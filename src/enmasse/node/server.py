@@ -33,6 +33,7 @@ from enmasse.node.gate import Gate, GateOptions
 from enmasse.node.health import Health, LoopWatch
 from enmasse.node.logs import LoggedBinding, Tally
 from enmasse.node.management import Management
+from enmasse.node.ports import Admitting, PortOptions, Ports
 from enmasse.node.review import review
 from enmasse.node.statistics import check_server, read_statistics
 from enmasse.node.trace import Tracer
@@ -78,9 +79,10 @@ class Server:
         limits: what transactions may take, and how long.
         gate: what the operator decides on who may come in.
         users: the file of users; without it there are none.
+        ports: what the operator decides on the ports.
 
     Raises:
-        ConfigError: the file of users cannot be read, or holds what cannot be.
+        ConfigError: the file of users or a certificate cannot be read, or holds what cannot be.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Server:
         limits: TransactionLimits | None = None,
         gate: GateOptions | None = None,
         users: Path | None = None,
+        ports: PortOptions | None = None,
     ) -> None:
         self.name = name
         self.directory = directory
@@ -122,6 +125,9 @@ class Server:
         self.tally = Tally()
         self.watch = LoopWatch(self._turn.loop)
         self.health = Health(name, self.watch, lambda: check_server(self))
+        self.ports = Ports(self._turn, ports or PortOptions(), self.health.answer)
+        self.reloads.append(self.ports.reload)
+        self.connections.watchers.append(Admitting(self.connections))
         self.is_loaded = False
         self.is_stopping = False
         self.listeners: list[Listener] = []
@@ -203,9 +209,7 @@ class Server:
             return self._make_engine(shell, None, default_space, url)
 
         try:
-            server = await self._turn.loop.create_server(
-                lambda: EngineProtocol(self._turn, connected), host, port, backlog=1024
-            )
+            server = await self.ports.open(host, port, connected)
         except OSError as error:
             raise ConfigError(f"{host}:{port} cannot be opened ({error.strerror}); choose another port") from None
         port = server.sockets[0].getsockname()[1]
@@ -246,7 +250,7 @@ class Server:
             peer=shell.peer,
             limits=self._limits,
             gate=self.gate,
-            facts=Facts(shell.peer, shell.is_secure, shell.server_name, shell.peer_names),
+            facts=Facts(shell.peer, shell.is_secure, shell.server_name, shell.peer_names, shell.refusal),
         )
         binding.connection = Connection(
             binding,
@@ -271,6 +275,7 @@ class Server:
             self._users_file.close()
         for listener in self.listeners:
             listener.server.close()
+        self.ports.close()
         for binding in list(self.connections.shells):
             for end in binding.links.values():
                 # Control links go on: what has begun may still be discharged.

@@ -1,0 +1,279 @@
+"""An installation's own certificate authority: who is it that we are, and who may a client say it is.
+
+What it makes lies in one directory, the one that a node is given with ``--tls``:
+
+- ``authority/ca.crt``, ``authority/ca.key``: the authority itself;
+- ``default.crt``, ``default.key``: the certificate that a node shows, unless somebody puts their own there;
+- ``clients-ca.crt``: who may vouch for clients; at first the authority alone.
+
+Keys are readable by their owner alone. Files are replaced whole, the key before the certificate.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from enmasse.errors import ConfigError
+
+__all__ = ["Authority", "Issued"]
+
+AUTHORITY_DAYS = 3650
+"""Clients keep the authority's certificate, so it changes as rarely as can be."""
+
+SERVER_DAYS = 365
+"""Browsers and mobile systems refuse certificates that hold for much longer."""
+
+CLIENT_DAYS = 365
+
+MAX_COMMON_NAME = 64
+"""A longer common name is against the standard [RFC 5280 A.1]."""
+
+Key = ec.EllipticCurvePrivateKey
+
+
+class Issued:
+    """A certificate and its key, both as PEM."""
+
+    def __init__(self, certificate: bytes, key: bytes) -> None:
+        self.certificate = certificate
+        self.key = key
+
+    def write(self, directory: Path, name: str) -> tuple[Path, Path]:
+        """Write ``NAME.crt`` and ``NAME.key``; return the two paths.
+
+        Raises:
+            ConfigError: they cannot be written there.
+        """
+        paths = directory / f"{name}.crt", directory / f"{name}.key"
+        _write(paths[1], self.key, 0o600)
+        _write(paths[0], self.certificate, 0o644)
+        return paths
+
+
+class Authority:
+    """The authority of one directory; made there when something is first asked of it.
+
+    Args:
+        directory: see above.
+        now: the present time; by default the clock's.
+    """
+
+    def __init__(self, directory: Path, now: dt.datetime | None = None) -> None:
+        self.directory = directory
+        self._now = now or dt.datetime.now(dt.UTC)
+
+    @property
+    def path(self) -> Path:
+        """Where the authority's certificate is."""
+        return self.directory / "authority" / "ca.crt"
+
+    def certificate(self) -> bytes:
+        """Give the authority's certificate as PEM, which is what clients need to trust us."""
+        return self._load()[0].public_bytes(serialization.Encoding.PEM)
+
+    def keep_server_certificate(self, name: str, hosts: Sequence[str]) -> bool:
+        """Make the server's certificate, or make it anew if it ends soon or lacks a host.
+
+        A certificate that another authority has issued is left alone.
+
+        Returns:
+            Whether files have changed.
+
+        Raises:
+            ConfigError: files there cannot be read or written.
+        """
+        authority, key = self._load()
+        clients = self.directory / "clients-ca.crt"
+        if not clients.exists():
+            _write(clients, authority.public_bytes(serialization.Encoding.PEM), 0o644)
+        path = self.directory / f"{name}.crt"
+        if path.exists():
+            present = _read_certificate(path)
+            if not _is_issued_by(present, authority):
+                return False
+            if not self._ends_soon(present) and set(hosts) <= _hosts_of(present):
+                return False
+        names: list[x509.GeneralName] = [_general_name(host) for host in hosts]
+        issued = self._issue(authority, key, hosts[0], names, SERVER_DAYS, ExtendedKeyUsageOID.SERVER_AUTH)
+        issued.write(self.directory, name)
+        return True
+
+    def issue_client(self, name: str, days: int = CLIENT_DAYS) -> Issued:
+        """Certify that somebody is ``name``, which becomes the common name.
+
+        Raises:
+            ConfigError: the name cannot stand in a certificate.
+        """
+        if not name.strip() or len(name) > MAX_COMMON_NAME or not name.isprintable():
+            raise ConfigError(
+                f"{name!r} is no name for a certificate: 1 to {MAX_COMMON_NAME} characters are expected"
+            )
+        authority, key = self._load()
+        is_mail = name.isascii() and name.count("@") == 1
+        alternative: list[x509.GeneralName] = [x509.RFC822Name(name)] if is_mail else []
+        return self._issue(authority, key, name, alternative, days, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def _load(self) -> tuple[x509.Certificate, Key]:
+        """Give certificate and key of the authority, made now or made anew where necessary."""
+        key_path = self.path.with_suffix(".key")
+        if not key_path.exists():
+            key_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            key = ec.generate_private_key(ec.SECP256R1())
+            _write(key_path, _key_pem(key), 0o600)
+        else:
+            key = _read_key(key_path)
+        if self.path.exists():
+            certificate = _read_certificate(self.path)
+            if not self._ends_soon(certificate):
+                return certificate, key
+        # With the same key and name, what the former certificate vouches for is vouched for by this one too.
+        certificate = self._certify_itself(key)
+        _write(self.path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+        return certificate, key
+
+    def _certify_itself(self, key: Key) -> x509.Certificate:
+        # Installations have names of their own, or a client that trusts two could not tell them apart.
+        identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        name = x509.Name(
+            [
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "EnMasse"),
+                x509.NameAttribute(NameOID.COMMON_NAME, f"EnMasse authority {identifier.digest.hex()[:12]}"),
+            ]
+        )
+        return (
+            self._begin(name, name, key.public_key(), AUTHORITY_DAYS)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(identifier, critical=False)
+            .sign(key, hashes.SHA256())
+        )
+
+    def _issue(
+        self,
+        authority: x509.Certificate,
+        authority_key: Key,
+        common_name: str,
+        alternative: list[x509.GeneralName],
+        days: int,
+        purpose: x509.ObjectIdentifier,
+    ) -> Issued:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:MAX_COMMON_NAME])])
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+        builder = (
+            self._begin(subject, authority.subject, key.public_key(), days)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(issuer_key, critical=False)
+        )
+        if alternative:
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternative), critical=False)
+        certificate = builder.sign(authority_key, hashes.SHA256())
+        return Issued(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
+
+    def _begin(
+        self, subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+    ) -> x509.CertificateBuilder:
+        # The hour before allows for clients whose clock is slow.
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self._now - dt.timedelta(hours=1))
+            .not_valid_after(self._now + dt.timedelta(days=days))
+        )
+
+    def _ends_soon(self, certificate: x509.Certificate) -> bool:
+        """Tell whether less than a third of its life is left."""
+        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        return end - self._now < (end - begin) / 3
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _hosts_of(certificate: x509.Certificate) -> set[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    addresses = {str(address) for address in names.get_values_for_type(x509.IPAddress)}
+    return addresses | set(names.get_values_for_type(x509.DNSName))
+
+
+def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _key_pem(key: Key) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _read_certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read as a certificate: {error}; put a sound one there") from None
+
+
+def _read_key(path: Path) -> Key:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"{path} cannot be read as a private key: {error}; put the right one there") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigError(f"{path} holds another kind of key than was made here; put the right one there")
+    return key
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Replace a file, which nobody else can read for a moment either."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary.unlink(missing_ok=True)
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,171 @@
+"""The certificates of a directory, the right one for each client, looked at again while running.
+
+- ``NAME.crt`` with ``NAME.key``, both PEM: a certificate with its chain, for clients that name (SNI) one of the
+  hosts in it. ``*.example.org`` stands for one label.
+- ``default.crt`` with ``default.key``: for clients that name no host, or none of the others. Without it, the first
+  pair by name.
+- ``clients-ca.crt``, optional: who may vouch for clients. Clients are then asked for a certificate, and may come
+  without one; a certificate of somebody else ends the handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography import x509
+
+from enmasse.errors import ConfigError
+from enmasse.net.tls_names import ServerTls
+
+__all__ = ["CertificateStore"]
+
+DEFAULT = "default"
+CLIENTS = "clients-ca.crt"
+
+LOOK_EVERY_S = 2.0
+"""How long a changed file may go unnoticed; a look costs one ``stat`` for each file."""
+
+_log = logging.getLogger(__name__)
+
+
+class CertificateStore:
+    """What a node shows its clients.
+
+    Args:
+        directory: see above.
+
+    Attributes:
+        context: what a handshake begins with; read it anew for each.
+
+    Raises:
+        ConfigError: the directory holds no certificate, or one that cannot be used.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._seen = self._look()
+        self._failed: object = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._by_host: dict[str, ssl.SSLContext] = {}
+        self.context: ssl.SSLContext
+        self._load()
+
+    def reload(self) -> bool:
+        """Take the files as they are now, for handshakes to come.
+
+        Returns:
+            False if they cannot be used; then everything stays as it was, and the log says why.
+        """
+        seen = self._look()
+        try:
+            self._load()
+        except ConfigError as error:
+            if self._failed != seen:
+                _log.error("TLS certificates stay as they were: %s", error)
+            self._failed = seen
+            return False
+        self._seen = seen
+        self._failed = None
+        _log.info("TLS certificates were read anew from %s", self._directory)
+        return True
+
+    def watch(self) -> None:
+        """Look at the files from time to time, and reload when they have changed."""
+        self._watch = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_again)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _look_again(self) -> None:
+        seen = self._look()
+        if seen not in (self._seen, self._failed):
+            self.reload()
+        self.watch()
+
+    def _look(self) -> tuple[tuple[str, int, int, int], ...]:
+        """What tells one state of the files from another."""
+        found = []
+        for path in sorted(self._files()):
+            try:
+                stat = path.stat()
+            except OSError:
+                continue  # it is being replaced
+            found.append((path.name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return tuple(found)
+
+    def _files(self) -> Iterable[Path]:
+        return [*self._directory.glob("*.crt"), *self._directory.glob("*.key")]
+
+    def _load(self) -> None:
+        names = sorted(path.stem for path in self._directory.glob("*.crt") if path.name != CLIENTS)
+        if not names:
+            raise ConfigError(f"{self._directory} holds no certificate: put default.crt and default.key (PEM) there")
+        clients = self._directory / CLIENTS
+        by_host: dict[str, ssl.SSLContext] = {}
+        contexts: dict[str, ssl.SSLContext] = {}
+        for name in names:
+            path = self._directory / f"{name}.crt"
+            contexts[name] = context = self._make_context(path, clients if clients.exists() else None)
+            for host in _hosts_of(path):
+                by_host.setdefault(host, context)
+        self._by_host = by_host
+        self.context = contexts.get(DEFAULT) or contexts[names[0]]
+
+    def _make_context(self, path: Path, clients: Path | None) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        context.sslobject_class = ServerTls
+        context.sni_callback = self._choose
+        key = path.with_suffix(".key")
+        try:
+            context.load_cert_chain(path, key, password=_no_password)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} and {key.name} cannot be used: {_reason(error)}") from None
+        if clients is not None:
+            context.verify_mode = ssl.CERT_OPTIONAL
+            try:
+                context.load_verify_locations(clients)
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"{clients} cannot be used: {_reason(error)}") from None
+        return context
+
+    def _choose(self, tls: ssl.SSLObject | ssl.SSLSocket, host: str | None, _: ssl.SSLContext) -> None:
+        """Show the certificate of the host that a client names."""
+        if host is None:
+            return
+        host = host.lower()
+        if isinstance(tls, ServerTls):
+            tls.asked_name = host
+        found = self._by_host.get(host) or self._by_host.get("*." + host.partition(".")[2])
+        if found is not None:
+            tls.context = found
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted, and nobody is here to give its password; store it without one")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _hosts_of(path: Path) -> list[str]:
+    """The hosts that a certificate is for."""
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read as a certificate: {error}") from None
+    return [name.lower() for name in names.get_values_for_type(x509.DNSName)]
