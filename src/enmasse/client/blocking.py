@@ -15,22 +15,22 @@ import atexit
 import os
 import ssl
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from enmasse.client import connection as asynchronous
 from enmasse.client import management
 from enmasse.client.background import Background
-from enmasse.client.blocking_transaction import Transaction, inner
+from enmasse.client.blocking_links import Closing, Delivery, Receiver, Sender
+from enmasse.client.blocking_transaction import Transaction
 from enmasse.client.connecting import TIMEOUT_S
 from enmasse.client.connecting import connect as connect_asynchronously
 from enmasse.client.connection import ATTACH_TIMEOUT_S, CREDIT
-from enmasse.client.delivery import Delivery as AsyncDelivery
 from enmasse.client.message import Message
 from enmasse.client.outcome import Outcome
+from enmasse.client.receiver import PREFETCH_BYTES
 from enmasse.client.receiver import Receiver as AsyncReceiver
+from enmasse.client.sender import MAX_PENDING, MAX_PENDING_BYTES
 from enmasse.client.sender import Sender as AsyncSender
 from enmasse.client.tls import TlsOptions
 from enmasse.client.transaction import Transaction as AsyncTransaction
@@ -99,22 +99,7 @@ def connect(
         raise
 
 
-class _Closing:
-    """What is closed when its block ends."""
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class Connection(_Closing):
+class Connection(Closing):
     """See ``enmasse.client.Connection``."""
 
     def __init__(self, background: Background, connection: asynchronous.Connection) -> None:
@@ -134,6 +119,16 @@ class Connection(_Closing):
         return self._connection.remote_container_id
 
     @property
+    def remote_properties(self) -> dict[Any, Any]:
+        """What the peer said of itself, while connected."""
+        return self._connection.remote_properties
+
+    @property
+    def address(self) -> str | None:
+        """The address that the URL names, if it names one."""
+        return self._connection.address
+
+    @property
     def is_connected(self) -> bool:
         """Whether the connection is up at this moment."""
         return self._connection.is_connected
@@ -143,12 +138,26 @@ class Connection(_Closing):
         """Whether the connection is closed, or has failed for good."""
         return self._connection.is_closed
 
+    @property
+    def error(self) -> EnmasseError | None:
+        """Why the connection is closed, once it is."""
+        return self._connection.error
+
+    def __str__(self) -> str:
+        return str(self._connection)
+
+    def wait_connected(self) -> None:
+        """Wait until the connection is up."""
+        self._background.run(self._connection.wait_connected())
+
     def sender(
         self,
         address: str | None,
         *,
         name: str | None = None,
         resend: bool = True,
+        max_pending: int = MAX_PENDING,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
         capabilities: Sequence[str] = (),
         properties: dict[str, Any] | None = None,
         timeout: float | None = ATTACH_TIMEOUT_S,
@@ -160,6 +169,8 @@ class Connection(_Closing):
                 address,
                 name=name,
                 resend=resend,
+                max_pending=max_pending,
+                max_pending_bytes=max_pending_bytes,
                 capabilities=capabilities,
                 properties=properties,
                 timeout=timeout,
@@ -173,6 +184,7 @@ class Connection(_Closing):
         *,
         name: str | None = None,
         credit: int = CREDIT,
+        prefetch_bytes: int = PREFETCH_BYTES,
         dynamic: bool = False,
         settled: bool = False,
         browse: bool = False,
@@ -189,6 +201,7 @@ class Connection(_Closing):
                 address,
                 name=name,
                 credit=credit,
+                prefetch_bytes=prefetch_bytes,
                 dynamic=dynamic,
                 settled=settled,
                 browse=browse,
@@ -227,215 +240,6 @@ class Connection(_Closing):
             self._background.run(self._connection.close())
         finally:
             self._background.release()
-
-
-class Sender(_Closing):
-    """See ``enmasse.client.Sender``."""
-
-    def __init__(self, background: Background, sender: AsyncSender) -> None:
-        self._background = background
-        self._sender = sender
-
-    @property
-    def address(self) -> str | None:
-        """Where the messages go."""
-        return self._sender.address
-
-    @property
-    def credit(self) -> int:
-        """How many messages the peer takes now."""
-        return self._sender.credit
-
-    @property
-    def remote_properties(self) -> dict[Any, Any]:
-        """What the peer said of its end of the link."""
-        return self._sender.remote_properties
-
-    def send(
-        self,
-        message: Message,
-        *,
-        settled: bool = False,
-        timeout: float | None = None,
-        transaction: Transaction | None = None,
-    ) -> Outcome:
-        """Send one message, and wait for its outcome."""
-        return self._background.run(
-            self._sender.send(message, settled=settled, timeout=timeout, transaction=inner(transaction))
-        )
-
-    def send_all(
-        self, messages: Iterable[Message], *, timeout: float | None = None, transaction: Transaction | None = None
-    ) -> list[Outcome]:
-        """Send many messages, and wait for their outcomes; far quicker than one by one."""
-        return self._background.run(self._sender.send_all(messages, timeout=timeout, transaction=inner(transaction)))
-
-    def send_payload(
-        self, payload: bytes, *, message_format: int = 0, settled: bool = False, timeout: float | None = None
-    ) -> Outcome:
-        """Send bytes as they are, and wait for their outcome."""
-        return self._background.run(
-            self._sender.send_payload(payload, message_format=message_format, settled=settled, timeout=timeout)
-        )
-
-    def close(self) -> None:
-        """Detach; without effect the second time."""
-        self._background.run(self._sender.close())
-
-
-class Delivery:
-    """See ``enmasse.client.Delivery``; the outcomes are told without waiting."""
-
-    __slots__ = ("_background", "_delivery")
-
-    def __init__(self, background: Background, delivery: AsyncDelivery) -> None:
-        self._background = background
-        self._delivery = delivery
-
-    @property
-    def payload(self) -> bytes:
-        """The message's bytes."""
-        return self._delivery.payload
-
-    @property
-    def message_format(self) -> int:
-        """0 for AMQP's own; else ``payload`` is not made of AMQP sections."""
-        return self._delivery.message_format
-
-    @property
-    def settled(self) -> bool:
-        """Whether the sender knows the outcome, or does not want to know it."""
-        return self._delivery.settled
-
-    @property
-    def message(self) -> Message:
-        """The message, decoded when it is first asked for."""
-        return self._delivery.message
-
-    def accept(self, *, transaction: Transaction | None = None) -> None:
-        """The message is taken care of."""
-        if transaction is None:
-            self._tell(self._delivery.accept)
-        else:
-            self._tell_in(lambda within: self._delivery.accept(transaction=within), transaction)
-
-    def release(self, *, transaction: Transaction | None = None) -> None:
-        """The message was not processed; whoever wants may have it."""
-        self._tell_in(lambda within: self._delivery.release(transaction=within), transaction)
-
-    def reject(
-        self,
-        condition: str = "amqp:precondition-failed",
-        description: str | None = None,
-        *,
-        transaction: Transaction | None = None,
-    ) -> None:
-        """The message is invalid, for the reason given."""
-        self._tell_in(lambda within: self._delivery.reject(condition, description, transaction=within), transaction)
-
-    def modify(
-        self,
-        *,
-        failed: bool = True,
-        undeliverable_here: bool = False,
-        annotations: dict[str, Any] | None = None,
-        transaction: Transaction | None = None,
-    ) -> None:
-        """The message was not processed to the end."""
-        self._tell_in(
-            lambda within: self._delivery.modify(
-                failed=failed, undeliverable_here=undeliverable_here, annotations=annotations, transaction=within
-            ),
-            transaction,
-        )
-
-    def _tell_in(self, settle: Callable[[AsyncTransaction | None], object], transaction: Transaction | None) -> None:
-        """Within a transaction it matters whether that went well, so it is waited for."""
-        if transaction is None:
-            self._tell(lambda: settle(None))
-            return
-
-        async def do_it() -> None:
-            settle(transaction.inner)
-
-        self._background.run(do_it())
-
-    def _tell(self, settle: Callable[[], object]) -> None:
-        if not self._delivery.settled:
-            self._background.call(settle)
-
-
-class Receiver(_Closing):
-    """See ``enmasse.client.Receiver``.
-
-    What lies ready is fetched together, so up to two credit windows of messages may be here.
-    """
-
-    def __init__(self, background: Background, receiver: AsyncReceiver) -> None:
-        self._background = background
-        self._receiver = receiver
-        self._fetched: deque[AsyncDelivery] = deque()
-
-    @property
-    def address(self) -> str | None:
-        """Where the messages come from; for a dynamic receiver, as the peer has named it."""
-        return self._receiver.address
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether the link has ended for good and everything it brought has been received."""
-        return self._receiver.is_ended and not self._fetched and not self._receiver.waiting
-
-    @property
-    def error(self) -> EnmasseError | None:
-        """Why the link has ended, if it did not end in order."""
-        return self._receiver.error
-
-    @property
-    def remote_properties(self) -> dict[Any, Any]:
-        """What the peer said of its end of the link."""
-        return self._receiver.remote_properties
-
-    def grant(self, credit: int) -> None:
-        """Ask for ``credit`` messages more; for receivers without a window."""
-
-        async def do_it() -> None:
-            self._receiver.grant(credit)
-
-        self._background.run(do_it())
-
-    def receive(self, timeout: float | None = None) -> Delivery | None:
-        """The next delivery; ``None`` if none came in time, or if the peer ended the link in order."""
-        fetched = self._fetched
-        if not fetched:
-            fetched.extend(self._background.run(self._fetch(timeout)))
-        return Delivery(self._background, fetched.popleft()) if fetched else None
-
-    async def _fetch(self, timeout_s: float | None) -> list[AsyncDelivery]:
-        receiver = self._receiver
-        found = []
-        delivery = await receiver.receive(timeout_s)
-        while delivery is not None:
-            found.append(delivery)
-            delivery = receiver.receive_nowait()
-        return found
-
-    def __iter__(self) -> Iterator[Delivery]:
-        while True:
-            delivery = self.receive()
-            if delivery is None:
-                return
-            yield delivery
-
-    def close(self) -> None:
-        """Detach, and give back what was not received; without effect the second time."""
-
-        async def do_it() -> None:
-            while self._fetched:
-                self._fetched.pop().release()
-            await self._receiver.close()
-
-        self._background.run(do_it())
 
 
 class Management:

@@ -24,6 +24,11 @@ class Transaction:
         """Whether it can still be used."""
         return self.inner.is_open
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether it was committed or rolled back."""
+        return self.inner.is_ended
+
     def commit(self) -> None:
         """Have everything take effect, or raise and have nothing."""
         self._background.run(self.inner.commit())
