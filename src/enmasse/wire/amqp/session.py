@@ -33,6 +33,13 @@ LARGE_PART_BYTES = 32 << 10
 """Such a part of a message is left where it was read until the message is joined; for less, what it was read
 with would be too much to keep."""
 
+FEW_IDS = 64
+"""A disposition of so many deliveries costs no more than reading it."""
+
+WALKED_AT_ALL, WALKED_PER_FRAME = 1_000_000, 64
+"""Delivery ids that a peer's dispositions may have us look at, besides the first few of each: many times
+those that we have sent, as ranges may overlap; without a bound, a frame could cost a walk through all."""
+
 _U32 = struct.Struct(">I")
 
 
@@ -418,7 +425,21 @@ class Session(SessionFlow):
         span = (last - first) & MASK
         if span >= 0x80000000:
             raise SessionError("amqp:invalid-field", f"a disposition from {first} back to {last}")
-        if span < 2 * len(self.unsettled) + 64:
+        if span >= FEW_IDS:
+            sent = (self.next_delivery_id - 1 - first) & MASK
+            if sent >= 0x80000000:
+                return ()
+            span = min(span, sent)
+            self._count_walk(min(span, 2 * len(self.unsettled) + FEW_IDS))
+        if span < 2 * len(self.unsettled) + FEW_IDS:
             ids = range(first, first + span + 1)
-            return ids if first <= last else [delivery_id & MASK for delivery_id in ids]
+            return ids if first + span <= MASK else [delivery_id & MASK for delivery_id in ids]
         return [i for i in (*self.unsettled, *self.enlisted) if (i - first) & MASK <= span]
+
+    def _count_walk(self, ids: int) -> None:
+        """Many ids are looked at; over and over for the same ones, that is an attack."""
+        self._walked += ids
+        if self._walked > WALKED_AT_ALL + WALKED_PER_FRAME * self.next_outgoing_id:
+            raise SessionError(
+                "amqp:resource-limit-exceeded", "dispositions name far more deliveries than there were"
+            )

@@ -81,9 +81,11 @@ class SessionLinks(SessionOutput):
     # What we do
 
     def _new_link(self, is_sender: bool, name: str) -> Link:
-        handle = 0
-        while handle in self.handles:
-            handle += 1
+        handle = len(self.handles)
+        if handle in self.handles:
+            handle = 0
+            while handle in self.handles:
+                handle += 1
         if handle > min(self.remote_handle_max, self.connection.handle_max):
             raise SessionError("amqp:resource-limit-exceeded", "the session has no free handle")
         link: Link = SendingLink(self, name, handle) if is_sender else ReceivingLink(self, name, handle)

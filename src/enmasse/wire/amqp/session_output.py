@@ -49,7 +49,8 @@ class SessionOutput:
     __slots__ = (
         "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_pending", "_rare",
         "_rare_transfer", "_refill_at",
-        "_settled_count", "_state", "_walked", "_window_end", "by_link", "by_name", "channel", "connection", "enlisted", "handles",
+        "_settled_count", "_state", "_walked", "_window_end", "by_link", "by_name", "channel",
+        "connection", "enlisted", "handles",
         "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id", "receivers",
         "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders", "unsettled",
     )  # fmt: skip
