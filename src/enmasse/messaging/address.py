@@ -75,6 +75,8 @@ class Address:
     """
 
     kind: str = ""
+    passes_large: bool = False
+    """Whether its producers take a message while it is still coming (``on_large``)."""
 
     __slots__ = (
         "_turn", "consumers", "core", "dropped", "gone_counts", "is_due", "name", "producers",

@@ -7,7 +7,7 @@ waits in the backlog, which rule 1 of ``credit`` bounds in number and this file 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.credit import CreditShare
@@ -22,6 +22,7 @@ from enmasse.messaging.delivery import (
     ProducerPort,
 )
 from enmasse.messaging.fallback import Direct
+from enmasse.messaging.large import LargeDelivery
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
@@ -38,8 +39,13 @@ DELIVERY_OVERHEAD_BYTES = 300
 class AnycastProducer(Producer):
     """A sender's end at an anycast address."""
 
-    __slots__ = ()
+    __slots__ = ("large",)
     address: Anycast
+
+    def __init__(self, address: Anycast, port: ProducerPort, target: str) -> None:
+        super().__init__(address, port, target)
+        self.large: LargeDelivery | None = None
+        """What it is in the middle of."""
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Hand the message to a receiver at once, if one can take it."""
@@ -79,12 +85,46 @@ class AnycastProducer(Producer):
         else:
             self.settle(delivery_id, RELEASED)
 
+    def on_large(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
+    ) -> LargeDelivery:
+        """Pass a large message on while it comes, to a receiver that can take it now or soon."""
+        address = self.address
+        self.large = large = LargeDelivery(payload, self, delivery_id, settled, message_format)
+        consumer = None if address.backlog else address.choose()
+        if is_crossed and address.unpromised() <= 0:
+            large.settle(delivery_id, RELEASED)
+        elif consumer is None:
+            large.hold()
+            address.keep(large)
+        else:
+            large.start(cast("AnycastConsumer", consumer))
+        return large
+
+    def gone(self) -> None:
+        """The link is detached, maybe in the middle of a message."""
+        if self.large is not None:
+            self.large.abort()
+        super().gone()
+
 
 class AnycastConsumer(Consumer):
     """A receiver's end at an anycast address."""
 
-    __slots__ = ()
+    __slots__ = ("large",)
     address: Anycast
+
+    def __init__(self, address: Anycast, port: ConsumerPort, presettle: bool) -> None:
+        super().__init__(address, port, presettle)
+        self.large: LargeDelivery | None = None
+        """What it is in the middle of."""
+
+    def on_blocked(self, blocked: bool) -> None:
+        """The receiver's connection takes no more for now, or again."""
+        if self.large is not None:
+            self.large.on_blocked(blocked)
+        else:
+            super().on_blocked(blocked)
 
     def on_credit(self, gained: int, drain: bool) -> None:
         """Give more to the senders, or call some in."""
@@ -112,6 +152,7 @@ class Anycast(Direct):
     """A direct address whose messages go to one receiver each."""
 
     kind = "anycast"
+    passes_large = True
     __slots__ = ("backlog", "backlog_bytes", "share")
 
     def __init__(self, core: Core, name: str) -> None:
@@ -162,6 +203,11 @@ class Anycast(Direct):
             is_within=True,
         )
 
+    def forget(self, delivery: Delivery) -> None:
+        """Let a delivery wait no longer."""
+        self.backlog.remove(delivery)
+        self.backlog_bytes -= len(delivery.payload) + DELIVERY_OVERHEAD_BYTES
+
     def unpromised(self) -> int:
         """Receivers' credit that neither a sender holds nor a waiting delivery needs."""
         return self.asked() - self.share.promised - len(self.backlog)
@@ -179,6 +225,9 @@ class Anycast(Direct):
                 return
             delivery = backlog.popleft()
             self.backlog_bytes -= len(delivery.payload) + DELIVERY_OVERHEAD_BYTES
+            if isinstance(delivery, LargeDelivery) and not delivery.is_complete:
+                delivery.start(cast("AnycastConsumer", consumer))
+                continue
             consumer.deliveries += 1
             settled = delivery.settled or consumer.presettle
             if settled:
@@ -220,6 +269,9 @@ class Anycast(Direct):
 
     def _release_backlog(self) -> None:
         for delivery in self.backlog:
+            if isinstance(delivery, LargeDelivery) and not delivery.is_complete:
+                delivery.settle(delivery.producer_id, RELEASED)
+                continue
             if self._fall_back(delivery):
                 continue
             if delivery.settled:
@@ -231,6 +283,9 @@ class Anycast(Direct):
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A receiver has gone: what it had may have been processed, so it failed."""
+        assert isinstance(consumer, AnycastConsumer)
+        if consumer.large is not None:
+            consumer.large.lost()
         for delivery in consumer.port.take_unsettled():
             consumer.on_outcome(delivery, FAILED)
         super().remove_consumer(consumer)
@@ -238,6 +293,9 @@ class Anycast(Direct):
     def close(self, condition: str, description: str) -> None:
         """The address is gone: nothing waits for it any more."""
         self._release_backlog()
+        for producer in self.producers:
+            if isinstance(producer, AnycastProducer) and producer.large is not None:
+                producer.large.abort()
         super().close(condition, description)
 
     def counts(self) -> dict[str, int]:

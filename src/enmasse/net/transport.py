@@ -5,7 +5,8 @@ Rules:
    it. What it wants to write is written at the end of the turn.
 2. A peer that does not read is sent nothing more: above ``HIGH_WATER`` bytes owed, the engine's
    links are blocked and, on a server, the peer's own bytes are left in the socket. Clients go on
-   reading, or two ends that both wait for the other to read would wait for ever.
+   reading, or two ends that both wait for the other to read would wait for ever. A server leaves a peer's
+   bytes unread as well while the engine cannot pass on what it has (``is_held``).
 3. An exception out of an engine is our bug: it is logged, and costs only that connection.
 """
 
@@ -58,6 +59,7 @@ class Engine(Protocol):
     wake: Callable[[Any], None]
     is_paused: bool
     is_blocked: bool
+    is_held: bool
 
     @property
     def closed(self) -> bool:
@@ -112,8 +114,8 @@ class EngineProtocol(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_closed", "_flushes", "_is_dirty", "_is_hung_up", "_is_reading_paused", "_linger", "_make_engine", "_owed",
-        "_rest", "_share", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost",
+        "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_reading_paused", "_linger", "_make_engine",
+        "_owed", "_rest", "_share", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost",
         "is_secure", "peer", "peer_names", "server_name", "ticket", "transport",
     )  # fmt: skip
     engine: Engine
@@ -131,6 +133,7 @@ class EngineProtocol(asyncio.Protocol):
         self._make_engine = make_engine
         self._yields = yields
         self._is_dirty = False
+        self._is_held = False
         self._is_hung_up = False
         self._is_reading_paused = False
         self._rest = b""
@@ -199,14 +202,16 @@ class EngineProtocol(asyncio.Protocol):
             self._turn.later(self._read_on)
 
     def _read_on(self) -> None:
-        """Take what has come, then what comes, unless the peer is to read first (rule 2)."""
-        if self._is_reading_paused or self.transport.is_closing():
-            return
-        data, self._rest = self._rest, b""
-        if data:
-            self._receive_share(data)
-        if not self._rest and not self._is_reading_paused and not self.transport.is_closing():
-            self.transport.resume_reading()
+        """Take what has come, then what comes, unless that is to wait (rule 2)."""
+        if self._may_read():
+            data, self._rest = self._rest, b""
+            if data:
+                self._receive_share(data)
+            if not self._rest and self._may_read():
+                self.transport.resume_reading()
+
+    def _may_read(self) -> bool:
+        return not (self._is_reading_paused or self._is_held or self.transport.is_closing())
 
     def pause_writing(self) -> None:
         """The peer does not keep up."""
@@ -269,6 +274,12 @@ class EngineProtocol(asyncio.Protocol):
         if engine.closed:
             self._hang_up()
             return
+        if engine.is_held is not self._is_held:
+            self._is_held = engine.is_held
+            if self._is_held:
+                self.transport.pause_reading()
+            else:
+                self._turn.later(self._read_on)
         if engine.is_blocked and not engine.is_paused:
             self._turn.later(self._resume)
         if self._flushes < HANDSHAKE_FLUSHES:
@@ -301,7 +312,10 @@ class EngineProtocol(asyncio.Protocol):
     def _keep_time(self) -> None:
         # A timer may be a little early by the turn's clock, and would then run again and again.
         now = max(self._turn.begin(), self._timer_at)
-        if self._is_reading_paused:
+        if self._is_held:
+            # It is for us that the peer is not heard.
+            self.engine.receive(b"", now)
+        elif self._is_reading_paused:
             owed = self.transport.get_write_buffer_size()
             if owed < self._owed:
                 # We do not read the peer, so its reading is the sign of life that counts.

@@ -15,6 +15,7 @@ from enmasse.messaging.backlog import BacklogConsumer
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.dynamic import Wish
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.large import LARGE_BYTES
 from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.messaging.stream_readers import CONSUMER
 from enmasse.messaging.subscribing import SubscriberConsumer
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_MESSAGE_BYTES", "Binding"]
 
 MAX_MESSAGE_BYTES = 16 << 20
-"""A message is held whole while it passes; larger ones belong into an object store."""
+"""What is stored or copied is held whole; an anycast address passes a message of any size on while it comes."""
 
 MAX_LINKS = 10_000
 """Links of one connection, over all its sessions: as many as a large client may want, and no memory to speak of."""
@@ -197,6 +198,8 @@ class Binding:
                 answer.expiry_policy = target.expiry_policy
             producer = address.attach_producer(link, address_of(target), options)
         self.links[link] = producer
+        if producer.address.passes_large:
+            link.passes_from = LARGE_BYTES
         link.accept(
             producer,
             source=attach.source or Source(),

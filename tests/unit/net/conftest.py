@@ -35,6 +35,7 @@ class Script:
         self.wake: Callable[[Any], None] = lambda _: None
         self.is_paused = False
         self.is_blocked = False
+        self.is_held = False
         self.closed = False
         self.received = bytearray()
         self.receive_times: list[float] = []

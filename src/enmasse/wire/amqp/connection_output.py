@@ -56,10 +56,10 @@ class ConnectionOutput:
     """A connection's state and its voice; for its arguments see ``Connection``."""
 
     __slots__ = (
-        "_chunks", "_created", "_desired", "_has_sent", "_last_received", "_last_sent", "_missing", "_offered",
-        "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id", "error",
-        "handle_max", "handler", "hostname", "idle_timeout_s", "is_blocked", "is_close_sent", "is_open_sent",
-        "is_paused", "is_server", "max_frame_size", "out", "out_bytes", "remote_channel_max",
+        "_chunks", "_created", "_desired", "_has_sent", "_holds", "_last_received", "_last_sent", "_missing",
+        "_offered", "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id", "error",
+        "handle_max", "handler", "hostname", "idle_timeout_s", "is_blocked", "is_close_sent", "is_held",
+        "is_open_sent", "is_paused", "is_server", "max_frame_size", "out", "out_bytes", "remote_channel_max",
         "remote_idle_s", "remote_max_frame_size", "remote_open", "sasl", "sessions", "trace", "wake",
     )  # fmt: skip
 
@@ -97,6 +97,9 @@ class ConnectionOutput:
         """The socket takes nothing for now."""
         self.is_blocked = False
         """Every sending link has been told to hold back."""
+        self.is_held = False
+        """The peer's bytes are to be left unread, as what came cannot be passed on."""
+        self._holds = 0
         self.error: AmqpError | None = None
         """Why the connection ended, once it has."""
         self.out: list[bytes | memoryview] = []
@@ -200,6 +203,12 @@ class ConnectionOutput:
         if not self._sessions_due and not self.out:
             self.wake(self)
         self._sessions_due[session] = None
+
+    def hold_input(self, is_held: bool) -> None:
+        """Count who cannot pass on what has come, up or down."""
+        self._holds += 1 if is_held else -1
+        self.is_held = self._holds > 0
+        self.wake(self)
 
     def block_output(self) -> None:
         """Have every sending link hold back until ``resume_output``."""

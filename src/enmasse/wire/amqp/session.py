@@ -230,6 +230,9 @@ class Session(SessionFlow):
         """A transfer of a delivery that takes several [AMQP 2.6.14], or belongs to a transaction [AMQP 4.4.1]."""
         if link.is_detach_sent:
             return
+        if link.passage is not None:
+            self._on_passing(link, part, delivery_id, settled, more)
+            return
         if link.partial is None:
             if delivery_id < 0:
                 raise SessionError("amqp:invalid-field", "a transfer starts a delivery without a delivery-id")
@@ -262,6 +265,8 @@ class Session(SessionFlow):
             link.detach(link.beyond_limit())
             return
         if more:
+            if link.partial_bytes >= link.passes_from > 0 and link.delivery_txn is None:
+                self._begin_passing(link)
             return
         payload = b"".join(link.partial)
         link.forget_parts()
@@ -278,6 +283,36 @@ class Session(SessionFlow):
                 link.cross(payload, link.delivery_id, link.delivery_settled, link.delivery_format)
         except LinkError as error:
             link.detach(AmqpError(error.condition, error.description))
+
+    def _begin_passing(self, link: ReceivingLink) -> None:
+        """Pass a message on while it comes, within the credit or for credit that was taken back meanwhile."""
+        assert link.partial is not None
+        payload = b"".join(link.partial)
+        link.partial = []
+        is_crossed = link.received >= link.limit
+        exhausted = link.count()
+        link.passage = link.sink.on_large(
+            payload, link.delivery_id, link.delivery_settled, link.delivery_format, is_crossed
+        )
+        if exhausted:
+            link.sink.on_exhausted()
+
+    def _on_passing(
+        self, link: ReceivingLink, part: bytes | memoryview, delivery_id: int, settled: bool, more: bool
+    ) -> None:
+        passage = link.passage
+        assert passage is not None
+        if delivery_id not in (-1, link.delivery_id):
+            raise SessionError(
+                "amqp:invalid-field", f"delivery {delivery_id} begins while {link.delivery_id} is not complete"
+            )
+        link.delivery_settled |= settled
+        if more:
+            passage.write(part)
+            return
+        link.passage = None
+        link.forget_parts()
+        passage.end(part, link.delivery_settled)
 
     def _post(self, link: ReceivingLink, payload: bytes, txn_id: bytes) -> None:
         exhausted = link.count()
@@ -371,6 +406,8 @@ class Session(SessionFlow):
         if state is None:
             if not settled:
                 return
+            if self.default_outcomes:
+                self._dispose_by_default(first, last)
         elif not isinstance(state, TERMINAL):
             if isinstance(state, TransactionalState):
                 for delivery_id in self._ids(first, last):
@@ -396,6 +433,14 @@ class Session(SessionFlow):
                 delivery = pop(delivery_id, None)
                 if delivery is not None:
                     delivery.sink.on_outcome(delivery, state)
+
+    def _dispose_by_default(self, first: int, last: int) -> None:
+        """Settle without a state what has an outcome for that [AMQP 3.5.3]."""
+        for delivery_id in self._ids(first, last):
+            delivery = self.unsettled.get(delivery_id)
+            if delivery is not None and delivery.sink in self.default_outcomes:
+                del self.unsettled[delivery_id]
+                delivery.sink.on_outcome(delivery, self.default_outcomes[delivery.sink])
 
     def _dispose_second(self, first: int, last: int, state: Any) -> None:
         """The receiver settles second: it waits for us to settle [AMQP 2.6.12]."""

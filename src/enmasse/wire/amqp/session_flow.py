@@ -75,7 +75,7 @@ class SessionFlow(SessionLinks):
         else:
             self.remote_window = window - ((self.next_outgoing_id - incoming) & MASK)
         if self._pending or self.is_blocked:
-            self._send_pending()
+            self.send_pending()
         if handle is not None:
             if properties is not None and "txn-id" in properties:
                 self._refuse_acquisition(handle)

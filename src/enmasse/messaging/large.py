@@ -1,0 +1,219 @@
+"""A message that is passed on while it is still coming, so that nobody holds it whole.
+
+Rules:
+1. Its receiver gets nothing else on that link before it ends.
+2. While the receiver's connection takes no more, the sender's is left unread. That blocks whatever else the
+   sender says, so a receiver that does not go on within ``PATIENCE_S`` loses the delivery.
+3. The sender hears the outcome after the last piece, as it is still sending before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from enmasse.messaging.delivery import ACCEPTED, FAILED, RELEASED, Delivery
+
+if TYPE_CHECKING:
+    from enmasse.messaging.anycast import AnycastConsumer, AnycastProducer
+    from enmasse.messaging.delivery import Producer
+
+__all__ = ["LARGE_BYTES", "PATIENCE_S", "LargeDelivery"]
+
+LARGE_BYTES = 1 << 20
+"""Bytes from which a message is passed on while it comes: as many as a connection may owe its peer."""
+
+PATIENCE_S = 60.0
+"""How long a receiver may keep a sender waiting in the middle of a message."""
+
+
+class PartsPort(Protocol):
+    """A delivery that is sent while its message is still coming."""
+
+    def write(self, part: bytes | memoryview) -> None:
+        """Send a piece, after which others come."""
+
+    def end(self, part: bytes | memoryview) -> None:
+        """Send the last piece."""
+
+    def abort(self) -> None:
+        """Give it up, which settles it."""
+
+
+class PassingPort(Protocol):
+    """The link of a receiver of large messages, beside what every ``ConsumerPort`` can do."""
+
+    holds_back: bool
+    """Whether nothing more should be sent for now."""
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> PartsPort:
+        """Begin to send a message for one credit."""
+
+
+class HeldPort(Protocol):
+    """The link of a sender of large messages, beside what every ``ProducerPort`` can do."""
+
+    def hold_input(self, is_held: bool) -> None:
+        """Leave what the sender sends unread, or read on."""
+
+
+def _port_of(consumer: AnycastConsumer) -> PassingPort:
+    return cast("PassingPort", consumer.port)
+
+
+def _input_of(producer: AnycastProducer) -> HeldPort:
+    return cast("HeldPort", producer.port)
+
+
+class LargeDelivery(Delivery):
+    """One such message at an anycast address; what its sender's link tells it is ``Passage`` of the engine."""
+
+    __slots__ = ("_is_given_up", "_is_held", "_outcome", "_parts", "_wait", "consumer", "is_complete", "sender")
+    sink: AnycastConsumer | None
+
+    def __init__(
+        self, payload: bytes, producer: AnycastProducer, producer_id: int, settled: bool, message_format: int
+    ) -> None:
+        super().__init__(payload, None, producer_id, settled, message_format)
+        self.sender = producer
+        # Whoever has an outcome for it tells this object, which knows when the sender may hear of it.
+        self.producer = cast("Producer", self)
+        self.consumer: AnycastConsumer | None = None
+        """Who gets it at present."""
+        self.is_complete = False
+        self._parts: PartsPort | None = None
+        self._outcome: Any = None
+        self._is_given_up = False
+        """Nobody gets it: the rest is let pass by."""
+        self._is_held = False
+        self._wait = 0
+
+    # What the sender's link says
+
+    def write(self, part: bytes | memoryview) -> None:
+        """A piece, after which others come."""
+        if self._parts is not None:
+            self._parts.write(part)
+            self._hold()
+        elif not self._is_given_up:
+            self._add(part)
+
+    def end(self, part: bytes | memoryview, settled: bool) -> None:
+        """The last piece."""
+        self.is_complete = True
+        self.settled |= settled
+        self.sender.large = None
+        if self._parts is not None:
+            self._parts.end(part)
+            self._leave()
+        elif not self._is_given_up:
+            self._add(part)
+        self._release_sender()
+        if self._outcome is not None:
+            self._tell()
+
+    def abort(self) -> None:
+        """The sender has given the message up, or is gone."""
+        self.is_complete = True
+        self.settled = True
+        self.sender.large = None
+        self._give_up()
+
+    # What becomes of it
+
+    def hold(self) -> None:
+        """Leave the sender unread until somebody takes the message."""
+        if not self._is_held:
+            self._is_held = True
+            _input_of(self.sender).hold_input(True)
+            self._wait += 1
+            wait = self._wait
+            self.sender.address.core.call_later(PATIENCE_S, lambda: self._on_patience(wait))
+
+    def start(self, consumer: AnycastConsumer) -> None:
+        """Give what has come to a receiver, and what comes from now on."""
+        payload, self.payload = self.payload, b""
+        is_settled = self.settled or consumer.presettle
+        consumer.deliveries += 1
+        if is_settled:
+            self._outcome = ACCEPTED
+        else:
+            consumer.unsettled += 1
+            self.sink = consumer
+        self.consumer = consumer
+        consumer.large = self
+        consumer.is_blocked = True
+        self._parts = _port_of(consumer).send_while_it_comes(self, is_settled, self.message_format)
+        self._release_sender()
+        self._parts.write(payload)
+        self._hold()
+
+    def on_blocked(self, blocked: bool) -> None:
+        """The receiver's connection takes no more for now, or again."""
+        if blocked:
+            self.hold()
+        else:
+            self._release_sender()
+
+    def settle(self, _producer_id: int, state: Any) -> None:
+        """The outcome, which the sender hears once it has sent all."""
+        self.sink = None
+        self._outcome = state
+        if self.is_complete:
+            self._tell()
+        else:
+            self._give_up()
+
+    def lost(self) -> None:
+        """The receiver has gone in the middle of the message."""
+        self._outcome = FAILED
+        self._give_up()
+
+    def _tell(self) -> None:
+        self.producer = None
+        if not self.settled:
+            self.settled = True
+            self.sender.settle(self.producer_id, self._outcome)
+
+    def _hold(self) -> None:
+        if self.consumer is not None and _port_of(self.consumer).holds_back:
+            self.hold()
+
+    def _release_sender(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._wait += 1
+            _input_of(self.sender).hold_input(False)
+
+    def _on_patience(self, wait: int) -> None:
+        if self._wait != wait or not self._is_held:
+            return
+        if self.consumer is None:
+            self.sender.address.forget(self)
+            self._outcome = RELEASED
+            self._give_up()
+        else:
+            self.lost()
+
+    def _give_up(self) -> None:
+        """End what the receiver has of it, and let the rest pass by."""
+        self._is_given_up = True
+        self.payload = b""
+        if self._parts is not None:
+            self._parts.abort()
+            self._leave()
+        self._release_sender()
+
+    def _leave(self) -> None:
+        consumer, self.consumer, self._parts = self.consumer, None, None
+        assert consumer is not None
+        if self._is_given_up and self.sink is not None:
+            self.sink = None
+            consumer.unsettled -= 1
+            consumer.count(FAILED)
+        consumer.large = None
+        consumer.is_blocked = _port_of(consumer).holds_back
+        consumer.address.due()
+
+    def _add(self, part: bytes | memoryview) -> None:
+        self.payload += part
+        self.sender.address.backlog_bytes += len(part)
