@@ -65,6 +65,7 @@ def with_attempts(payload: bytes, attempts: int) -> bytes:
     try:
         header = header_of(payload) or Header()
         header.delivery_count = min(header.delivery_count + attempts, 0xFFFFFFFF)
+        header.first_acquirer = False
         return with_header(payload, header)
     except DecodeError:
         return payload

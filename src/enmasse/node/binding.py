@@ -36,6 +36,7 @@ from enmasse.node.terminus import (
 )
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
+from enmasse.wire.amqp.outcomes import known_outcome
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Open, Source, Target
 from enmasse.wire.amqp.performatives import Coordinator as CoordinatorTarget
 from enmasse.wire.amqp.sasl import SaslServer
@@ -272,6 +273,8 @@ class Binding:
             unsettled=unsettled,
             incomplete_unsettled=is_incomplete,
         )
+        if source.default_outcome is not None:
+            link.session.default_outcomes[consumer] = known_outcome(source.default_outcome)
         if resumption is not None:
             resumption.begin(is_limited=attach.incomplete_unsettled)
 
@@ -316,6 +319,7 @@ class Binding:
         elif end is not None:
             end.gone()
         self._recovering.left(link, end, closed=closed)
+        link.session.default_outcomes.pop(end, None)
         made = self._dynamic.pop(link, None)
         address = made or (None if end is None else end.address)
         if self.space is not None and address is not None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from enmasse.wire.amqp.codec import decode, encode
 from enmasse.wire.amqp.composites import Performative, encode_performative, from_described
 from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
-from enmasse.wire.amqp.performatives import Accepted, AmqpError, Released, Source, Target
+from enmasse.wire.amqp.outcomes import known_outcome
+from enmasse.wire.amqp.performatives import AmqpError, Source, Target
 from enmasse.wire.amqp.types import Described
 
 if TYPE_CHECKING:
@@ -70,10 +70,7 @@ def state_of(value: Any) -> Any:
         state = from_described(value) if isinstance(value, Described) else None
     except DecodeError:
         return None
-    # Addresses compare by identity.
-    if isinstance(state, Accepted):
-        return ACCEPTED
-    return RELEASED if isinstance(state, Released) else state
+    return known_outcome(state)
 
 
 def map_to_tell(states: Mapping[bytes, Any], max_frame_size: int) -> tuple[dict[Any, Any] | None, bool]:

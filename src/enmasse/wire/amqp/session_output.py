@@ -50,7 +50,7 @@ class SessionOutput:
         "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_pending", "_rare",
         "_rare_transfer", "_refill_at",
         "_settled_count", "_state", "_walked", "_window_end", "by_link", "by_name", "channel",
-        "connection", "enlisted", "handles",
+        "connection", "default_outcomes", "enlisted", "handles",
         "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id", "receivers",
         "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders", "unsettled",
     )  # fmt: skip
@@ -81,6 +81,8 @@ class SessionOutput:
         keeps this account, whose entries have their ``delivery``, and hears of whatever else comes for these."""
         self.by_link = UnsettledByLink()
         self._walked = 0
+        self.default_outcomes: dict[Any, Any] = {}
+        """By sink, the outcome of what the peer settles without saying one [AMQP 3.5.3]; few links have any."""
         self._frames_in = 0
         self._initial_in = 0
         self._window_end = INCOMING_WINDOW
