@@ -1,0 +1,93 @@
+"""Cells of the outcome matrix: what a test proves, said where the test is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.outcomes.outcome_site import Ground, Site
+
+__all__ = ["PROTOCOLS", "SITUATIONS", "TYPES", "Cell", "cell", "cells_of", "row"]
+
+PROTOCOLS = ("amqp",)
+
+TYPES = (
+    "anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter", "dynamic", "anonymous terminus",
+)  # fmt: skip
+
+SITUATIONS = {
+    "accepted": "What `accepted` means",
+    "no consumer": "No consumer",
+    "full": "Full",
+    "unauthorised": "Unauthorised",
+    "expired": "Expired",
+    "deleted": "Address deleted",
+    "node gone": "Node gone",
+}
+
+DEADLINE_S = 60.0
+
+Story = Callable[..., Awaitable[None]]
+
+
+class Cell(NamedTuple):
+    """One cell, and the test that proves it."""
+
+    protocol: str
+    address_type: str
+    situation: str
+    text: str
+    test: str
+
+
+def cell(address_type: str, situation: str, text: str) -> Callable[[Story], Callable[..., None]]:
+    """Have a story about one address type in one situation prove what a cell says."""
+
+    def prove(story: Story) -> Callable[..., None]:
+        def test(ground: Ground) -> None:
+            _play(story, ground)
+
+        return _named(test, story, {address_type: text}, situation)
+
+    return prove
+
+
+def row(situation: str, texts: dict[str, str]) -> Callable[[Story], Callable[..., None]]:
+    """Have a story be told of several address types, each of which proves a cell."""
+
+    def prove(story: Story) -> Callable[..., None]:
+        @pytest.mark.parametrize("address_type", list(texts))
+        def test(ground: Ground, address_type: str) -> None:
+            _play(story, ground, address_type)
+
+        return _named(test, story, texts, situation)
+
+    return prove
+
+
+def _play(story: Story, ground: Ground, *arguments: Any) -> None:
+    async def body() -> None:
+        async with asyncio.timeout(DEADLINE_S), Site(ground) as site:
+            await story(site, *arguments)
+
+    asyncio.run(body())
+
+
+def _named(test: Any, story: Story, texts: dict[str, str], situation: str) -> Callable[..., None]:
+    assert situation in SITUATIONS, situation
+    assert set(texts) <= set(TYPES), texts
+    test.__name__ = test.__qualname__ = getattr(story, "__name__", "story")
+    test.__doc__ = story.__doc__
+    test.outcome_cells = [
+        Cell(PROTOCOLS[0], address_type, situation, text, test.__name__) for address_type, text in texts.items()
+    ]
+    made: Callable[..., None] = test
+    return made
+
+
+def cells_of(module: object) -> list[Cell]:
+    """The cells that a module's tests prove."""
+    return [found for thing in vars(module).values() for found in getattr(thing, "outcome_cells", ())]

@@ -1,0 +1,57 @@
+"""Writes ``docs/reference/outcomes.md``: run ``python -m tests.outcomes.outcome_page``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from tests.outcomes.outcome_cells import PROTOCOLS, SITUATIONS, TYPES, Cell, cells_of
+
+__all__ = ["PAGE", "load_cells", "page"]
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "reference" / "outcomes.md"
+
+NAMES = {"amqp": "AMQP 1.0"}
+
+HEAD = """\
+# Outcomes
+
+What becomes of a message, by protocol and by the type of the address that it is sent to. Each line is proven by
+the test that it links to, over sockets against a real node. This page is made from these tests by
+`python -m tests.outcomes.outcome_page`; a test sees to it that it is fresh and complete.
+
+Only what is sent unsettled has an outcome. A settled message that would be rejected or released is dropped, and
+counted in the address's `dropped`, or in the space's `unroutable` where no address is found. Options such as
+`fullPolicy`, `slowPolicy` and `fallback` are explained in [addresses](addresses.md).
+"""
+
+
+def load_cells() -> list[tuple[Cell, str]]:
+    """Every cell, with the file of its test."""
+    found = []
+    for path in sorted(HERE.glob("test_outcomes_*.py")):
+        module = import_module(f"tests.outcomes.{path.stem}")
+        found += [(item, path.name) for item in cells_of(module)]
+    return found
+
+
+def page() -> str:
+    """The page as it should be."""
+    cells = {(item.protocol, item.address_type, item.situation): (item, path) for item, path in load_cells()}
+    out = [HEAD]
+    for protocol in PROTOCOLS:
+        out.append(f"## {NAMES[protocol]}\n")
+        for address_type in TYPES:
+            out.append(f"### {address_type.capitalize()}\n")
+            out += ["| | | shown by |", "|---|---|---|"]
+            for situation, title in SITUATIONS.items():
+                item, path = cells[protocol, address_type, situation]
+                shown = item.test.removeprefix("test_").replace("_", " ")
+                out.append(f"| {title} | {item.text} | [{shown}](../../tests/outcomes/{path}) |")
+            out.append("")
+    return "\n".join(out)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
