@@ -114,7 +114,9 @@ class JsonFormatter(logging.Formatter):
             line["left_out"] = left_out
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        text = json.dumps(line, ensure_ascii=False, default=str)
+        # Some letters end a line for those who read it, and are left alone by JSON.
+        return text if text.isprintable() else json.dumps(line, default=str)
 
 
 class _Allowance:

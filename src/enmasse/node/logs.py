@@ -107,12 +107,13 @@ class LoggedBinding(Binding):
             self.tell(
                 "authentication-failed",
                 level=logging.WARNING,
+                connection=number or None,
                 description=self.admission.refusal or sasl.error,
                 mechanism=self.admission.mechanism,
                 user=self.admission.named or None,
             )
         elif error is not None and not self.is_told:
-            self.tell("connection-refused", error)
+            self.tell("connection-refused", error, connection=number or None)
 
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
         """A session that ends with an error is told."""
