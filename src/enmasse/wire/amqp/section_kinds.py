@@ -16,6 +16,7 @@ __all__ = [
     "FOOTER",
     "HEADER",
     "HEADER_FIELDS",
+    "INTEGER_RANGES",
     "MESSAGE_ANNOTATIONS",
     "PROPERTIES",
     "PROPERTY_FIELDS",
@@ -98,3 +99,14 @@ PROPERTY_FIELDS: tuple[tuple[str, Any], ...] = (
     ("group_sequence", int),
     ("reply_to_group_id", str),
 )
+
+_UNSIGNED_64 = (0, (1 << 64) - 1)
+_SIGNED_64 = (-1 << 63, (1 << 63) - 1)
+INTEGER_RANGES: dict[str, tuple[int, int]] = {
+    "message_id": _UNSIGNED_64,
+    "correlation_id": _UNSIGNED_64,
+    "absolute_expiry_time": _SIGNED_64,
+    "creation_time": _SIGNED_64,
+    "group_sequence": (0, 0xFFFFFFFF),
+}
+"""What a whole number may be there, whatever width it came in: another could not be sent on."""

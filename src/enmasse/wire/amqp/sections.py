@@ -21,6 +21,7 @@ from enmasse.wire.amqp.section_kinds import (
     FOOTER,
     HEADER,
     HEADER_FIELDS,
+    INTEGER_RANGES,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
     PROPERTY_FIELDS,
@@ -111,6 +112,10 @@ def _fields(data: bytes, at: int, end: int, names: tuple[tuple[str, Any], ...], 
             continue
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise DecodeError(f"{value!r:.60} is no {name} of the {what}")
+        if name in INTEGER_RANGES and isinstance(value, int):
+            least, most = INTEGER_RANGES[name]
+            if isinstance(value, bool) or not least <= value <= most:
+                raise DecodeError(f"{value!r:.60} is no {name} of the {what}")
         found[name] = value
     return found
 
