@@ -152,7 +152,6 @@ class Anycast(Direct):
     """A direct address whose messages go to one receiver each."""
 
     kind = "anycast"
-    passes_large = True
     __slots__ = ("backlog", "backlog_bytes", "share")
 
     def __init__(self, core: Core, name: str) -> None:
@@ -161,6 +160,11 @@ class Anycast(Direct):
         self.producers = self.share.producers
         self.backlog: deque[Delivery] = deque()
         self.backlog_bytes = 0
+
+    @property
+    def passes_large(self) -> bool:  # type: ignore[override]  # others never change
+        """Whether messages may be passed on while they come: a queue to fall back to needs them whole."""
+        return not self.fallback_name
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
         """A sender joins; it gets credit with the next turn, if receivers have some."""
@@ -192,7 +196,7 @@ class Anycast(Direct):
     def _fall_back(self, delivery: Delivery) -> bool:
         """Give a delivery that nobody receives to the queue for that; tells whether there is one."""
         producer = delivery.producer
-        if self.fallback is None or producer is None:
+        if self.fallback is None or producer is None or isinstance(delivery, LargeDelivery):
             return False
         return self.fallback.take(
             producer,

@@ -107,6 +107,13 @@ def test_what_waited_for_a_receiver_that_has_gone_goes_to_the_queue(node: Node) 
     assert bodies(node.receiver("later")) == [1]
 
 
+def test_with_a_fallback_messages_are_held_whole(node: Node) -> None:
+    node.address("d", "anycast")
+    assert node.find("d").passes_large
+    node.update("ns/d", fallback="later")
+    assert not node.find("d").passes_large
+
+
 def test_an_anonymous_senders_message_goes_to_the_queue_too(falling: Node) -> None:
     port = anonymous(falling)
     sent = port.send(encode_message(b"7", properties=Properties(to="d")))
