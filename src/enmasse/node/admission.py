@@ -217,6 +217,7 @@ class Admission:
             space = choose_space(
                 spaces,
                 server_name=self._facts.server_name,
+                is_open=self._gate.is_open,
                 sasl_host=self._sasl_host,
                 user=self._given_user,
                 open_host=open_host,

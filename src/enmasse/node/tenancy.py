@@ -9,7 +9,7 @@ names are refused, and so is an unknown name below the domain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from enmasse.node.errors import TenancyError
@@ -23,7 +23,7 @@ DOMAIN = "enmasse.local"
 """Names below it always mean a space."""
 
 
-def _named(host: str | None, spaces: Mapping[str, Space]) -> Space | None:
+def _named(host: str | None, spaces: Mapping[str, Space], is_open: Callable[[str], bool]) -> Space | None:
     """The space that a host or realm names, if it names one."""
     if not host:
         return None
@@ -32,27 +32,40 @@ def _named(host: str | None, spaces: Mapping[str, Space]) -> Space | None:
     words = (name[: -len(DOMAIN) - 1] if is_ours else name).split(".")
     found = spaces.get(f"{words[1]}/{words[0]}") if len(words) == 2 else None
     if found is None and is_ours:
-        raise TenancyError("amqp:not-found", f"host {name!r} names no space; {_how(spaces)}")
+        raise TenancyError("amqp:not-found", f"host {name!r} names no space; {_how(spaces, is_open)}")
     return found
 
 
-def _how(spaces: Mapping[str, Space]) -> str:
-    hosts = sorted(".".join(reversed(name.split("/"))) for name in spaces)
-    if not hosts:
+def _how(spaces: Mapping[str, Space], is_open: Callable[[str], bool]) -> str:
+    if not spaces:
         return "no space exists yet: create one with `enmasse create space NAME`"
+    # Strangers are not told whose spaces there are.
+    hosts = sorted(".".join(reversed(name.split("/"))) for name in spaces if is_open(name))
     some = ", ".join(hosts[:5]) + (", ..." if len(hosts) > 5 else "")
-    return f"name one by the host in open or sasl-init, or by the user's realm (user@space.namespace): {some}"
+    how = "name one by the host in open or sasl-init, or by the user's realm (user@space.namespace)"
+    return f"{how}: {some}" if hosts else how
 
 
-def named_space(spaces: Mapping[str, Space], *hosts: str | None) -> Space | None:
+def _everybody(_space: str) -> bool:
+    return True
+
+
+def named_space(
+    spaces: Mapping[str, Space], *hosts: str | None, is_open: Callable[[str], bool] = _everybody
+) -> Space | None:
     """The one space that hosts or realms name, if any of them names one.
+
+    Args:
+        spaces: every space, by ``<namespace>/<space>``.
+        hosts: hosts and realms, or nothing where none was given.
+        is_open: whether a space may be told to everybody.
 
     Raises:
         TenancyError: two of them differ, or one below the domain does not exist.
     """
     chosen: Space | None = None
     for host in hosts:
-        named = _named(host, spaces)
+        named = _named(host, spaces, is_open)
         if named is None:
             continue
         if chosen is not None and named is not chosen:
@@ -71,6 +84,7 @@ def choose_space(
     open_host: str | None,
     default: str | None = None,
     server_name: str | None = None,
+    is_open: Callable[[str], bool] = _everybody,
 ) -> Space:
     """The space that a connection means.
 
@@ -81,12 +95,13 @@ def choose_space(
         open_host: the host of open.
         default: the listener's default space.
         server_name: the host that was named for TLS.
+        is_open: whether a space may be told to everybody.
 
     Raises:
         TenancyError: nothing names a space that exists and there is not exactly one, or two names differ.
     """
     realm = user.rpartition("@")[2] if user and "@" in user else None
-    chosen = named_space(spaces, server_name, sasl_host, realm, open_host)
+    chosen = named_space(spaces, server_name, sasl_host, realm, open_host, is_open=is_open)
     if chosen is not None:
         return chosen
     if default is not None:
@@ -95,4 +110,4 @@ def choose_space(
         return spaces[default]
     if len(spaces) == 1:
         return next(iter(spaces.values()))
-    raise TenancyError("amqp:not-found", f"the connection names no space; {_how(spaces)}")
+    raise TenancyError("amqp:not-found", f"the connection names no space; {_how(spaces, is_open)}")
