@@ -12,6 +12,7 @@ import typer
 from enmasse.cli.address import address
 from enmasse.cli.apply import apply
 from enmasse.cli.bench import bench
+from enmasse.cli.certificate import ca, certificate
 from enmasse.cli.control import control
 from enmasse.cli.create import create
 from enmasse.cli.delete import delete
@@ -85,11 +86,13 @@ app.command("up", rich_help_panel=_RUN)(up)
 app.command("demo", rich_help_panel=_RUN)(_demo)
 app.command("status", rich_help_panel=_RUN)(status)
 app.command("endpoints", rich_help_panel=_RUN)(endpoints)
+app.command("ca", rich_help_panel=_RUN)(ca)
 app.command("trace", rich_help_panel=_RUN)(trace)
 app.command("control", rich_help_panel=_RUN)(control)
 app.command("node", rich_help_panel=_RUN, context_settings=_RAW, add_help_option=False)(_node)
 app.add_typer(journal, name="journal", rich_help_panel=_RUN)
 app.add_typer(create, name="create", rich_help_panel=_DECLARE)
+app.add_typer(certificate, name="certificate", rich_help_panel=_DECLARE)
 app.add_typer(user, name="user", rich_help_panel=_DECLARE)
 app.command("apply", rich_help_panel=_DECLARE)(apply)
 app.command("get", rich_help_panel=_DECLARE)(get)

@@ -44,6 +44,14 @@ def up(
             help="Users of spaces with authentication `standard`; made by `enmasse user add`.",
         ),
     ] = None,
+    web_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--web-origin",
+            metavar="ORIGIN",
+            help="Where web pages may come from that open a WebSocket, besides here; repeatable; * is anywhere.",
+        ),
+    ] = None,
     allow_insecure_plain: Annotated[
         bool, typer.Option("--allow-insecure-plain", help="Let users send their passwords without TLS.")
     ] = False,
@@ -70,6 +78,7 @@ def up(
         api_port=api_port,
         log_format=log_format.value,
         users=users,
+        web_origins=tuple(web_origin or ()),
         allow_insecure_plain=allow_insecure_plain,
     )
     raise typer.Exit(run_supervisor(settings, on_ready=ready, tell=writer.note))

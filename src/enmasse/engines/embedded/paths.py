@@ -35,6 +35,11 @@ class Layout:
         return self.data / "ports.json"
 
     @property
+    def tls(self) -> Path:
+        """Certificates and keys; see ``engines/authority.py``."""
+        return self.data / "tls"
+
+    @property
     def logs(self) -> Path:
         """One log for each process."""
         return self.data / "logs"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from enmasse.control.lock import DirectoryLock
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
+from enmasse.engines.supervisor.certificates import keep_certificate, keep_renewing
 from enmasse.engines.supervisor.child import Child
 from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
 from enmasse.engines.supervisor.ports import choose_ports
@@ -53,6 +54,7 @@ class UpSettings:
         api_port: this one for the API; None: chosen.
         log_format: ``text`` or ``json``, in the logs of the node and of control.
         users: the file of users for the node; None: there are none.
+        web_origins: where web pages may come from that open a WebSocket, beside this machine.
         allow_insecure_plain: whether users may send their passwords without TLS.
     """
 
@@ -63,6 +65,7 @@ class UpSettings:
     api_port: int | None = None
     log_format: str = "text"
     users: Path | None = None
+    web_origins: tuple[str, ...] = ()
     allow_insecure_plain: bool = False
 
 
@@ -86,6 +89,7 @@ def run_supervisor(
         # The file of a former run would lead others to processes that are gone.
         layout.endpoints.unlink(missing_ok=True)
         layout.logs.mkdir(exist_ok=True)
+        keep_certificate(layout.tls, settings.host)
         handler = logging.FileHandler(layout.logs / "supervisor.log", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -150,11 +154,14 @@ class _Supervisor:
     ) -> None:
         self._layout = layout
         self._on_ready = on_ready
+        self._tell = tell
+        self._host = settings.host
         host = settings.host
         shown = f"[{host}]" if ":" in host else host
         self._endpoints = Endpoints(
             endpoints=(
                 Endpoint("amqp", f"amqp://{shown}:{ports.amqp}"),
+                Endpoint("amqps", f"amqps://{shown}:{ports.amqp}"),
                 Endpoint("api", f"http://{shown}:{ports.api}"),
             ),
         )
@@ -174,6 +181,9 @@ class _Supervisor:
             tell=tell,
         )
         listen = ["--listen", f"{shown}:{ports.amqp}", "--admin", str(admin)]
+        listen += ["--tls", str(layout.tls)]
+        for origin in settings.web_origins:
+            listen += ["--web-origin", origin]
         if settings.users is not None:
             listen += ["--users", str(settings.users.absolute())]
         if settings.allow_insecure_plain:
@@ -195,10 +205,12 @@ class _Supervisor:
             loop.add_signal_handler(number, stop.set)
         running = [asyncio.create_task(child.run(), name=child.name) for child in (self._control, self._node)]
         stopping = asyncio.create_task(stop.wait())
+        renewing = asyncio.create_task(keep_renewing(self._layout.tls, self._host, self._tell))
         try:
             await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
+            renewing.cancel()
             await self._control.stop(_CONTROL_PATIENCE_S)
             await self._node.stop(_NODE_PATIENCE_S)
             for task in running:
