@@ -1,0 +1,208 @@
+"""``/metrics`` and ``/readyz``: every series that the reference lists, and a node that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from enmasse.api import figures as figures_module
+from enmasse.api import metrics as metrics_module
+from enmasse.api.app import create_app
+from enmasse.api.figures import Figures
+from enmasse.api.metrics_catalogue import ADDRESS_METRICS, CONTROL_METRICS, NODE_METRICS, rewritten
+from enmasse.control.errors import NodeUnavailableError
+from enmasse.control.ports import NodeFigures
+
+if TYPE_CHECKING:
+    from enmasse.control.registry import Registry
+
+ROOT = Path(__file__).parents[3]
+
+STATISTICS: dict[str, Any] = {
+    "version": "9.9", "startedAt": 1_000, "cpuSeconds": 1.5, "memoryBytes": 2, "connections": 3, "links": 4,
+    "spaces": 1, "addresses": 2, "commits": 6, "failedCommits": 1, "groupCommits": 5, "unconfirmedBytes": 7,
+    "journalBytes": 8, "journalUp": True, "journalFailure": "", "journalReplacements": 2, "diskFreeBytes": 9,
+    "commitTimes": {"bounds": [0.001, 0.01], "counts": [3, 2, 1], "sum": 0.5},
+    "turnLags": {"bounds": [0.001], "counts": [10, 0], "sum": 0.001}, "recentLag": 0.001, "ready": True,
+    "events": {"connection-opened": 11, "link-refused": 12},
+}  # fmt: skip
+
+
+def address(name: str, space: str = "ns/shop", kind: str = "queue", **counts: Any) -> dict[str, Any]:
+    """An address as a node tells it."""
+    found = dict.fromkeys((metric.source for metric in ADDRESS_METRICS if metric.source), 0)
+    return {"name": f"{space}.{name}", "space": space, "address": name, "addressType": kind, **found, **counts}
+
+
+class FakeNode:
+    """A node that says what the test wants, or nothing."""
+
+    name = "node-0"
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.error: Exception | None = None
+        self.hangs = False
+        self.found = NodeFigures(
+            dict(STATISTICS),
+            {"ready": True, "problems": []},
+            [{"name": "ns/shop", "maxBytes": 1 << 30}, {"name": "ns/other", "maxBytes": None}],
+            [
+                address("orders", messagesIn=21, messagesStored=22, bytesStored=23, creditGranted=24, unsettled=25),
+                address("feed", kind="stream", consumers=[{"name": "c", "partition": 1, "offset": 5, "lag": 26}]),
+                address("live", "ns/other", "anycast", backlog=27),
+            ],
+        )
+
+    async def figures(self) -> NodeFigures:
+        self.asked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
+        return self.found
+
+
+class Watched:
+    """The API of a control process with such a node."""
+
+    def __init__(self, registry: Registry, messages: Any) -> None:
+        self.registry = registry
+        self.messages = messages
+        self.node = FakeNode()
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            app = create_app(self.registry, asyncio.Event(), self.messages, self.node)
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.get(path, headers=headers)
+
+        return asyncio.run(ask())
+
+    def scrape(self, query: str = "") -> dict[tuple[str, ...], float]:
+        """Every sample, by name and labels."""
+        answer = self.get("/metrics" + query)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        return {
+            (sample.name, *(f"{key}={value}" for key, value in sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(answer.text)
+            for sample in family.samples
+        }
+
+
+@pytest.fixture
+def watched(registry: Registry, api: Any) -> Watched:
+    return Watched(registry, api.messages)
+
+
+def test_every_metric_of_the_catalogue_is_there_and_no_other(watched: Watched) -> None:
+    text = watched.get("/metrics").text
+    told = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert told == {metric.full_name for metric in (*CONTROL_METRICS, *NODE_METRICS, *ADDRESS_METRICS)}
+
+
+def test_a_node_and_its_journal_are_told(watched: Watched) -> None:
+    found = watched.scrape()
+    node = "node=node-0"
+    assert found["enmasse_node_up", node] == 1
+    assert found["enmasse_node_start_time_seconds", node] == 1
+    assert found["enmasse_node_connections", node] == 3
+    assert found["enmasse_node_info", node, "version=9.9"] == 1
+    assert found["enmasse_node_events_total", "event=link-refused", node] == 12
+    assert found["enmasse_journal_up", node] == 1
+    assert found["enmasse_journal_commit_seconds_bucket", "le=0.01", node] == 5
+    assert found["enmasse_journal_commit_seconds_bucket", "le=+Inf", node] == 6
+    assert found["enmasse_journal_commit_seconds_count", node] == 6
+    assert found["enmasse_journal_commit_seconds_sum", node] == 0.5
+
+
+def test_an_address_is_told_by_its_space(watched: Watched) -> None:
+    found = watched.scrape()
+    orders = ("address=orders", "addressspace=shop", "namespace=ns", "type=queue")
+    names = ("messages_in_total", "messages_stored", "bytes_stored", "credit_granted", "unsettled")
+    assert [found[f"enmasse_{name}", *orders] for name in names] == [21, 22, 23, 24, 25]
+    lag = [key for key in found if key[0] == "enmasse_consumer_lag"]
+    assert [found[key] for key in lag] == [26]
+    assert found["enmasse_address_space_broker_global_max_size", "name=shop", "namespace=ns"] == 1 << 30
+    assert found["enmasse_router_mesh_undelivered_total",] == 27
+
+
+def test_a_tenant_sees_its_own_space_alone(watched: Watched) -> None:
+    text = watched.get("/metrics?namespace=ns&addressspace=other").text
+    assert 'addressspace="other"' in text
+    assert "shop" not in text
+    assert "node_" not in text
+
+
+def test_labels_are_bounded(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_module, "MAX_ADDRESSES", 20)
+    watched.node.found.addresses[:] = [address(f"a{number:05}") for number in range(27)]
+    found = watched.scrape()
+    assert sum(key[0] == "enmasse_messages_stored" for key in found) == 20
+    assert found["enmasse_addresses_without_metrics",] == 7
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_dead_node_is_down_and_hangs_nobody(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, is_silent: bool
+) -> None:
+    monkeypatch.setattr(figures_module, "PATIENCE_S", 0.05)
+    watched.node.hangs = is_silent
+    watched.node.error = NodeUnavailableError("node node-0 is not connected")
+    found = watched.scrape()
+    assert found["enmasse_node_up", "node=node-0"] == 0
+    assert found["enmasse_router_mesh_not_connected_total",] == 1
+    assert found["enmasse_standard_controller_router_check_failures_total",] == 1
+    assert not [key for key in found if key[0] == "enmasse_journal_up"]
+    assert found["enmasse_address_spaces_total",] == 0
+
+
+def test_a_journal_that_cannot_write_is_failing(watched: Watched) -> None:
+    watched.node.found.statistics["journalFailure"] = "no space left on the device"
+    assert watched.scrape()["enmasse_journal_failing", "node=node-0"] == 1
+
+
+def test_one_answer_serves_all_who_ask_at_the_same_time() -> None:
+    now = [0.0]
+
+    async def story() -> tuple[int, int, int]:
+        node = FakeNode()
+        figures = Figures(node, clock=lambda: now[0])
+        await asyncio.gather(*(figures.read() for _ in range(5)))
+        first = node.asked
+        now[0] += figures_module.FRESH_S / 2
+        await figures.read()
+        second = node.asked
+        now[0] += figures_module.FRESH_S
+        await figures.read()
+        return first, second, node.asked
+
+    assert asyncio.run(story()) == (1, 1, 2)
+
+
+def test_control_is_ready_whatever_the_node_is_and_tells_of_it(watched: Watched) -> None:
+    assert watched.get("/readyz").text == "ok"
+    assert watched.get("/readyz?verbose").text == "[+] store\n[+] node node-0\nreadyz passed\n"
+    watched.node.found.health.update(ready=False, problems=["journal: its process is being started"])
+    answer = watched.get("/readyz?verbose")
+    assert (answer.status_code, answer.text.splitlines()[1]) == (
+        200,
+        "[!] node node-0: journal: its process is being started",
+    )
+    watched.node.error = NodeUnavailableError("node node-0 is not connected")
+    assert watched.get("/readyz", accept="application/json").json() == {
+        "ready": True,
+        "nodes": [{"name": "node-0", "up": False, "ready": False, "problems": ["node node-0 is not connected"]}],
+    }
+
+
+def test_the_reference_lists_every_metric() -> None:
+    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    assert page == rewritten(page), "run: python -m enmasse.api.metrics_catalogue docs/reference/metrics.md"

@@ -1,0 +1,69 @@
+"""What a node answers when it is asked whether it lives and is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from enmasse.node.health import LOOK_S, Check, Health, LoopWatch
+
+LOADED = Check("snapshot", is_ok=True)
+
+
+def health(*checks: Check) -> Health:
+    """The health of a node of which these things are so."""
+    loop = asyncio.new_event_loop()
+    loop.close()
+    return Health("node-0", LoopWatch(loop), lambda: list(checks))
+
+
+def test_a_node_that_is_ready_says_ok() -> None:
+    assert health(LOADED).answer("/readyz") == (200, "ok\n")
+    assert health(LOADED).answer("/readyz?verbose") == (200, "[+] snapshot\nnode-0: readyz passed\n")
+
+
+def test_a_journal_that_is_down_makes_it_not_ready_and_the_text_says_so() -> None:
+    found = health(LOADED, Check("journal", is_ok=False, detail="its process is being started"))
+    status, text = found.answer("/readyz") or (0, "")
+    assert status == 503
+    assert text == "[+] snapshot\n[-] journal: its process is being started\nnode-0: readyz failed\n"
+    assert not found.is_ready
+    assert found.read()[0]["problems"] == ["journal: its process is being started"]
+
+
+def test_a_full_disk_is_told_and_leaves_it_ready() -> None:
+    found = health(LOADED, Check("storage", is_ok=False, detail="no space left", is_needed=False))
+    assert found.answer("/readyz") == (200, "ok\n")
+    assert "[!] storage: no space left" in (found.answer("/readyz?verbose") or (0, ""))[1]
+    entity = found.read()[0]
+    assert (entity["ready"], entity["problems"]) == (True, ["storage: no space left"])
+
+
+def test_health_is_the_loop_alone() -> None:
+    found = health(Check("journal", is_ok=False))
+    assert found.answer("/healthz") == (200, "ok\n")
+    assert "ms late" in (found.answer("/healthz?verbose") or (0, ""))[1]
+
+
+@pytest.mark.parametrize("target", ["/", "/readyz/x", "/health", "/metrics"])
+def test_other_targets_are_not_its_business(target: str) -> None:
+    assert health(LOADED).answer(target) is None
+
+
+def test_a_loop_that_was_held_up_is_seen() -> None:
+    async def story() -> LoopWatch:
+        watch = LoopWatch(asyncio.get_running_loop())
+        watch.start()
+        time.sleep(2 * LOOK_S)  # noqa: ASYNC251  holding the loop up is what this is about
+        for _ in range(1000):
+            if watch.lags.count:
+                break
+            await asyncio.sleep(0.01)
+        watch.stop()
+        return watch
+
+    watch = asyncio.run(story())
+    assert watch.recent_s >= LOOK_S / 2
+    assert watch.lags.count >= 1
