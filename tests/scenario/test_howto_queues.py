@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 HOWTOS = Path(__file__).parents[2] / "docs" / "howto"
-NAMES = sorted(path.name for path in HOWTOS.glob("queues-*.md"))
+NAMES = [*sorted(path.name for path in HOWTOS.glob("queues-*.md")), "request-reply.md"]
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 URL = "amqp://127.0.0.1:5672"
 
