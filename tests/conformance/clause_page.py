@@ -17,6 +17,16 @@ What the OASIS specification of AMQP 1.0 demands of a container such as a node, 
 that show it. The numbers are those of the specification's sections. This page is made from
 `tests/conformance/clauses` and the tests' marks by `python -m tests.conformance.clause_page`; a test sees to it
 that it is fresh.
+
+Where the specification leaves a choice, or more is asked than pays, a node does this:
+
+- What is unsettled outlasts a link only where its terminus asks for that ([links that come back](link-recovery.md)).
+  Otherwise a detached link is forgotten at once, and what its receiver had is handed out anew.
+- Tags are looked at on such links only. On others a tag that is missing, too long or used twice does no harm, as
+  nothing hangs on it.
+- Credit cannot belong to a transaction (4.4.3); distributed transactions are not served.
+- An empty payload counts as a message without a body.
+- On a link that may be resumed, a message comes again from its start, never from its middle.
 """
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from enmasse.messaging.space import Home
+from enmasse.node.entities import SPACE_TYPE
 from enmasse.wire.amqp.outcomes import ACCEPTED
 from enmasse.wire.amqp.performatives import Attach, Detach, Flow, Released, Source, Target
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
@@ -340,3 +342,30 @@ def test_a_capability_that_the_target_has_is_offered() -> None:
     answer = peer.sender(Target("q", capabilities=(Symbol("queue"),)))
     assert isinstance(answer.target, Target)
     assert answer.target.capabilities == ("queue",)
+
+
+@clause("2.8.18:redirect")
+def test_an_address_that_is_elsewhere_is_redirected_to() -> None:
+    node = Node()
+    peer = node.peer()
+    peer.receiver("q")
+    peer.hear()
+    space = node.entities.spaces["ns/shop"]
+    space.rehome(space.addresses["q"], Home("other.example", 5671, is_secure=True))
+    told = peer.hear_one(Detach)
+    assert condition_of(told) == "amqp:link:redirect"
+    assert told.error is not None
+    assert told.error.info is not None
+    assert (told.error.info["network-host"], told.error.info["port"]) == ("other.example", 5671)
+    assert refused(node.peer(), to_target(Target("q"))) == "amqp:link:redirect"
+
+
+@clause("2.7.1:hostname")
+def test_the_host_that_a_client_wants_is_its_space() -> None:
+    node = Node()
+    node.entities.create(SPACE_TYPE, "ns/factory", {}, node.answers.append)
+    node.harness.commit()
+    assert node.answers[-1] is None
+    shop, factory = node.peer("a", hostname="shop.ns"), node.peer("b", hostname="factory.ns")
+    assert shop.receiver("q").source is not None
+    assert refused(factory, from_source(Source("q"))) == "amqp:not-found"
