@@ -115,7 +115,7 @@ class Users:
     def certified(self, names: Iterable[str], space: str | None) -> list[User]:
         """The users that a certificate with these names proves: in a space, or in any."""
         found = [user for name in names for user in self._certificates.get(name, ()) if space in (None, user.space)]
-        return list(dict.fromkeys(found))
+        return list({(user.space, user.name): user for user in found}.values())
 
     def mechanisms(self, space: str) -> set[str]:
         """The SCRAM mechanisms that can serve a space; some even where there is no user to serve."""
