@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from enmasse.api import figures as figures_module
@@ -206,3 +208,16 @@ def test_control_is_ready_whatever_the_node_is_and_tells_of_it(watched: Watched)
 def test_the_reference_lists_every_metric() -> None:
     page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     assert page == rewritten(page), "run: python -m enmasse.api.metrics_catalogue docs/reference/metrics.md"
+
+
+def test_the_rules_for_alerts_name_metrics_that_exist() -> None:
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text(encoding="utf-8"))
+    told = {metric.full_name for metric in (*CONTROL_METRICS, *NODE_METRICS, *ADDRESS_METRICS)}
+    named = {
+        name.removesuffix("_bucket")
+        for group in rules["groups"]
+        for rule in group["rules"]
+        for name in re.findall(r"enmasse_\w+", rule["expr"])
+    }
+    assert len(named) > 10
+    assert named <= told
