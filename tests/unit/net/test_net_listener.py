@@ -1,0 +1,383 @@
+"""One port for everything, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import ssl
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enmasse.engines.authority import Authority
+from enmasse.errors import ConfigError
+from enmasse.net.certificates import CertificateStore
+from enmasse.net.door import Door, DoorLimits
+from enmasse.net.listener import AMQP_TLS_HEADER, Port
+from enmasse.net.loop import Turn
+from enmasse.net.transport import EngineProtocol
+
+HEADER = b"AMQP\x00\x01\x00\x00"
+
+
+class Site:
+    """A port whose engines are scripts."""
+
+    def __init__(self, port: int, door: Door, directory: Path | None, store: CertificateStore | None) -> None:
+        self.port = port
+        self.door = door
+        self.directory = directory
+        self.store = store
+        self.shells: list[EngineProtocol] = []
+        self.engines: list[Any] = []
+        self.peers: list[Peer] = []
+
+    async def connect(self, tls: ssl.SSLContext | None = None, name: str = "localhost") -> Peer:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=tls, server_hostname=None if tls is None else name
+        )
+        self.peers.append(Peer(reader, writer))
+        return self.peers[-1]
+
+    def trusting(self, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+        assert self.directory is not None
+        context = ssl.create_default_context(cafile=str(self.directory / "authority" / "ca.crt"))
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+        return context
+
+
+class Peer:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, data: bytes) -> bytes:
+        """Say something, and hear everything until the end."""
+        self.writer.write(data)
+        return await self.hear()
+
+    async def hear(self) -> bytes:
+        try:
+            async with asyncio.timeout(10):
+                return await self.reader.read()
+        except ConnectionError:
+            return b""
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError, ssl.SSLError):
+            await self.writer.wait_closed()
+
+
+@asynccontextmanager
+async def site(script: Any, directory: Path | None = None, limits: DoorLimits | None = None) -> AsyncIterator[Site]:
+    loop = asyncio.get_running_loop()
+    door = Door(loop, limits or DoorLimits())
+    if directory is not None:
+        Authority(directory).keep_server_certificate("default", ("localhost", "127.0.0.1"))
+    store = None if directory is None else CertificateStore(directory)
+    made = Site(0, door, directory, store)
+
+    def make_engine(shell: EngineProtocol) -> Any:
+        engine = script()
+        made.shells.append(shell)
+        made.engines.append(engine)
+        return engine
+
+    def answer(target: str) -> tuple[int, str] | None:
+        return (200, f"{target} is well\n") if target == "/healthz" else None
+
+    port = Port(Turn(loop), make_engine, door, answer, None if store is None else lambda: store.context)
+    server = await loop.create_server(port.greet, "127.0.0.1", 0)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        for peer in made.peers:
+            await peer.close()
+        door.shut()
+        for shell in made.shells:
+            shell.abort()
+            await shell.wait_closed()
+        async with asyncio.timeout(10):
+            while len(door):
+                await asyncio.sleep(0.01)
+        server.close()
+        await server.wait_closed()
+        if store is not None:
+            store.close()
+
+
+async def test_amqp_in_the_clear_reaches_an_engine_from_its_first_byte(script: Any, until: Any) -> None:
+    async with site(script) as here:
+        peer = await here.connect()
+        for byte in HEADER:
+            peer.writer.write(bytes([byte]))
+            await asyncio.sleep(0.002)
+        await until(lambda: here.engines and here.engines[0].received == HEADER)
+        assert not here.shells[0].is_secure
+        assert here.shells[0].transport.get_protocol() is here.shells[0]
+
+
+async def test_amqp_in_tls_reaches_an_engine(script: Any, until: Any, tmp_path: Path) -> None:
+    async with site(script, tmp_path) as here:
+        peer = await here.connect(here.trusting())
+        peer.writer.write(HEADER)
+        await until(lambda: here.engines and here.engines[0].received == HEADER)
+        shell = here.shells[0]
+        assert (shell.is_secure, shell.server_name, shell.peer_names) == (True, "localhost", ())
+        here.engines[0].put(b"answer")
+        assert await peer.reader.readexactly(6) == b"answer"
+        here.engines[0].closed = True
+        here.engines[0].put(b"!")
+        assert await peer.hear() == b"!"
+
+
+async def test_much_goes_through_tls_whole_in_both_directions(script: Any, until: Any, tmp_path: Path) -> None:
+    much = HEADER + os.urandom(3 << 20)
+    async with site(script, tmp_path) as here:
+        peer = await here.connect(here.trusting())
+        peer.writer.write(much)
+        await until(lambda: here.engines and len(here.engines[0].received) == len(much))
+        assert here.engines[0].received == much
+        here.engines[0].put(much)
+        async with asyncio.timeout(10):
+            assert await peer.reader.readexactly(len(much)) == much
+
+
+async def test_a_tls_client_that_does_not_read_blocks_the_engine(script: Any, until: Any, tmp_path: Path) -> None:
+    async with site(script, tmp_path) as here:
+        peer = await here.connect(here.trusting())
+        peer.writer.write(HEADER)
+        await until(lambda: here.engines and here.engines[0].received)
+        for _ in range(16):
+            here.engines[0].put(bytes(1 << 20))
+            await asyncio.sleep(0)
+        await until(lambda: "block" in here.engines[0].calls)
+        async with asyncio.timeout(20):
+            await peer.reader.readexactly(16 << 20)
+        await until(lambda: "resume" in here.engines[0].calls)
+
+
+async def test_amqps_own_header_for_tls_is_answered_and_followed_by_tls(
+    script: Any, until: Any, tmp_path: Path
+) -> None:
+    async with site(script, tmp_path) as here:
+        peer = await here.connect()
+        peer.writer.write(AMQP_TLS_HEADER)
+        assert await peer.reader.readexactly(8) == AMQP_TLS_HEADER
+        await peer.writer.start_tls(here.trusting(), server_hostname="localhost")
+        peer.writer.write(HEADER)
+        await until(lambda: here.engines and here.engines[0].received == HEADER)
+        assert here.shells[0].is_secure
+
+
+async def test_without_certificates_tls_is_left_to_the_engine(script: Any, until: Any) -> None:
+    async with site(script) as here:
+        peer = await here.connect()
+        peer.writer.write(AMQP_TLS_HEADER)
+        await until(lambda: here.engines and here.engines[0].received == AMQP_TLS_HEADER)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_http_is_answered_and_closed(script: Any, tmp_path: Path, secure: bool) -> None:
+    async with site(script, tmp_path) as here:
+        tls = here.trusting() if secure else None
+        peer = await here.connect(tls)
+        answer = await peer.ask(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b"\r\n\r\n/healthz is well\n")
+        for request, beginning in (
+            (b"HEAD /healthz HTTP/1.1\r\nHost: here\r\n\r\n", b"HTTP/1.1 200 "),
+            (b"GET /other HTTP/1.1\r\nHost: here\r\n\r\n", b"HTTP/1.1 404 "),
+            (b"POST /healthz HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 405 "),
+            (b"GET nonsense\r\n\r\n", b"HTTP/1.1 400 "),
+            (b"GET / HTTP/1.1\r\nX: " + bytes(100_000), b"HTTP/1.1 4"),
+        ):
+            peer = await here.connect(tls)
+            answer = await peer.ask(request)
+            assert answer.startswith(beginning), request[:40]
+            assert not request.startswith(b"HEAD") or answer.endswith(b"\r\n\r\n")
+            await peer.close()
+        assert not here.engines
+
+
+async def test_the_host_that_a_client_names_chooses_the_certificate(script: Any, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.keep_server_certificate("shop", ("shop.example.org",))
+    authority.keep_server_certificate("wide", ("*.wide.example.org",))
+    async with site(script, tmp_path) as here:
+        for asked, shown in (
+            ("shop.example.org", "shop.example.org"),
+            ("SHOP.example.org", "shop.example.org"),
+            ("a.wide.example.org", "*.wide.example.org"),
+            ("localhost", "localhost"),
+            ("stranger.example.org", "localhost"),
+        ):
+            context = here.trusting()
+            context.check_hostname = False
+            peer = await here.connect(context, asked)
+            certificate = peer.writer.get_extra_info("peercert")
+            assert (("DNS", shown)) in certificate["subjectAltName"], asked
+            await peer.close()
+
+
+async def test_a_clients_certificate_gives_its_names(script: Any, until: Any, tmp_path: Path) -> None:
+    async with site(script, tmp_path) as here:
+        mine = Authority(tmp_path).issue_client("meter-1@example.org").write(tmp_path / "mine", "meter")
+        peer = await here.connect(here.trusting(mine))
+        peer.writer.write(HEADER)
+        await until(lambda: here.engines and here.engines[0].received)
+        assert here.shells[0].peer_names == ("meter-1@example.org",)
+
+
+async def test_a_certificate_of_a_strange_authority_ends_the_handshake(
+    script: Any, until: Any, tmp_path: Path
+) -> None:
+    async with site(script, tmp_path / "tls") as here:
+        strange = Authority(tmp_path / "strange").issue_client("meter-1").write(tmp_path, "strange")
+        with suppress(ssl.SSLError, ConnectionError):
+            peer = await here.connect(here.trusting(strange))
+            assert await peer.ask(HEADER) == b""  # TLS 1.3 tells a client of it after its own handshake
+        assert not here.engines
+        await until(lambda: len(here.door) == 0)
+
+
+async def test_old_versions_of_tls_are_refused(script: Any, tmp_path: Path) -> None:
+    async with site(script, tmp_path) as here:
+        context = here.trusting()
+        context.set_ciphers("DEFAULT@SECLEVEL=0")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.minimum_version = ssl.TLSVersion.TLSv1
+            context.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await here.connect(context)
+
+
+async def test_a_new_certificate_is_shown_without_a_restart(script: Any, until: Any, tmp_path: Path) -> None:
+    async with site(script, tmp_path) as here:
+        assert here.store is not None
+        old = await here.connect(here.trusting())
+        old.writer.write(HEADER)
+        before = old.writer.get_extra_info("peercert")["serialNumber"]
+        Authority(tmp_path / "other").keep_server_certificate("default", ("localhost",))
+        for name in ("default.key", "default.crt", "authority/ca.crt"):
+            shutil.copy(tmp_path / "other" / name, tmp_path / name)
+        assert here.store.reload()
+        new = await here.connect(here.trusting())
+        assert new.writer.get_extra_info("peercert")["serialNumber"] != before
+        old.writer.write(b"still here")
+        await until(lambda: here.engines and here.engines[0].received.endswith(b"still here"))
+
+
+async def test_changed_files_are_noticed_and_broken_ones_change_nothing(
+    script: Any, until: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enmasse.net.certificates.LOOK_EVERY_S", 0.02)
+    async with site(script, tmp_path) as here:
+        assert here.store is not None
+        here.store.watch()
+        before = here.store.context
+        sound = (tmp_path / "default.crt").read_bytes()
+        (tmp_path / "default.crt").write_bytes(b"no certificate")
+        await until(lambda: here.store is not None and here.store._failed is not None)
+        assert here.store.context is before
+        (tmp_path / "default.crt").write_bytes(sound)
+        await until(lambda: here.store is not None and here.store.context is not before)
+
+
+def test_a_directory_without_a_certificate_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"default\.crt"):
+        CertificateStore(tmp_path)
+
+
+def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
+    for name in ("default", "other"):
+        Authority(tmp_path).keep_server_certificate(name, ("localhost",))
+    shutil.copy(tmp_path / "other.key", tmp_path / "default.key")
+    with pytest.raises(ConfigError, match=r"default\.key"):
+        CertificateStore(tmp_path)
+
+
+@pytest.mark.parametrize("said", [b"", b"AMQ", b"\x16\x03\x01\x02", b"GET /heal", HEADER])
+async def test_who_does_not_open_in_time_is_dropped(script: Any, until: Any, tmp_path: Path, said: bytes) -> None:
+    async with site(script, tmp_path, DoorLimits(handshake_timeout_s=0.1)) as here:
+        peer = await here.connect()
+        peer.writer.write(said)
+        assert await peer.hear() == b""
+        assert here.door.timed_out == 1
+        await until(lambda: len(here.door) == 0)
+
+
+async def test_who_has_opened_in_time_stays(script: Any, until: Any) -> None:
+    async with site(script, None, DoorLimits(handshake_timeout_s=0.1)) as here:
+        peer, late = await here.connect(), await here.connect()
+        peer.writer.write(HEADER)
+        await until(lambda: here.shells)
+        assert here.shells[0].ticket is not None
+        here.shells[0].ticket.admit()
+        assert await late.hear() == b""
+        peer.writer.write(b"still here")
+        await until(lambda: here.engines[0].received == HEADER + b"still here")
+        assert len(here.door) == 1
+
+
+async def test_with_all_places_taken_a_newcomer_is_turned_away(script: Any, until: Any) -> None:
+    async with site(script, None, DoorLimits(max_handshakes=2)) as here:
+        for _ in range(2):
+            await here.connect()
+        await until(lambda: len(here.door) == 2)
+        late = await here.connect()
+        assert await late.hear() == b""
+        assert here.door.turned_away == 1
+
+
+async def test_who_has_waited_long_gives_way(script: Any, until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enmasse.net.door.GRACE_S", 0.0)
+    async with site(script, None, DoorLimits(max_handshakes=2)) as here:
+        slow = await here.connect()
+        await until(lambda: len(here.door) == 1)
+        peers = [await here.connect(), await here.connect()]
+        assert await slow.hear() == b""
+        peers[1].writer.write(HEADER)
+        await until(lambda: here.engines and here.engines[0].received == HEADER)
+
+
+async def test_above_the_limits_a_connection_is_let_in_to_be_told(script: Any, until: Any) -> None:
+    async with site(script, None, DoorLimits(max_connections=1, max_connections_per_host=2)) as here:
+        peers = []
+        for count in range(1, 4):
+            peers.append(await here.connect())
+            peers[-1].writer.write(HEADER)
+            await until(lambda count=count: len(here.shells) == count)
+            ticket = here.shells[-1].ticket
+            assert ticket is not None
+            ticket.admit()
+        told = [shell.refusal for shell in here.shells]
+        assert told[0] is None
+        assert "the node has 1 connections" in (told[1] or "")
+        assert "the node has 1 connections" in (told[2] or "")
+
+
+async def test_one_host_may_have_so_many_connections(script: Any, until: Any) -> None:
+    async with site(script, None, DoorLimits(max_connections_per_host=1)) as here:
+        first, second = await here.connect(), await here.connect()
+        for peer in (first, second):
+            peer.writer.write(HEADER)
+        await until(lambda: len(here.shells) == 2)
+        told = {shell.refusal for shell in here.shells}
+        assert told == {None, "there are 1 connections from 127.0.0.1, as many as one host may have"}
+        await first.close()
+        await second.close()
+        await until(lambda: len(here.door) == 0)
+        third = await here.connect()
+        third.writer.write(HEADER)
+        await until(lambda: len(here.shells) == 3)
+        assert here.shells[2].refusal is None
