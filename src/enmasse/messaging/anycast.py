@@ -50,7 +50,8 @@ class AnycastProducer(Producer):
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Hand the message to a receiver at once, if one can take it."""
         address = self.address
-        delivery = Delivery(payload, self, delivery_id, settled, message_format)
+        # A receiver's outcome goes to the sender as it is, so what is handed out at once need not be kept.
+        delivery = Delivery(b"", self, delivery_id, settled, message_format)
         consumers = address.consumers
         if len(consumers) == 1 and not address.backlog:
             consumer: Consumer | None = consumers[0]
@@ -59,6 +60,7 @@ class AnycastProducer(Producer):
         else:
             consumer = None if address.backlog else address.choose()
         if consumer is None:
+            delivery.payload = payload
             address.keep(delivery)
             return
         consumer.deliveries += 1

@@ -59,7 +59,8 @@ class ConnectionOutput:
         "_chunks", "_created", "_desired", "_has_sent", "_holds", "_last_received", "_last_sent", "_missing",
         "_offered", "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id", "error",
         "handle_max", "handler", "hostname", "idle_timeout_s", "is_blocked", "is_close_sent", "is_held",
-        "is_open_sent", "is_paused", "is_server", "max_frame_size", "out", "out_bytes", "remote_channel_max",
+        "is_open_sent", "is_paused", "is_server", "max_frame_size", "out", "out_bytes", "partial_bytes",
+        "remote_channel_max",
         "remote_idle_s", "remote_max_frame_size", "remote_open", "sasl", "sessions", "trace", "wake",
     )  # fmt: skip
 
@@ -100,6 +101,8 @@ class ConnectionOutput:
         self.is_held = False
         """The peer's bytes are to be left unread, as what came cannot be passed on."""
         self._holds = 0
+        self.partial_bytes = 0
+        """What has come of deliveries that are not complete, on all links."""
         self.error: AmqpError | None = None
         """Why the connection ended, once it has."""
         self.out: list[bytes | memoryview] = []

@@ -437,6 +437,8 @@ class ReceivingLink(Link):
     def forget_parts(self) -> None:
         """The incomplete delivery is complete, or will never be."""
         self.partial = None
+        self.session.connection.partial_bytes -= self.partial_bytes
+        self.partial_bytes = 0
         self.takes_parts = self._is_measured
 
     def abort(self) -> None:

@@ -33,6 +33,10 @@ LARGE_PART_BYTES = 32 << 10
 """Such a part of a message is left where it was read until the message is joined; for less, what it was read
 with would be too much to keep."""
 
+MAX_PARTIAL_BYTES = 64 << 20
+"""What the deliveries that a connection has begun and not ended may have come to, on all its links: four of
+the largest messages that a stored address takes."""
+
 FEW_IDS = 64
 """A disposition of so many deliveries costs no more than reading it."""
 
@@ -237,7 +241,6 @@ class Session(SessionFlow):
             if delivery_id < 0:
                 raise SessionError("amqp:invalid-field", "a transfer starts a delivery without a delivery-id")
             link.partial = []
-            link.partial_bytes = 0
             link.takes_parts = True
             link.delivery_id = delivery_id
             link.delivery_settled = False
@@ -252,6 +255,7 @@ class Session(SessionFlow):
             link.delivery_txn = txn_id
         gather(link.partial, part)
         link.partial_bytes += len(part)
+        self.connection.partial_bytes += len(part)
         link.delivery_settled |= settled
         if link.max_message_size and link.partial_bytes > link.max_message_size:
             link.detach(
@@ -260,6 +264,10 @@ class Session(SessionFlow):
                     f"messages may have up to {link.max_message_size} bytes",
                 )
             )
+            return
+        if self.connection.partial_bytes > MAX_PARTIAL_BYTES:
+            problem = f"unfinished deliveries of one connection may have up to {MAX_PARTIAL_BYTES} bytes together"
+            link.detach(AmqpError("amqp:resource-limit-exceeded", problem))
             return
         if link.received >= link.highest:
             link.detach(link.beyond_limit())
@@ -288,7 +296,9 @@ class Session(SessionFlow):
         """Pass a message on while it comes, within the credit or for credit that was taken back meanwhile."""
         assert link.partial is not None
         payload = b"".join(link.partial)
+        link.forget_parts()
         link.partial = []
+        link.takes_parts = True
         is_crossed = link.received >= link.limit
         exhausted = link.count()
         link.passage = link.sink.on_large(

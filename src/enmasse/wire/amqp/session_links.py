@@ -66,6 +66,8 @@ class SessionLinks(SessionOutput):
 
     def forget(self, link: Link) -> None:
         """Free the link's name and handles."""
+        if isinstance(link, ReceivingLink):
+            link.forget_parts()
         if link.remote_handle is not None:
             self.receivers.pop(link.remote_handle, None)
             self.senders.pop(link.remote_handle, None)
