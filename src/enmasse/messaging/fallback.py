@@ -98,6 +98,7 @@ class Fallback:
                 port.is_lent = True
                 port.base = producer.port.received
                 queue.add_producer(twin)
+        queue.due()
         return True
 
     def take(
@@ -148,7 +149,7 @@ class Fallback:
 
     def _queue(self) -> Queue | None:
         found = self._space.addresses.get(self.name)
-        return found if isinstance(found, Queue) else None
+        return found if isinstance(found, Queue) and found not in self._space.homes else None
 
     def _end(self) -> None:
         queue, self._lent = self._lent, None

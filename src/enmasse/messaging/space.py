@@ -176,6 +176,7 @@ class Space:
         if home == self.homes.get(address):
             return
         self.version += 1
+        self._tell_fallbacks(address.name)
         if home is None:
             del self.homes[address]
             return
@@ -184,6 +185,8 @@ class Space:
         told = AmqpError(error.condition, error.description, error.info)
         sources = [address, *address.subscriptions] if isinstance(address, Topic) else [address]
         ends: list[Consumer | Producer] = [consumer for source in sources for consumer in source.consumers]
+        if isinstance(address, Backlog):
+            ends += address.browsers
         for end in [*ends, *address.producers]:
             end.port.detach(told)
             end.gone()

@@ -137,6 +137,23 @@ def test_a_full_queue_holds_the_senders_back_and_goes_on_when_there_is_room(node
     assert sender.credit
 
 
+def test_a_sender_that_gives_up_its_credit_is_given_more(falling: Node) -> None:
+    sender = falling.harness.sender(falling.find("d"))
+    falling.harness.turn()
+    sender.give_up()
+    falling.harness.turn()
+    assert sender.credit == MAX_CREDIT
+
+
+def test_a_queue_of_another_node_takes_nothing(falling: Node) -> None:
+    sender = falling.harness.sender(falling.find("d"))
+    falling.harness.turn()
+    falling.update("ns/later", home="amqp://other")
+    assert sender.credit == 0
+    falling.update("ns/later", home=None)
+    assert sender.credit == MAX_CREDIT
+
+
 def test_a_sender_that_leaves_is_the_queues_no_longer(falling: Node) -> None:
     sender = falling.harness.sender(falling.find("d"))
     falling.harness.turn()
@@ -242,9 +259,11 @@ def test_a_link_to_an_address_of_another_node_is_told_where_to_go(node: Node) ->
 def test_links_are_sent_away_when_the_home_moves_and_come_back_with_it(node: Node) -> None:
     for name, kind in {"q": "queue", "t": "topic"}.items():
         node.address(name, kind)
-        sender, receiver = node.harness.sender(node.find(name)), node.receiver(name)
+        ports: list[Any] = [node.harness.sender(node.find(name)), node.receiver(name)]
+        if kind == "queue":
+            ports.append(node.receiver(name, browse=True))
         node.update(f"ns/{name}", home="amqps://other")
-        for port in (sender, receiver):
+        for port in ports:
             assert redirect_of(port.error) == {**WHERE, "address": name}
     node.update("ns/q", home=None)
     assert node.find("q").counts()["senders"] == 0
