@@ -259,6 +259,41 @@ def test_nobody_elses_link_is_resumed() -> None:
     assert node.peer("one").sender(target(), unsettled={b"A": None}).unsettled is None, "r has it by now"
 
 
+@clause("2.6.14:parts", "2.6.13:unknown-resume")
+@pytest.mark.parametrize("abort", [True, False])
+def test_a_delivery_that_came_in_part_only_did_not_come(abort: bool) -> None:
+    node = Node()
+    before = node.peer()
+    before.sender(target())
+    before.hear()
+    payload = durable("whole")
+    before.send(payload[:5], tag=b"A", more=True)
+    before.say(Transfer(0, more=not abort, aborted=abort))
+    before.cut()
+    after = node.peer()
+    assert after.sender(target(), unsettled={b"A": None}).unsettled is None
+    after.hear()
+    after.send(payload[:5], tag=b"A", more=True)
+    after.say(Transfer(0), payload=payload[5:])
+    assert outcomes(after) == [(0, ACCEPTED)]
+    assert node.stored("q") == 1
+    after.cut()
+    assert node.peer().sender(target(), unsettled={b"A": None}).unsettled == {b"A": DONE}
+
+
+@clause("2.6.5:detach-with-error")
+def test_a_link_that_was_detached_for_a_breach_is_not_resumed() -> None:
+    node = Node()
+    peer = node.peer()
+    peer.sender(target())
+    assert peer.deliver(durable(), tag=b"A") == ACCEPTED
+    node.delete("q")
+    assert condition_of(peer.hear_one(Detach)) == "amqp:resource-deleted"
+    peer.say(Detach(0, closed=False))
+    peer.hear()
+    assert len(node.connections.recovery) == 0
+
+
 # Expiry
 
 

@@ -74,6 +74,19 @@ class Timed(Protocol):
         """The time has come."""
 
 
+class Due(Protocol):
+    """Something that takes part in turns: an address, mostly."""
+
+    is_due: bool
+
+    @property
+    def name(self) -> str:
+        """What to call it in a report."""
+
+    def on_turn(self, now: float) -> None:
+        """Its turn has come."""
+
+
 class _Call:
     """A function that is to be called at a time."""
 
@@ -126,7 +139,7 @@ class Core:
         self._request_turn = request_turn
         self._on_fault = on_fault
         self._is_requested = False
-        self._due: list[Address] = []
+        self._due: list[Due] = []
         self._logs: dict[Log, None] = {}
         self._groups: dict[Log, list[Log]] = {}
         """Logs that must be cut into one batch, by each of them."""
@@ -146,7 +159,7 @@ class Core:
 
     # What addresses call
 
-    def due(self, address: Address) -> None:
+    def due(self, address: Due) -> None:
         """Have the address's ``on_turn`` called; see ``Address.due``."""
         self._due.append(address)
         self._request()

@@ -72,7 +72,7 @@ class Receipts(Terminus):
 class Attachment:
     """One life of the link; it follows the link's deliveries from their beginning to their outcome."""
 
-    __slots__ = ("_ids", "_is_partial", "_link", "_receipts", "_skipped", "_tell", "told")
+    __slots__ = ("_coming", "_ids", "_is_partial", "_link", "_receipts", "_skipped", "_tell", "told")
 
     def __init__(self, receipts: Receipts, link: ReceivingLink) -> None:
         self._receipts = receipts
@@ -80,6 +80,8 @@ class Attachment:
         self._tell: Callable[[int, Any], None] = link.settle
         self._ids: dict[int, bytes] = {}
         self._skipped: int | None = None
+        self._coming: bytes | None = None
+        """The tag of a delivery of which the last transfer has not come yet."""
         self.told, self._is_partial = map_to_tell(receipts.outcomes, link.session.connection.remote_max_frame_size)
         """What the sender is told to be unsettled."""
 
@@ -98,6 +100,8 @@ class Attachment:
                 return True
             self._skipped = None
         if self._link.is_under_way:
+            if not transfer.more:
+                self._coming = None
             return False
         tag = transfer.delivery_tag
         if delivery_id is None or tag is None or len(tag) > MAX_TAG_BYTES:
@@ -115,11 +119,17 @@ class Attachment:
         if transfer.settled:
             self._receipts.forget(tag)
             return False
+        self._coming = tag if transfer.more else None
         self._ids[delivery_id] = tag
         if len(self._ids) > 2 * MAX_RECEIPTS:
             del self._ids[next(iter(self._ids))]
         self._receipts.begin(tag)
         return False
+
+    def leave(self) -> None:
+        """The link is detached: what has come in part only did not come."""
+        if self._coming is not None:
+            self._receipts.forget(self._coming)
 
     def _resume(self, tag: bytes, delivery_id: int, *, settled: bool) -> None:
         link = self._link

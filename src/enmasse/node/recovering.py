@@ -8,7 +8,7 @@ from enmasse.messaging.backlog import Backlog, BacklogConsumer
 from enmasse.messaging.topic import Topic
 from enmasse.node.leases import Leases, Resumption
 from enmasse.node.receipts import Attachment, Receipts
-from enmasse.node.recovery import Key, Recovery, Terminus, is_recoverable
+from enmasse.node.recovery import STOLEN, Key, Recovery, Terminus, is_recoverable
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address, AttachOptions
@@ -84,12 +84,14 @@ class Recovering:
         receipts, attachment = self._attachments.pop(link, (None, None))
         if receipts is not None and attachment is not None:
             terminus = receipts
+            attachment.leave()
             if not closed and end is not None:
                 # Outcomes that are still to come are remembered.
                 end.settle = attachment.settle  # type: ignore[union-attr]
         if terminus is None or terminus.link is not link:
             return
-        if closed:
+        # Why we detached the link is a reason not to go on with it, but that it was attached again.
+        if closed or link.error not in (None, STOLEN):
             terminus.give_up()
         else:
             terminus.suspended()

@@ -23,13 +23,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from enmasse.messaging.address import Address
+    from enmasse.messaging.core import Core
     from enmasse.messaging.space import Space
     from enmasse.wire.amqp.link import Link
 
-__all__ = ["EVENTS", "MAX_SUSPENSION_S", "Key", "Recovery", "Terminus", "is_recoverable", "map_to_tell", "state_of"]
+__all__ = [
+    "EVENTS",
+    "MAX_SUSPENSION_S",
+    "STOLEN",
+    "Key",
+    "Recovery",
+    "Terminus",
+    "is_recoverable",
+    "map_to_tell",
+    "state_of",
+]
 
 MAX_SUSPENSION_S = 3600.0
 """The longest that anything is kept for a link that is detached, also if it asks for ever."""
+
+LOOK_S = 1.0
+"""Between two looks at what may be given up; time-outs are told in seconds."""
 
 MAX_TERMINI = 10_000
 MAX_DELIVERIES = 100_000
@@ -61,7 +75,7 @@ def is_recoverable(terminus: Source | Target) -> bool:
     """Whether a terminus asks to outlast its link, with what is unsettled."""
     if terminus.dynamic or terminus.durable == 1:
         return False
-    return terminus.durable == 2 or terminus.timeout > 0 or str(terminus.expiry_policy) not in EVENTS[:2]
+    return terminus.durable == 2 or terminus.timeout > 0 or terminus.expiry_policy in (EVENTS[2], "never")
 
 
 def state_of(value: Any) -> Any:
@@ -96,12 +110,14 @@ class Terminus:
         terminus: what the peer asked for.
     """
 
-    __slots__ = ("_recovery", "address", "key", "life", "link", "policy", "timeout_s")
+    __slots__ = ("_recovery", "address", "deadline", "key", "life", "link", "policy", "timeout_s")
 
     def __init__(self, recovery: Recovery, key: Key, address: Address, terminus: Source | Target) -> None:
         self._recovery = recovery
         self.life = 0
         """How often the link was attached."""
+        self.deadline = 0.0
+        """When it is given up, while the link is detached."""
         self.key = key
         self.address = address
         self.policy = str(terminus.expiry_policy)
@@ -123,26 +139,18 @@ class Terminus:
     def suspended(self) -> None:
         """The link is detached, but not closed."""
         self.link = None
+        self.deadline = float("inf")
         self._recovery.keep(self)
-        self._wait(MAX_SUSPENSION_S)
+        self._recovery.wait(self, MAX_SUSPENSION_S)
         self.happened(EVENTS[0])
 
     def happened(self, event: str) -> None:
         """Something happened after which the terminus may have only its time-out left."""
         if self.link is None and self.policy in EVENTS and EVENTS.index(event) >= EVENTS.index(self.policy):
             if self.timeout_s:
-                self._wait(self.timeout_s)
+                self._recovery.wait(self, min(self.timeout_s, MAX_SUSPENSION_S))
             else:
                 self.give_up()
-
-    def _wait(self, seconds: float) -> None:
-        mine = self.life
-
-        def over() -> None:
-            if self.link is None and self.life == mine:
-                self.give_up()
-
-        self.address.core.call_later(min(seconds, MAX_SUSPENSION_S), over)
 
     def give_up(self) -> None:
         """Keep nothing any more."""
@@ -157,12 +165,58 @@ class Terminus:
 class Recovery:
     """Everything that a node keeps for links that may come back."""
 
+    name = "links that may come back"
+    """What the core reports it as, in whose turns it takes part like an address."""
+
     def __init__(self) -> None:
+        self.is_due = False
         self.deliveries = 0
         """Deliveries that are remembered or held."""
         self.held_bytes = 0
         self._first_free = 0
         self._termini: dict[Key, Terminus] = {}
+        self._core: Core | None = None
+        self._waits: list[tuple[Terminus, int, float]] = []
+        """Who waits from the end of this turn on, in which life, and for how many seconds."""
+        self._next_look = 0.0
+
+    # Time
+
+    def wait(self, terminus: Terminus, seconds: float) -> None:
+        """Give a terminus up after a time, counted from this turn on, unless its link is back by then."""
+        self._waits.append((terminus, terminus.life, seconds))
+        self._core = terminus.address.core
+        if not self.is_due:
+            self.is_due = True
+            self._core.due(self)
+
+    def on_turn(self, now: float) -> None:
+        """The times begin."""
+        waits, self._waits = self._waits, []
+        for terminus, life, seconds in waits:
+            if terminus.life == life and terminus.link is None:
+                terminus.deadline = min(terminus.deadline, now + seconds)
+                self._look_at(terminus.deadline, now)
+
+    def _look_at(self, when: float, now: float) -> None:
+        assert self._core is not None
+        if self._next_look <= now or when < self._next_look:
+            self._next_look = when
+            self._core.schedule(self, when)
+
+    def on_deadline(self, now: float) -> None:
+        """Give up what has waited long enough."""
+        if now < self._next_look:
+            return
+        waiting = [terminus for terminus in self._termini.values() if terminus.link is None]
+        for terminus in waiting:
+            if terminus.deadline <= now:
+                terminus.give_up()
+        later = min((terminus.deadline for terminus in waiting if terminus.deadline > now), default=0.0)
+        if later and later != float("inf"):
+            self._look_at(max(later, now + LOOK_S), now)
+
+    # Termini
 
     def number(self, above: int) -> int:
         """A delivery id above all that were ever tags of what is held, given one more of them."""
