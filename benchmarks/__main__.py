@@ -27,6 +27,8 @@ from benchmarks.measurement import Line, Measurement, Setting
 from benchmarks.node import Node
 from benchmarks.peers import Floor, Mosquitto, Peer, RabbitMQ, Server
 from benchmarks.reporting import Results
+from benchmarks.secured import cost_of_tls
+from benchmarks.spending import spending
 from enmasse.errors import EnmasseError
 
 ROOT = Path(__file__).parent.parent
@@ -42,8 +44,12 @@ SCRIPTS = {
     "spark": ("From a stream into Spark", "spark_source.py", ()),
 }
 """Title, file in this folder, arguments."""
-MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {"stored": stored.MEASUREMENTS}
-SUITES = (*TRAFFIC, "connections", *SCRIPTS)
+MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {
+    "stored": stored.MEASUREMENTS,
+    "tls": (Measurement("What TLS adds to a message", cost_of_tls),),
+    "spending": (Measurement("What the microseconds of a message are spent on", spending),),
+}
+SUITES = (*TRAFFIC, "tls", "spending", "connections", *SCRIPTS)
 PEERS: tuple[type[Peer], ...] = (QpidDispatch, RabbitMQ, Artemis, Mosquitto)
 
 
@@ -104,11 +110,12 @@ def run_suites(given: argparse.Namespace, results: Results) -> bool:
         try:
             if suite in TRAFFIC:
                 run_traffic(suite, given.case, plan, results, peers=peers, with_floor=bool(peers))
+            if suite in MEASUREMENTS:
                 setting = Setting(results.directory, given.seconds, given.runs, given.scale, plan.patience)
                 failed |= not run_measurements(suite, given.case, setting, results)
-            elif suite == "connections":
+            if suite == "connections":
                 measure_idle(results, [peer for peer in peers if peer.is_installed()])
-            else:
+            if suite in SCRIPTS:
                 failed |= not run_script(suite, given.seconds, results)
         except EnmasseError as error:
             failed = True
@@ -124,6 +131,8 @@ def show_list(suites: Sequence[str]) -> None:
             print(f"{suite}: {title}")
             names = [case.name for case in cases] + [one.name for one in MEASUREMENTS.get(suite, ())]
             print("\n".join(f"    {name}" for name in names))
+        elif suite in MEASUREMENTS:
+            print("\n".join(f"{suite}: {one.name}" for one in MEASUREMENTS[suite]))
         elif suite in SCRIPTS:
             print(f"{suite}: {SCRIPTS[suite][0]} (benchmarks/{SCRIPTS[suite][1]})")
         else:

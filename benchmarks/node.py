@@ -35,10 +35,12 @@ class Node:
 
     Args:
         directory: where its data lie: on the disk that commits are to be measured on.
+        tls: the directory of its certificates; without one it speaks no TLS.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, tls: Path | None = None) -> None:
         self.name = f"EnMasse {__version__}"
+        self._more = () if tls is None else ("--tls", str(tls))
         self._data = directory / "node"
         self._data.mkdir()
         # A path below the directory may be longer than the name of a socket may be.
@@ -62,7 +64,7 @@ class Node:
 
     def start(self) -> float:
         """Start the process with what lies in its directory; seconds until it listened."""
-        places = ["--data", str(self._data), "--listen", "127.0.0.1:0", "--admin", str(self._admin)]
+        places = ["--data", str(self._data), "--listen", "127.0.0.1:0", "--admin", str(self._admin), *self._more]
         began = time.perf_counter()
         self._process = process = Process([sys.executable, "-m", "enmasse", "node", *places], self._data / "log")
 

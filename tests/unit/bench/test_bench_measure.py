@@ -17,6 +17,7 @@ import pytest
 from enmasse.bench import BenchError, Plan, Report, measure
 from enmasse.bench.conductor import Progress
 from enmasse.client.blocking import connect
+from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
@@ -27,8 +28,15 @@ PAUSE_S = 0.8
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with NodeProcess(tmp_path_factory.mktemp("node")) as process:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(tmp_path_factory.mktemp("tls"))
+    made.keep_server_certificate("default", ("127.0.0.1",))
+    return made
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("node"), "--tls", str(authority.directory)) as process:
         with connect(process.admin_url) as connection:
             management = connection.management()
             management.create("io.enmasse.space", SPACE, {"spaceType": "standard", "authentication": "none"})
@@ -179,6 +187,16 @@ def test_the_command_says_what_the_peer_refused(node: NodeProcess) -> None:
     done = bench("nowhere", "--url", node.url, *SHORT)
     assert done.returncode == 1
     assert "has no address 'nowhere'" in done.stderr
+
+
+def test_the_command_speaks_tls_to_a_peer_that_it_is_told_to_trust(node: NodeProcess, authority: Authority) -> None:
+    url = f"amqps://127.0.0.1:{node.port}"
+    done = bench("direct", "--url", url, "--ca", str(authority.path), *SHORT, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["received"] == 120
+    refused = bench("direct", "--url", url, *SHORT)
+    assert refused.returncode == 1
+    assert "certificate" in refused.stderr
 
 
 def test_a_password_in_the_url_is_refused(node: NodeProcess) -> None:
