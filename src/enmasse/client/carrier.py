@@ -41,11 +41,19 @@ class Carrier:
         options: how to connect.
         url: where to.
         on_gone: told once, after a successful ``dial``, when the carrier can carry no more.
+        next_delivery_id: of the first message that is sent.
     """
 
-    def __init__(self, options: Options, url: Url, on_gone: Callable[[Carrier, EnmasseError], None]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        url: Url,
+        on_gone: Callable[[Carrier, EnmasseError], None],
+        next_delivery_id: int = 0,
+    ) -> None:
         self._options = options
         self.url = url
+        self._next_delivery_id = next_delivery_id
         self._on_gone = on_gone
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._shell: _Shell | None = None
@@ -154,6 +162,7 @@ class Carrier:
     def on_begun(self, session: Session) -> None:
         """Everything is there that links need."""
         if self.session is None:
+            session.next_delivery_id = self._next_delivery_id
             self.session = session
             if not self._ready.done():
                 self._ready.set_result(None)

@@ -19,6 +19,7 @@ from enmasse.client.opening import Opening
 from enmasse.client.options import Options
 from enmasse.client.receiver import PREFETCH_BYTES, Receiver
 from enmasse.client.request import Requester
+from enmasse.client.resuming import ResumingSender
 from enmasse.client.sender import MAX_PENDING, MAX_PENDING_BYTES, Sender
 from enmasse.client.transaction import Beginning, ControlLink, Transaction, declare
 from enmasse.client.url import Url
@@ -115,6 +116,7 @@ class Connection:
         *,
         name: str | None = None,
         resend: bool = True,
+        resume: bool = False,
         max_pending: int = MAX_PENDING,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         capabilities: Sequence[str] = (),
@@ -128,6 +130,8 @@ class Connection:
             name: the link's name; made up if missing.
             resend: send again, after a reconnect, what had no outcome when the connection was lost;
                 otherwise its ``send`` raises ``UnavailableError``.
+            resume: have the peer remember outcomes, and after a reconnect send again only what it does not
+                know to have; takes more of its time, and a peer without link recovery knows nothing.
             max_pending: how many messages may wait here for credit: then ``send`` waits for room, and
                 ``send_nowait`` raises ``FullError``.
             max_pending_bytes: the same in bytes of these messages.
@@ -141,7 +145,7 @@ class Connection:
         """
 
         def make(made_up: str) -> Sender:
-            return Sender(
+            return (ResumingSender if resume and resend else Sender)(
                 name or made_up,
                 address,
                 self,
@@ -368,6 +372,8 @@ class Connection:
         if carrier is not self._carrier:
             return
         self._carrier = None
+        if carrier.session is not None:
+            self._dialler.next_delivery_id = carrier.session.next_delivery_id
         if self._error is not None:
             return
         if not self._reconnects:

@@ -38,6 +38,8 @@ class Dialler:
 
     Attributes:
         present: the place that was connected to last, or is tried now.
+        next_delivery_id: where to go on counting deliveries, which are known by these numbers for longer
+            than a connection lasts.
     """
 
     def __init__(self, options: Options, on_gone: Callable[[Carrier, EnmasseError], None], timeout_s: float) -> None:
@@ -49,6 +51,7 @@ class Dialler:
             random.shuffle(self._places)
         self._hint: Url | None = None
         self.present = self._places[0]
+        self.next_delivery_id = 0
 
     def leave(self, error: EnmasseError) -> None:
         """The carrier was lost: the next round begins elsewhere, if there is elsewhere."""
@@ -86,7 +89,7 @@ class Dialler:
         """
         for _ in range(MAX_REDIRECTS + 1):
             self.present = place
-            carrier = Carrier(self._options, place, self._on_gone)
+            carrier = Carrier(self._options, place, self._on_gone, self.next_delivery_id)
             try:
                 await carrier.dial(self._timeout_s)
             except ConnectionDeniedError as error:

@@ -429,10 +429,14 @@ class Sender(ClientLink):
             self._under_way = 0
             self._fail(
                 link.take_unsettled(),
-                self._error or UnavailableError(f"the outcome is not known: {self} was closed before it came"),
+                self._error or self.unknown_outcome(),
             )
         self._wake(self._waiters)
         self._wake(self._idle_waiters)
+
+    def unknown_outcome(self) -> UnavailableError:
+        """What to raise for a message that was under way at the end."""
+        return UnavailableError(f"the outcome is not known: {self} was closed before it came")
 
     @staticmethod
     def _fail(lost: list[Outgoing], error: EnmasseError) -> None:

@@ -302,6 +302,7 @@ class MemoryNode:
 
     Attributes:
         fails: how many of the next commits fail.
+        holds: whether nothing is committed for now.
         limits: what transactions may take.
     """
 
@@ -314,6 +315,7 @@ class MemoryNode:
         self.connections = Connections(lambda: 0)
         self.entities = Entities(self.core, lambda: f"id{next(self._ids)}", self.connections.close_space)
         self.fails = 0
+        self.holds = False
         self.limits = TransactionLimits()
         self.url = ""
         self._shells: list[EngineProtocol] = []
@@ -329,7 +331,7 @@ class MemoryNode:
 
     def _run(self, now: float) -> None:
         self.core.run_turn(now, int(self.turn.wall * 1_000_000))
-        if self.storage.pending:
+        if self.storage.pending and not self.holds:
             self.turn.loop.call_soon(self._commit)
         deadline = self.core.next_deadline()
         if self._timer is not None:
@@ -388,6 +390,13 @@ class MemoryNode:
         )
         self.connections.connected(binding, shell)
         return binding.connection
+
+    def cut(self, container: str) -> None:
+        """Cut one client's connection."""
+        for shell in self._shells:
+            engine: Any = shell.engine
+            if engine.remote_open.container_id == container:
+                shell.abort()
 
     async def drop(self) -> None:
         """Cut every connection."""

@@ -24,9 +24,9 @@ PAIRS = [
 ]
 
 INTERNAL = {
-    "adopt", "attach", "attach_again", "attach_later", "before_close", "end", "explain_end", "fail", "forget",
+    "adopt", "attach", "attach_again", "before_close", "end", "explain_end", "fail", "forget",
     "give_up", "is_attaching", "move", "open", "open_link", "redirect", "role", "add", "check", "lost", "state",
-    "receiver_of", "on_attached", "on_detached", "confirm",
+    "unknown_outcome", "on_attached", "on_detached", "confirm",
 }  # fmt: skip
 """What only other parts of the client use."""
 

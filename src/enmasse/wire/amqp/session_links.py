@@ -106,8 +106,12 @@ class SessionLinks(SessionOutput):
         rcv_settle_mode: int = 0,
         desired_capabilities: tuple[str, ...] | None = None,
         properties: dict[Any, Any] | None = None,
+        unsettled: dict[Any, Any] | None = None,
     ) -> SendingLink:
-        """Attach a link on which we send; the handler hears ``on_attached`` or ``on_detached``."""
+        """Attach a link on which we send; the handler hears ``on_attached`` or ``on_detached``.
+
+        What is ``unsettled`` of an earlier life of the link is told by delivery tag [AMQP 2.6.13].
+        """
         link = self._own_link(True, name)
         assert isinstance(link, SendingLink)
         link.sink = sink
@@ -123,6 +127,7 @@ class SessionLinks(SessionOutput):
                 initial_delivery_count=0,
                 desired_capabilities=desired_capabilities,
                 properties=properties,
+                unsettled=unsettled,
             )
         )
         return link

@@ -1,0 +1,153 @@
+"""Senders whose peer remembers outcomes: what arrived before a loss is not sent again [AMQP 2.6.13].
+
+After a loss the link is attached again under its name with the tags of what is unsettled, and the peer answers
+with what it knows of these. What it has an outcome for is done; what it has without one goes on; only what it
+does not know is sent again. A peer that remembers nothing, as after its own restart, knows none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import Any
+
+from enmasse.client.carrier import Carrier
+from enmasse.client.outgoing import Outgoing
+from enmasse.client.sender import Sender
+from enmasse.wire.amqp.composites import from_described
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.framing import amqp_frame
+from enmasse.wire.amqp.link import MASK, SendingLink
+from enmasse.wire.amqp.link import Link as EngineLink
+from enmasse.wire.amqp.outcomes import TERMINAL
+from enmasse.wire.amqp.performatives import Target, Transfer
+from enmasse.wire.amqp.types import Described
+
+__all__ = ["ResumingSender"]
+
+UNSETTLED_STATE = 2
+"""The durability of a terminus that remembers what is unsettled [AMQP 3.5.5]."""
+
+KEEP_S = 300
+"""How long the peer is asked to remember after a loss: a machine is rebooted within minutes."""
+
+MAX_TOLD = 4_096
+"""Tags told in one attach, which has to fit a frame; beyond that the oldest are sent again."""
+
+_U32 = struct.Struct(">I")
+
+
+class ResumingSender(Sender):
+    """See ``Connection.sender`` with ``resume``."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._lost: dict[bytes, Outgoing] = {}
+        """What was under way when the connection was lost, by its tag."""
+        self._known: deque[tuple[bytes, Outgoing, bool]] = deque()
+        """What the peer knows, until there is credit to say so: tag, message, whether it has its outcome."""
+        self._tags: dict[int, bytes] = {}
+        """Tags of resumed deliveries by their new ids; those of others are their ids."""
+
+    @property
+    def pending(self) -> int:
+        """Messages that were given and have no outcome yet."""
+        return super().pending + len(self._lost) + sum(not is_done for _, _, is_done in self._known)
+
+    def attach(self, carrier: Carrier) -> None:
+        """Attach over a carrier that is up."""
+        session = carrier.session
+        assert session is not None
+        told = list(self._lost)[-MAX_TOLD:]
+        self._attaching = session.attach_sender(
+            self.name,
+            self,
+            Target(
+                address=self._told or self._asked,
+                durable=UNSETTLED_STATE,
+                expiry_policy="connection-close",
+                timeout=KEEP_S,
+            ),
+            desired_capabilities=self._capabilities or None,
+            properties=self._properties,
+            unsettled=dict.fromkeys(told),
+        )
+
+    def on_up(self, link: EngineLink) -> None:
+        """The link is attached, and the peer has told what it knows."""
+        super().on_up(link)
+        assert link.remote_attach is not None
+        theirs = link.remote_attach.unsettled or {}
+        lost, self._lost = self._lost, {}
+        again = []
+        for tag, outgoing in lost.items():
+            if tag not in theirs:
+                outgoing.flag()
+                again.append(outgoing)
+                continue
+            state = _state_of(theirs[tag])
+            is_done = isinstance(state, TERMINAL)
+            self._known.append((tag, outgoing, is_done))
+            if is_done:
+                self._under_way += 1
+                self.on_outcome(outgoing, state)
+        self._replace_queue((*again, *self._queue))
+
+    def on_credit(self, gained: int, drain: bool) -> None:
+        """The peer takes more: first of all it is told what of its knowledge counts."""
+        link = self._link
+        while link is not None and self._known and link.credit > 0:
+            tag, outgoing, is_done = self._known.popleft()
+            delivery_id = _resume(link, outgoing, tag, settled=is_done)
+            if not is_done:
+                self._tags[delivery_id] = tag
+                self._under_way += 1
+        super().on_credit(gained, drain)
+
+    def on_down(self, link: EngineLink, *, is_lost: bool) -> None:
+        """What is under way is asked for when the link is back."""
+        if is_lost and not self._is_ended and isinstance(link, SendingLink):
+            unsettled = link.session.unsettled
+            for delivery_id, outgoing in list(unsettled.items()):
+                if outgoing.sink is self and outgoing.transaction is None:
+                    tag = self._tags.get(delivery_id) or _U32.pack(delivery_id)
+                    # Of a message in parts the peer may have only some.
+                    if len(outgoing.payload) <= link.room and not outgoing.future.done():
+                        self._lost[tag] = unsettled.pop(delivery_id)
+            for tag, outgoing, is_done in self._known:
+                if not is_done:
+                    self._lost[tag] = outgoing
+        self._known.clear()
+        self._tags.clear()
+        super().on_down(link, is_lost=is_lost)
+
+    def on_end(self) -> None:
+        """Nothing more can be sent."""
+        lost = [*self._lost.values(), *(outgoing for _, outgoing, is_done in self._known if not is_done)]
+        self._lost.clear()
+        self._known.clear()
+        self._fail(lost, self._error or self.unknown_outcome())
+        super().on_end()
+
+
+def _resume(link: SendingLink, outgoing: Outgoing, tag: bytes, *, settled: bool) -> int:
+    """Go on with a delivery that the peer has in full, under a new id; settled, it only has to forget it."""
+    session = link.session
+    delivery_id = session.next_delivery_id
+    session.next_delivery_id = (delivery_id + 1) & MASK
+    link.delivery_count += 1
+    link.credit -= 1
+    if not settled:
+        session.unsettled[delivery_id] = outgoing
+    transfer = Transfer(link.handle, delivery_id, tag, message_format=0, settled=settled, resume=True)
+    session.queue_part(link, amqp_frame(link.channel, transfer), b"")
+    session.send_pending()
+    return delivery_id
+
+
+def _state_of(value: Any) -> Any:
+    """The delivery state in a map of what is unsettled, if there is one that we know."""
+    try:
+        return from_described(value) if isinstance(value, Described) else None
+    except DecodeError:
+        return None
