@@ -44,6 +44,7 @@ def _circumstances(kept: dict[str, Any]) -> str:
     when = datetime.fromisoformat(about["at"])
     runs = sum(case["runs"] for case in kept["cases"])
     thrown_away = sum(case["thrown_away"] for case in kept["cases"])
+    changed = " and what was not committed yet" if about["changed"] else ""
     disturbed = sum(case["disturbed"] for case in kept["cases"])
     quiet = f"{runs} runs count, {thrown_away} were thrown away because other processes used the machine meanwhile"
     if disturbed:
@@ -52,7 +53,7 @@ def _circumstances(kept: dict[str, Any]) -> str:
             "ones are shown, marked with *"
         )
     return (
-        f"Recorded on {when:%-d %B %Y} at commit `{about['commit']}`{' and what was not committed yet' if about['changed'] else ''}: CPython {about['python']}, Linux "
+        f"Recorded on {when:%-d %B %Y} at commit `{about['commit']}`{changed}: CPython {about['python']}, Linux "
         f"{about['kernel']}, {about['cores']} cores of {about['cpu'] or about['machine']}, "
         f"{about['memory_mb'] / 1024:.0f} GB, load {about['load']:g} before it began. Load generators and servers "
         f"ran on this machine, in turns; {quiet}. Medians; in parentheses how many times as much as ours. To measure "
