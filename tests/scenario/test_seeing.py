@@ -1,0 +1,301 @@
+"""Looking inside what runs: the how-to's commands, traces that tshark reads, logs, metrics, health."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from enmasse.client import Message
+from enmasse.client.blocking import connect
+from enmasse.net.logs import BURST
+from enmasse.storage.lock import DirectoryLock
+from enmasse.testing.node_process import NodeProcess
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"<!-- run: (\w+) -->\n```\w+\n(.*?)```", re.DOTALL)
+BLOCKS = dict(BLOCK.findall((ROOT / "docs/howto/look-inside.md").read_text()))
+IS_CI = os.environ.get("CI") == "true"
+
+pytestmark = pytest.mark.slow
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def tshark() -> str:
+    found = shutil.which("tshark")
+    if found is None:
+        (pytest.fail if IS_CI else pytest.skip)("tshark is missing: run `make test-tools`")
+    return str(found)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node with the queue ``orders``, whose log is JSON."""
+    with NodeProcess(tmp_path_factory.mktemp("node"), "--log-format", "json") as node:
+        with connect(node.admin_url) as connection:
+            management = connection.management()
+            management.create("io.enmasse.space", "default/shop", {})
+            queue = {"space": "default/shop", "address": "orders", "addressType": "queue"}
+            management.create("io.enmasse.address", "default/shop.orders", queue)
+        yield node
+
+
+def events(node: NodeProcess) -> list[dict[str, Any]]:
+    """Every line of the node's log, each of which is JSON."""
+    return [json.loads(line) for line in node.log.splitlines()]
+
+
+def figures(node: NodeProcess) -> dict[str, Any]:
+    with connect(node.admin_url) as connection:
+        found: dict[str, Any] = connection.management().query("io.enmasse.statistics")[0]
+    return found
+
+
+def ready(node: NodeProcess) -> tuple[int, str]:
+    answer = httpx.get(f"http://127.0.0.1:{node.port}/readyz?verbose", timeout=10)
+    return answer.status_code, answer.text
+
+
+@contextmanager
+def traced(node: NodeProcess, *arguments: str) -> Iterator[list[str]]:
+    """Trace while the block runs; what was shown is in the list after it."""
+    shown: list[str] = []
+    admin = node.admin_url.removeprefix("amqp+unix://")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "enmasse", "trace", "--admin", admin, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        with connect(node.admin_url) as connection:
+            until(lambda: any(item["address"].startswith("$trace") for item in links(connection)))
+        yield shown
+        time.sleep(0.3)  # frames go to the reader with the node's next turn
+    finally:
+        process.send_signal(signal.SIGINT)
+        shown += process.communicate(timeout=30)[0].splitlines()
+
+
+def links(connection: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = connection.management().query("io.enmasse.link")
+    return [item for item in found if item["address"]]
+
+
+def send(node: NodeProcess, body: Any, container: str = "c") -> None:
+    with connect(
+        node.url, container_id=container, user="anna", password="correct horse", allow_insecure_plain=True
+    ) as connection:
+        connection.sender("orders").send(Message(body))
+
+
+def test_a_trace_shows_every_frame_of_a_connection_and_no_secret(node: NodeProcess) -> None:
+    with traced(node, "--container", "wanted", "--payload", "4") as shown:
+        send(node, "hello", "other")
+        send(node, "hello", "wanted")
+    text = "\n".join(shown)
+    for part in (
+        "<- header SASL 1.0.0", "-> sasl sasl-mechanisms", "<- sasl sasl-init mechanism='PLAIN'", "masked",
+        "<- 0 open container-id='wanted'", "-> 0 attach", "<- 0 transfer", "payload", "state=accepted()",
+        "<- 0 close",
+    ):  # fmt: skip
+        assert part in text
+    assert "correct horse" not in text
+    assert "other" not in text
+
+
+def test_wireshark_dissects_every_frame(node: NodeProcess, tshark: str, tmp_path: Path) -> None:
+    file = tmp_path / "trace.pcap"
+    with connect(node.url, container_id="running") as running:
+        sender = running.sender("orders")
+        sender.send(Message("before"))
+        with traced(node, "--all", "--write", str(file)) as shown:
+            sender.send(Message("after"))
+            send(node, b"x" * 900_000)
+            send(node, "hello")
+    columns = ("tcp.len", "_ws.col.Protocol", "_ws.malformed")
+    chosen = [part for column in columns for part in ("-e", column)]
+    rows = run([tshark, "-r", str(file), "-T", "fields", *chosen, "-E", "separator=|"]).splitlines()
+    packets = [row.split("|") for row in rows]
+    assert not [packet for packet in packets if packet[2]]
+    # A frame that is longer than a packet shows in its last one; all before it are TCP's, and empty packets too.
+    others = [int(packet[0]) for packet in packets if packet[1] != "AMQP"]
+    assert sum(others) == 900_000
+    assert [size for size in others if size] == [60_000] * 15
+    frames = sum(packet[1] == "AMQP" for packet in packets)
+    assert frames > 30
+    counted = re.search(r"(\d+) frames of (\d+) connections", "\n".join(shown))
+    assert counted is not None
+    # In the middle of a connection the protocol headers of both sides are made up.
+    assert (int(counted[1]) + 2, int(counted[2])) == (frames, 3)
+    names = run([tshark, "-r", str(file), "-Y", "amqp", "-T", "fields", "-e", "_ws.col.Info"])
+    for name in ("sasl.init", "open", "begin", "attach", "flow", "transfer", "disposition", "close"):
+        assert name in names
+    assert file.read_bytes().count(b"correct horse") == 0
+
+
+def test_the_log_is_json_with_tenant_container_link_and_condition(node: NodeProcess) -> None:
+    with connect(node.url, container_id="curious") as connection, pytest.raises(Exception, match="nowhere"):
+        connection.sender("nowhere").send(Message("x"))
+    found = [event for event in events(node) if event.get("container") == "curious"]
+    refused = next(event for event in found if event["event"] == "link-refused")
+    assert refused["space"] == "default/shop"
+    assert refused["condition"] == "amqp:not-found"
+    assert refused["address"] == "nowhere"
+    assert refused["link"]
+    assert refused["level"] == "warning"
+    assert "correct horse" not in node.log
+
+
+def test_a_hostile_client_cannot_flood_the_log(node: NodeProcess) -> None:
+    before = len(events(node))
+    refused = figures(node)["events"]["connection-refused"]
+    count = 3 * BURST
+    for _ in range(count):
+        with socket.create_connection(("127.0.0.1", node.port), 10) as client:
+            client.sendall(b"AMQP\x00\x01\x00\x00" + b"\x00\x00\x00\x01\xff\xff\xff\xff" * 2)
+            while client.recv(4096):
+                pass
+    assert figures(node)["events"]["connection-refused"] == refused + count
+    assert len(events(node)) - before < 2 * BURST
+
+
+def test_a_node_says_that_it_is_healthy_and_ready_on_the_port_of_its_clients(node: NodeProcess) -> None:
+    for path in ("/healthz", "/readyz"):
+        done = run(["curl", "-sS", "--max-time", "10", "-w", "%{http_code}", f"http://127.0.0.1:{node.port}{path}"])
+        assert done == "ok\n200"
+    status, text = ready(node)
+    assert status == 200
+    assert "[+] journal" in text
+
+
+def test_a_killed_journal_shows_until_another_has_taken_over(node: NodeProcess) -> None:
+    before = figures(node)
+    assert before["journalUp"]
+    lock = DirectoryLock(str(node.data / "nodes/node-0/journal"))
+    os.kill(before["journalPid"], signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    # Whoever has the lock keeps the next journal waiting.
+    while not lock.acquire():
+        assert time.monotonic() < deadline
+    try:
+        until(lambda: ready(node)[0] == 503)
+        assert "[-] journal" in ready(node)[1]
+        assert httpx.get(f"http://127.0.0.1:{node.port}/healthz", timeout=10).status_code == 200
+        assert not figures(node)["journalUp"]
+    finally:
+        lock.release()
+    until(lambda: ready(node)[0] == 200)
+    after = figures(node)
+    assert after["journalReplacements"] == before["journalReplacements"] + 1
+    send(node, "stored again")
+    assert sum(figures(node)["commitTimes"]["counts"]) >= sum(after["commitTimes"]["counts"])
+
+
+# The how-to, on a whole installation
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    data = tmp_path_factory.mktemp("seeing")
+    return {**os.environ, "PATH": path, "ENMASSE_DATA": str(data), "COLUMNS": "150"}
+
+
+@pytest.fixture(scope="module")
+def installation(environment: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """What ``endpoints.json`` says of an installation with the how-to's space and queue."""
+    process = subprocess.Popen(
+        ["enmasse", "up", "--ports", "auto", "--log-format", "json"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        run(["enmasse", "status", "--wait", "60"], environment)
+        yield json.loads((Path(environment["ENMASSE_DATA"]) / "endpoints.json").read_text())
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
+
+
+def run(command: list[str], environment: dict[str, str] | None = None, place: Path | None = None) -> str:
+    done = subprocess.run(
+        command, env=environment, cwd=place, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def url(installation: dict[str, Any], protocol: str) -> str:
+    return next(str(item["url"]) for item in installation["endpoints"] if item["protocol"] == protocol)
+
+
+def test_the_howto_does_what_it_says(
+    environment: dict[str, str], installation: dict[str, Any], tshark: str, tmp_path: Path
+) -> None:
+    assert shutil.which(tshark)
+
+    def block(name: str) -> str:
+        script = BLOCKS[name]
+        for port, protocol in (("5672", "amqp"), ("8080", "api")):
+            script = script.replace(f"localhost:{port}", url(installation, protocol).partition("//")[2])
+        return run(["bash", "-euc", script], environment, tmp_path)
+
+    shown = {name: block(name) for name in BLOCKS}
+    assert "node-0   True" in shown["status"]
+    assert "[+] journal" in shown["status"]
+    assert "[+] node node-0" in shown["status"]
+    assert "transfer" in shown["trace"]
+    assert "AMQP" in shown["capture"]
+    assert '"condition": "amqp:not-found"' in shown["refused"]
+    assert (
+        'enmasse_messages_stored{address="orders",addressspace="shop",namespace="default",type="queue"} 2.0'
+        in (shown["metrics"])
+    )
+
+
+def test_a_dead_node_shows_in_the_metrics_and_hangs_nobody(
+    environment: dict[str, str], installation: dict[str, Any]
+) -> None:
+    api = url(installation, "api")
+    node = next(item["pid"] for item in installation["processes"] if item["kind"] == "node")
+
+    def is_up() -> float:
+        # The time-out is what Prometheus has by default.
+        text = httpx.get(f"{api}/metrics", timeout=10).text
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        return float(families["enmasse_node_up"].samples[0].value)
+
+    assert is_up() == 1
+    os.kill(node, signal.SIGSTOP)
+    try:
+        until(lambda: is_up() == 0)
+        assert httpx.get(f"{api}/readyz", timeout=10).text == "ok"
+        assert "[!] node node-0" in httpx.get(f"{api}/readyz?verbose", timeout=10).text
+    finally:
+        os.kill(node, signal.SIGCONT)
+    until(lambda: is_up() == 1)
+    run(["enmasse", "status", "--wait", "60"], environment)
