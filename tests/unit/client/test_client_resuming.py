@@ -81,3 +81,29 @@ async def test_closing_while_the_node_is_away_tells_everybody(serving: Any, unti
         await connection.close()
         with pytest.raises(UnavailableError, match="outcome is not known"):
             await future
+
+
+async def test_what_is_sent_after_a_loss_is_not_taken_for_what_was_lost(noding: Any, until: Any) -> None:
+    async with noding(calls="anycast") as node, connect(node.url) as connection, connect(node.url) as other:
+        receiver = await other.receiver("calls")
+        sender = await connection.sender("calls", resume=True)
+
+        async def exchange(count: int) -> None:
+            futures = [sender.send_nowait(Message("soon")) for _ in range(count)]
+            for _ in range(count):
+                delivery = await receiver.receive(timeout=5)
+                assert delivery is not None
+                delivery.accept()
+            await asyncio.gather(*futures)
+
+        await exchange(6)
+        late = sender.send_nowait(Message("late"))
+        held = await receiver.receive(timeout=5)
+        assert held is not None
+        node.cut(connection.container_id)
+        await until(lambda: not connection.is_connected)
+        await connection.wait_connected()
+        await sender.wait_attached()
+        await exchange(10)
+        held.reject()
+        assert str(await late).startswith("rejected")
