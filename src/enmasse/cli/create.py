@@ -44,13 +44,19 @@ def create_space(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     space_type: Annotated[str, typer.Option("--type", help="standard or brokered.")] = "standard",
     plan: Plan = None,
+    authentication: Annotated[
+        str | None,
+        typer.Option("--authentication", help="none: everybody may come in; standard: the users of `up --users`."),
+    ] = None,
     namespace: Namespace = None,
     wait: Wait = 10.0,
     output: OutputChoice = Output.TABLE,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Create an address space: a group of addresses, reachable over one connection."""
-    spec = {"type": space_type, "plan": plan}
+    spec: dict[str, Any] = {"type": space_type, "plan": plan}
+    if authentication is not None:
+        spec["authenticationService"] = {"type": authentication}
     _create("AddressSpace", name, namespace, spec, wait, output, data)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["explain", "open_connection", "parse_properties", "read_body", "to_json", "to_text"]
 
 
+_USER, _PASSWORD = "ENMASSE_USER", "ENMASSE_PASSWORD"  # no arguments, which others could see
+
 _PATIENCE_S = 2.0  # a node that was killed is back by then
 
 
 def open_connection(data: Path, command: str, space: str | None, namespace: str | None) -> Opening[Connection]:
-    """Connect to the installation, for one space of it.
+    """Connect to the installation, for one space of it; as the user that the environment names, if it does.
 
     Args:
         data: the data directory.
@@ -38,7 +41,14 @@ def open_connection(data: Path, command: str, space: str | None, namespace: str 
     url = find_url(data, "amqp")
     host = f"{space}.{namespace or 'default'}" if space else None
     name = f"enmasse-{command}-{uuid.uuid4().hex[:8]}"
-    return connect(url, container_id=name, hostname=host, patience=_PATIENCE_S)
+    return connect(
+        url,
+        container_id=name,
+        hostname=host,
+        patience=_PATIENCE_S,
+        user=os.environ.get(_USER),
+        password=os.environ.get(_PASSWORD),
+    )
 
 
 def explain(error: EnmasseError) -> EnmasseError:

@@ -34,7 +34,8 @@ def run_node(arguments: Sequence[str]) -> int:
     listen = options.listen or ["127.0.0.1:5672"]
     try:
         for host in filter(None, (place.rpartition(":")[0] for place in listen)):
-            require_loopback(host)  # an empty host is no place at all, as the node will say
+            if options.users is None:
+                require_loopback(host)  # an empty host is no place at all, as the node will say
     except ConfigError as error:
         print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201  # rich is not imported here
         return 1
@@ -52,6 +53,7 @@ def run_node(arguments: Sequence[str]) -> int:
         users=options.users,
         gate=GateOptions(
             allow_insecure_plain=options.allow_insecure_plain,
+            allow_anonymous=options.allow_anonymous,
             max_user_connections=options.max_connections_per_user,
         ),
         ports=PortOptions(
@@ -164,6 +166,11 @@ def _parser() -> argparse.ArgumentParser:
         "--allow-insecure-plain",
         action="store_true",
         help="let users send their passwords without TLS, where others may read them",
+    )
+    parser.add_argument(
+        "--allow-anonymous",
+        action="store_true",
+        help="let clients on other machines into spaces with authentication `none`, where they may do everything",
     )
     parser.add_argument(
         "--max-connections-per-user",

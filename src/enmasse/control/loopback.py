@@ -1,7 +1,7 @@
 """Which hosts are this very machine.
 
-There are no users yet, so reaching a port is all the permission there is:
-nothing is served on an interface that others can reach.
+Where there are no users, reaching a port is all the permission there is: that
+is served on no interface that others can reach.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ def require_loopback(host: str) -> None:
     if not is_loopback(host):
         raise ConfigError(
             f"host {host}: only loopback interfaces can be served, such as 127.0.0.1 or ::1, because there are "
-            "no users yet: whoever reaches the port may do everything"
+            "no users: whoever reaches the port may do everything (a node with --users can serve others)"
         )

@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -80,6 +81,7 @@ class Admission:
         self._default = default
         self._facts = facts
         self._fixed = fixed
+        self._is_here = _is_here(facts.peer)
         self._sasl_host: str | None = None
         self._given_user: str | None = None
         self.mechanism: str | None = None
@@ -98,6 +100,10 @@ class Admission:
         """Why the login failed; for the log, never for the client."""
         return "" if self._login is None else self._login.reason
 
+    def _is_open(self, space: str) -> bool:
+        """Whether this client may enter a space without being anybody."""
+        return self._gate.is_open(space, is_here=self._is_here)
+
     # SASL
 
     def sasl(self) -> SaslServer:
@@ -106,7 +112,7 @@ class Admission:
             return SaslServer(ADMIN_MECHANISMS, lambda *_: True, is_optional=True)
         gate = self._gate
         names = self._candidates()
-        guarded = [name for name in names if not gate.is_open(name)]
+        guarded = [name for name in names if not self._is_open(name)]
         has_open = len(guarded) < len(names) or not names
         offered = offered_mechanisms(
             gate.users,
@@ -181,7 +187,7 @@ class Admission:
         spaces = self._spaces()
         self._given_user = named
         name, _, realm = named.rpartition("@")
-        is_anywhere_open = not spaces or any(self._gate.is_open(name) for name in spaces)
+        is_anywhere_open = not spaces or any(map(self._is_open, spaces))
         try:
             user = name if name and named_space(spaces, realm) is not None else named
             space = named_space(spaces, self._facts.server_name, self._sasl_host, realm if name else None)
@@ -198,7 +204,7 @@ class Admission:
             if space is None or (not named and not self._facts.certified):
                 # What open names may be a space for everybody.
                 return Place(None if space is None else space.name, user, is_open=is_anywhere_open)
-        return Place(space.name, user, is_open=self._gate.is_open(space.name))
+        return Place(space.name, user, is_open=self._is_open(space.name))
 
     # Open
 
@@ -217,13 +223,13 @@ class Admission:
             space = choose_space(
                 spaces,
                 server_name=self._facts.server_name,
-                is_open=self._gate.is_open,
+                is_open=self._is_open,
                 sasl_host=self._sasl_host,
                 user=self._given_user,
                 open_host=open_host,
                 default=self._default,
             )
-            if not self._gate.is_open(space.name):
+            if not self._is_open(space.name):
                 raise RemoteError(
                     "amqp:unauthorized-access",
                     f"space {space.name!r} is for its users: authenticate by SASL, and name the space by the host "
@@ -263,7 +269,7 @@ class Admission:
         if space is None or self._fixed is not None or self._spaces().get(space.name) is not space:
             return None
         if user is None:
-            return None if self._gate.is_open(space.name) else f"space {space.name!r} is for its users now"
+            return None if self._is_open(space.name) else f"space {space.name!r} is for its users now"
         now = self._gate.users.find(user.space, user.name)
         if now is None or (now.keys, now.certificates) != (user.keys, user.certificates):
             return f"the credentials of user {user.name!r} have changed"
@@ -332,6 +338,16 @@ class Admission:
 
     def _refusal(self, what: str, address: str) -> AttachError:
         return AttachError("amqp:unauthorized-access", f"user {self.name!r} may not {what} {address!r:.200}")
+
+
+def _is_here(peer: str) -> bool:
+    """Whether a client is on this machine."""
+    if peer == "unix":
+        return True
+    try:
+        return ipaddress.ip_address(peer.rpartition(":")[0].strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 class _MustWaitError(RemoteError):

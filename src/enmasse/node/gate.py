@@ -35,14 +35,20 @@ class GateOptions:
 
     Args:
         allow_insecure_plain: whether passwords may be sent without TLS.
+        allow_anonymous: whether clients on other machines may enter spaces that have no users.
         max_user_connections: how many connections one user may have; 0 is without limit.
     """
 
     def __init__(
-        self, *, allow_insecure_plain: bool = False, max_user_connections: int = MAX_USER_CONNECTIONS
+        self,
+        *,
+        allow_insecure_plain: bool = False,
+        allow_anonymous: bool = False,
+        max_user_connections: int = MAX_USER_CONNECTIONS,
     ) -> None:
         self.allow_insecure_plain = allow_insecure_plain
         self.max_user_connections = max_user_connections
+        self.allow_anonymous = allow_anonymous
 
 
 class Gate:
@@ -74,10 +80,12 @@ class Gate:
         self._accounts = Throttle(USER_FAILURES, USER_FORGET_S)
         self._connections: Counter[tuple[str, str]] = Counter()
 
-    def is_open(self, space: str) -> bool:
-        """Whether everybody may enter a space."""
+    def is_open(self, space: str, *, is_here: bool = True) -> bool:
+        """Whether everybody may enter a space: from this machine, and if that is allowed, from others."""
         if self._records is None:
             return True
+        if not is_here and not self.options.allow_anonymous:
+            return False
         record = self._records.get(space)
         return record is not None and record.get("authentication", OPEN) == OPEN
 

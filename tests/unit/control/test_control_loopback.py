@@ -17,5 +17,5 @@ def test_this_machine_is_recognised(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "[::2]", "127.0.0.1.x", "", "example.org"])
 def test_every_other_host_is_refused_with_the_reason(host: str) -> None:
     assert not is_loopback(host)
-    with pytest.raises(ConfigError, match=r"only loopback interfaces .* because there are no users yet"):
+    with pytest.raises(ConfigError, match=r"only loopback interfaces .* because there are no users"):
         require_loopback(host)
