@@ -242,7 +242,8 @@ class Anycast(Direct):
             else:
                 consumer.unsettled += 1
                 delivery.sink = consumer
-            consumer.send(delivery, delivery.payload, settled, delivery.message_format)
+            payload, delivery.payload = delivery.payload, b""
+            consumer.send(delivery, payload, settled, delivery.message_format)
 
     def on_turn(self, now: float) -> None:
         """Hand out what waits, then share what receivers can take."""
