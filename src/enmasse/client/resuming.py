@@ -59,10 +59,6 @@ class ResumingSender(Sender):
         session = carrier.session
         assert session is not None
         told = list(self._lost)[-MAX_TOLD:]
-        if told and not session.next_outgoing_id:
-            # What is sent from now on has tags that nothing unsettled has [AMQP 2.6.12].
-            highest = max(_U32.unpack(tag)[0] for tag in told)
-            session.next_delivery_id = max(session.next_delivery_id, (highest + 1) & MASK)
         self._attaching = session.attach_sender(
             self.name,
             self,
