@@ -1,0 +1,220 @@
+"""Peers that have the node keep things for them: what it keeps is bounded, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from enmasse.client import blocking
+from enmasse.testing.node_process import NodeProcess
+from enmasse.testing.stranger import Stranger, condition_of
+from enmasse.wire.amqp.framing import amqp_frame
+from enmasse.wire.amqp.performatives import (
+    Close,
+    Detach,
+    End,
+    Flow,
+    Transfer,
+)
+from tests.interop.conftest import Addresses
+from tests.interop.hostile import MEGABYTE, Bystander
+
+pytestmark = pytest.mark.slow
+
+GROWTH_BYTES = 256 * MEGABYTE
+"""Generous: what a queue has in memory, on its way to the disk and on its way out, and what copies leave behind."""
+
+
+@pytest.fixture
+def bystander(node: NodeProcess, addresses: Addresses) -> Iterator[Bystander]:
+    """Asks and is answered all the time."""
+    found = Bystander(node.url, addresses.declare("anycast"))
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture(autouse=True)
+def _unharmed(node: NodeProcess, bystander: Bystander) -> Iterator[None]:
+    """The bystander's round trips go on in time, and the node never grows by much."""
+    before = node.memory_bytes
+    bystander.check()
+    yield
+    grown = node.memory_bytes - before
+    bystander.check()
+    assert grown < GROWTH_BYTES, f"the node grew by {grown / MEGABYTE:.0f} MiB"
+
+
+Make = Callable[..., Stranger]
+
+
+@pytest.fixture
+def stranger(node: NodeProcess) -> Iterator[Make]:
+    """Makes strangers, with a socket each."""
+    made: list[Stranger] = []
+
+    def make(**options: int) -> Stranger:
+        made.append(Stranger(node.port, **options))
+        return made[-1]
+
+    yield make
+    for peer in made:
+        peer.socket.close()
+
+
+def refusal(peer: Stranger) -> str | None:
+    """The condition with which a link, a session or the connection ends."""
+    while (frame := peer.hear_frame()) is not None:
+        if isinstance(frame[0], Detach | End | Close):
+            return condition_of(frame[0])
+    return "hung up"
+
+
+def say_until_refused(peer: Stranger, frames: bytes, times: int) -> str | None:
+    """Say the same again and again; the condition with which it is refused."""
+    try:
+        for _ in range(times):
+            peer.say_bytes(frames)
+    except (BrokenPipeError, ConnectionResetError, TimeoutError):
+        pass
+    return refusal(peer)
+
+
+# Deliveries that never end
+
+
+def begin_message(peer: Stranger, address: str) -> None:
+    """Begin a message that is to have no end, for a receiver that is there and takes it."""
+    peer.open()
+    peer.begin()
+    peer.attach_receiver(address, 1)
+    peer.say(Flow(0, 1 << 30, 0, 1 << 30, 1, 0, 10))
+    peer.attach_sender(address)
+    peer.hear(Flow)
+    peer.say(Transfer(0, 0, b"t", 0, more=True), payload=b"begun")
+
+
+def test_a_message_without_end_is_refused_where_it_is_stored(stranger: Make, addresses: Addresses) -> None:
+    peer = stranger()
+    begin_message(peer, addresses.declare("queue"))
+    more = amqp_frame(0, Transfer(0, more=True), 60_000) + bytes(60_000)
+    assert say_until_refused(peer, more, 600) == "amqp:link:message-size-exceeded"
+
+
+def test_a_message_without_end_passes_where_it_is_not_stored(stranger: Make, addresses: Addresses) -> None:
+    """Its receiver reads nothing, so in the end its sender is not read either."""
+    peer = stranger(receive_buffer_bytes=4096)
+    begin_message(peer, addresses.declare("anycast"))
+    more = amqp_frame(0, Transfer(0, more=True), 60_000) + bytes(60_000)
+    peer.socket.settimeout(2.0)
+    said = 0
+    try:
+        while said < 4000:
+            peer.say_bytes(more)
+            said += 1
+    except TimeoutError:
+        pass
+    assert said < 4000
+
+
+@pytest.mark.parametrize("part_bytes", [1, 64])
+@pytest.mark.parametrize("kind", ["anycast", "queue"])
+def test_a_message_in_crumbs(stranger: Make, addresses: Addresses, kind: str, part_bytes: int) -> None:
+    peer = stranger()
+    begin_message(peer, addresses.declare(kind))
+    more = (amqp_frame(0, Transfer(0, more=True), part_bytes) + bytes(part_bytes)) * 1000
+    ear = threading.Thread(target=peer.is_hung_up)
+    ear.start()
+    for _ in range(40):
+        peer.say_bytes(more)
+    peer.say(Close())
+    ear.join(30)
+    assert not ear.is_alive()
+
+
+def test_unfinished_deliveries_on_many_links(stranger: Make, addresses: Addresses) -> None:
+    """Each is well below the largest message, but together they are not."""
+    peer = stranger()
+    address = addresses.declare("queue")
+    peer.open()
+    peer.begin()
+    part = bytes(1 << 19)
+    for handle in range(200):
+        peer.attach_sender(address, handle)
+        peer.hear(Flow)
+    refused = 0
+    for handle in range(200):
+        peer.say(Transfer(handle, handle, b"t", 0, more=True), payload=part)
+        peer.say(Transfer(handle, more=True), payload=part)
+    for handle in range(200):
+        peer.say(Detach(handle, True))
+    for _ in range(200):
+        refused += condition_of(peer.hear(Detach)) == "amqp:resource-limit-exceeded"
+    assert 100 < refused < 200
+
+
+# Peers that take and never answer
+
+
+def send_for(node: NodeProcess, address: str, seconds: float, size: int, *, settled: bool = False) -> int:
+    """Send messages as long as they are taken; how many were."""
+    sent = 0
+    body = bytes(size)
+    with blocking.connect(node.url, timeout=30, reconnect=False) as connection:
+        sender = connection.sender(address)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                sender.send(blocking.Message(body=body), timeout=0.5, settled=settled)
+            except TimeoutError:
+                break
+            sent += 1
+    return sent
+
+
+def test_a_receiver_on_a_queue_that_never_reads(stranger: Make, node: NodeProcess, addresses: Addresses) -> None:
+    address = addresses.declare("queue")
+    peer = stranger(receive_buffer_bytes=4096)
+    peer.open()
+    peer.begin()
+    peer.attach_receiver(address)
+    peer.say(Flow(0, 1 << 30, 0, 1000, 0, 0, 1_000_000))
+    assert send_for(node, address, 1.5, MEGABYTE) >= 5
+
+
+@pytest.mark.parametrize("kind", ["anycast", "queue", "topic", "stream"])
+def test_a_receiver_that_never_settles(stranger: Make, node: NodeProcess, addresses: Addresses, kind: str) -> None:
+    """It reads all that comes and never says what became of it; neither does the sender wait for that."""
+    address = addresses.declare(kind)
+    mute, eager = stranger(), stranger()
+    for peer in (mute, eager):
+        peer.open()
+        peer.begin()
+    mute.attach_receiver(address)
+    mute.say(Flow(0, 1 << 30, 0, 1 << 30, 0, 0, 0x7FFFFFFF))
+    ear = threading.Thread(target=mute.is_hung_up)
+    ear.start()
+    eager.attach_sender(address)
+    flow = eager.hear(Flow)
+    payload = b"\x00\x53\x75\xb0" + (MEGABYTE).to_bytes(4, "big") + bytes(MEGABYTE)
+    cut = payload[:500_000], payload[500_000:1_000_000], payload[1_000_000:]
+    sent = 0
+    try:
+        eager.socket.settimeout(3.0)
+        while sent < 400:
+            if sent == (flow.delivery_count or 0) + (flow.link_credit or 0):
+                flow = eager.hear(Flow)
+                continue
+            for number, part in enumerate(cut):
+                eager.say(Transfer(0, sent, b"t", 0, False, number < 2), payload=part)
+            sent += 1
+    except TimeoutError:
+        pass
+    finally:
+        mute.socket.shutdown(socket.SHUT_RDWR)
+        ear.join(30)
+    assert sent >= 10
