@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import subprocess
+import sys
 import threading
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 
 from enmasse.client import Message, blocking, connect
 from enmasse.net.loop import run
+from tests.unit.client.authorities import Authority
 
 HOWTO = Path(__file__).parents[3] / "docs" / "howto" / "use-the-python-client.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", HOWTO.read_text(), re.DOTALL)
@@ -97,11 +102,12 @@ async def test_the_other_examples_do_what_they_say(
     async with serving() as server, connect(server.url) as connection:
         names: dict[str, Any] = {}
         for block in BLOCKS:
-            if not any(word in block for word in ("asyncio.run", "blocking", "transaction")):
+            if not any(word in block for word in ("asyncio.run", "blocking", "transaction", "amqps:")):
                 exec(block.replace("amqp://127.0.0.1:5672", server.url), names)
         names.update(Message=Message, connect=connect)
         exec("from enmasse.client import Outcome", names)
         assert await names["choose"]() == "server"
+        assert await names["somewhere"]() == server.url
         await names["send_many"](connection)
         await names["pipe"](connection, range(500))
         answering = asyncio.ensure_future(names["answer"](connection))
@@ -114,3 +120,43 @@ async def test_the_other_examples_do_what_they_say(
         for task in (answering, consuming):
             task.cancel()
             await asyncio.wait([task])
+        sender, receiver = await names["thrifty"](connection)
+        await receiver.close()
+        for n in range(3):
+            await sender.send(Message(n))
+        assert await names["empty"](connection) == [0, 1, 2]
+
+
+async def test_the_examples_of_tls_and_users_are_let_in(serving: Any, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ours")
+    async with serving(tls=authority.server("127.0.0.1")) as server:
+        names: dict[str, Any] = {"connect": connect}
+        blocks = [block for block in BLOCKS if "amqps:" in block]
+        assert len(blocks) == 2
+        for block in blocks:
+            placed = block.replace("amqps://mq.example.org:5671", server.url).replace(
+                "ca.crt", str(authority.ca_file)
+            )
+            exec(placed, names)
+        assert await names["safely"]() == server.url
+        assert await names["as_somebody"]() == "let in"
+        assert server.mechanisms_used == ["ANONYMOUS", "PLAIN"]
+
+
+def test_the_typed_example_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    (block,) = [block for block in BLOCKS if "take_one" in block]
+    exec(compile(block.replace("amqp://127.0.0.1:5672", url), str(HOWTO), "exec"), names)
+    assert capsys.readouterr().out == "typed\n"
+
+
+@pytest.mark.slow
+def test_the_typed_example_passes_mypy_strict(tmp_path: Path) -> None:
+    (block,) = [block for block in BLOCKS if "take_one" in block]
+    example = tmp_path / "example.py"
+    example.write_text(block)
+    assert files("enmasse").joinpath("py.typed").is_file()
+    # Away from this repository's own configuration.
+    ask = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, str(example)]
+    done = subprocess.run(ask, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=170)
+    assert done.returncode == 0, done.stdout + done.stderr
