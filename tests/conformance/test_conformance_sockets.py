@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from enmasse.client import blocking
+from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
 from enmasse.testing.stranger import Stranger, condition_of
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER
@@ -160,6 +163,55 @@ def test_a_sender_whose_connection_is_cut_stores_its_message_once(node: NodeProc
         peer.say(Detach(0, closed=True))
         peer.hear(Detach)
     assert stored(node) == before + 1
+
+
+# TLS
+
+TLS_HEADER = b"AMQP\x02\x01\x00\x00"
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, ssl.SSLContext]]:
+    """A node with a certificate for each of two hosts, and what a client needs to trust it."""
+    authority = Authority(tmp_path_factory.mktemp("authority") / "tls")
+    authority.keep_server_certificate("default", ["127.0.0.1", "localhost"])
+    authority.keep_server_certificate("shop", ["shop.example"])
+    with NodeProcess(tmp_path_factory.mktemp("secure"), "--tls", str(authority.directory)) as process:
+        prepare(process)
+        yield process, ssl.create_default_context(cafile=str(authority.path))
+
+
+def names_of(peer: Stranger) -> set[str]:
+    """The hosts in the certificate that was shown."""
+    assert isinstance(peer.socket, ssl.SSLSocket)
+    shown = peer.socket.getpeercert(binary_form=True)
+    assert shown is not None
+    extension = x509.load_der_x509_certificate(shown).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return set(extension.value.get_values_for_type(x509.DNSName))
+
+
+@clause("5.2:header", "5.1:stacked")
+def test_the_tls_header_is_answered_and_tls_begins(secure: tuple[NodeProcess, ssl.SSLContext]) -> None:
+    process, context = secure
+    with Stranger(process.port) as peer:
+        peer.say_bytes(TLS_HEADER)
+        assert peer.socket.recv(8, socket.MSG_WAITALL) == TLS_HEADER
+        peer.socket = context.wrap_socket(peer.socket, server_hostname="localhost")
+        assert peer.open().container_id
+        assert peer.headers == [AMQP_HEADER]
+
+
+@clause("5.2.1:direct", "5.2.1:sni")
+@pytest.mark.parametrize(("host", "other"), [("localhost", "shop.example"), ("shop.example", "localhost")])
+def test_tls_starts_with_the_first_octet_and_the_host_chooses_the_certificate(
+    secure: tuple[NodeProcess, ssl.SSLContext], host: str, other: str
+) -> None:
+    process, context = secure
+    with Stranger(process.port) as peer:
+        peer.socket = context.wrap_socket(peer.socket, server_hostname=host)
+        assert host in names_of(peer)
+        assert other not in names_of(peer)
+        assert peer.open().container_id
 
 
 @clause("2.8.16:forced", "2.4.3:error-closes")
