@@ -265,3 +265,16 @@ def test_a_deleted_address_ends_what_is_under_way(met: Any, addresses: Any) -> N
     addresses.delete(address)
     sender.peer.say(Close())
     assert sender.peer.is_hung_up()
+
+
+def test_a_sender_is_told_to_send_little_ahead_while_a_large_message_passes(met: Any) -> None:
+    _, make_sender, make_receiver = met
+    receiver, sender = make_receiver(credit=2), make_sender()
+    sender.credit()
+    sender.pour(2 * MIB, ends=False)
+    narrow = sender.peer.hear(Flow)
+    assert narrow.incoming_window * FRAME_BYTES <= 8 * MIB
+    sender.peer.say(Transfer(0), payload=b"end")
+    while sender.peer.hear(Flow).incoming_window < 1000:
+        pass
+    assert receiver.drink()[0] > 2 * MIB

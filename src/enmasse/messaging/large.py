@@ -2,8 +2,9 @@
 
 Rules:
 1. Its receiver gets nothing else on that link before it ends.
-2. While the receiver's connection takes no more, the sender's is left unread. That blocks whatever else the
-   sender says, so a receiver that does not go on within ``PATIENCE_S`` loses the delivery.
+2. While the receiver takes no more, the sender's session is stalled, and if more than ``AHEAD_BYTES`` come all
+   the same its connection is left unread. That blocks whatever else the sender says, the other's way to go on
+   may be among it, so a receiver that does not go on within ``PATIENCE_S`` loses the delivery.
 3. The sender hears the outcome after the last piece, as it is still sending before.
 """
 
@@ -21,6 +22,9 @@ __all__ = ["LARGE_BYTES", "PATIENCE_S", "LargeDelivery"]
 
 LARGE_BYTES = 1 << 20
 """Bytes from which a message is passed on while it comes: as many as a connection may owe its peer."""
+
+AHEAD_BYTES = 16 << 20
+"""What may wait for a receiver in the middle of a message: more than a sender that respects its window sends."""
 
 PATIENCE_S = 60.0
 """How long a receiver may keep a sender waiting in the middle of a message."""
@@ -52,6 +56,9 @@ class PassingPort(Protocol):
 class HeldPort(Protocol):
     """The link of a sender of large messages, beside what every ``ProducerPort`` can do."""
 
+    def stall(self, is_stalled: bool) -> None:
+        """Have the sender stop when it has sent what it may, or go on."""
+
     def hold_input(self, is_held: bool) -> None:
         """Leave what the sender sends unread, or read on."""
 
@@ -67,7 +74,18 @@ def _input_of(producer: AnycastProducer) -> HeldPort:
 class LargeDelivery(Delivery):
     """One such message at an anycast address; what its sender's link tells it is ``Passage`` of the engine."""
 
-    __slots__ = ("_is_given_up", "_is_held", "_outcome", "_parts", "_wait", "consumer", "is_complete", "sender")
+    __slots__ = (
+        "_ahead",
+        "_is_given_up",
+        "_is_held",
+        "_is_stalled",
+        "_outcome",
+        "_parts",
+        "_wait",
+        "consumer",
+        "is_complete",
+        "sender",
+    )
     sink: AnycastConsumer | None
 
     def __init__(
@@ -84,7 +102,10 @@ class LargeDelivery(Delivery):
         self._outcome: Any = None
         self._is_given_up = False
         """Nobody gets it: the rest is let pass by."""
+        self._is_stalled = False
         self._is_held = False
+        self._ahead = 0
+        """Bytes that have come since the receiver takes no more."""
         self._wait = 0
 
     # What the sender's link says
@@ -93,9 +114,9 @@ class LargeDelivery(Delivery):
         """A piece, after which others come."""
         if self._parts is not None:
             self._parts.write(part)
-            self._hold()
         elif not self._is_given_up:
             self._add(part)
+        self._keep_pace(len(part))
 
     def end(self, part: bytes | memoryview, settled: bool) -> None:
         """The last piece."""
@@ -121,10 +142,11 @@ class LargeDelivery(Delivery):
     # What becomes of it
 
     def hold(self) -> None:
-        """Leave the sender unread until somebody takes the message."""
-        if not self._is_held:
-            self._is_held = True
-            _input_of(self.sender).hold_input(True)
+        """Have the sender wait until somebody takes the message, or more of it."""
+        if not self._is_stalled:
+            self._is_stalled = True
+            self._ahead = 0
+            _input_of(self.sender).stall(True)
             self._wait += 1
             wait = self._wait
             self.sender.address.core.call_later(PATIENCE_S, lambda: self._on_patience(wait))
@@ -145,7 +167,7 @@ class LargeDelivery(Delivery):
         self._parts = _port_of(consumer).send_while_it_comes(self, is_settled, self.message_format)
         self._release_sender()
         self._parts.write(payload)
-        self._hold()
+        self._keep_pace(0)
 
     def on_blocked(self, blocked: bool) -> None:
         """The receiver's connection takes no more for now, or again."""
@@ -174,18 +196,26 @@ class LargeDelivery(Delivery):
             self.settled = True
             self.sender.settle(self.producer_id, self._outcome)
 
-    def _hold(self) -> None:
+    def _keep_pace(self, size: int) -> None:
         if self.consumer is not None and _port_of(self.consumer).holds_back:
             self.hold()
+        if self._is_stalled:
+            self._ahead += size
+            if self._ahead > AHEAD_BYTES and not self._is_held:
+                self._is_held = True
+                _input_of(self.sender).hold_input(True)
 
     def _release_sender(self) -> None:
+        if self._is_stalled:
+            self._is_stalled = False
+            self._wait += 1
+            _input_of(self.sender).stall(False)
         if self._is_held:
             self._is_held = False
-            self._wait += 1
             _input_of(self.sender).hold_input(False)
 
     def _on_patience(self, wait: int) -> None:
-        if self._wait != wait or not self._is_held:
+        if self._wait != wait or not self._is_stalled:
             return
         if self.consumer is None:
             self.sender.address.forget(self)

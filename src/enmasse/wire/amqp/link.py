@@ -124,8 +124,8 @@ class Link:
     """What both ends have in common."""
 
     __slots__ = (
-        "attach", "channel", "error", "handle", "is_attached", "is_detach_sent", "is_detached", "name", "remote_attach",
-        "remote_handle", "session", "sink",
+        "attach", "channel", "error", "handle", "is_attached", "is_detach_sent", "is_detached", "name",
+        "remote_attach", "remote_handle", "session", "sink",
     )  # fmt: skip
     is_sender: bool
 
@@ -421,6 +421,10 @@ class ReceivingLink(Link):
         is_small = 0 < self.max_message_size < self.session.connection.max_frame_size
         self.takes_parts = self._is_measured = is_small or self.tracker is not None
 
+    def stall(self, is_stalled: bool) -> None:
+        """Have the sender stop by its session's window, or go on; what is on its way still comes."""
+        self.session.stall_window(is_stalled)
+
     def hold_input(self, is_held: bool) -> None:
         """Leave what the peer sends unread, or read on; for who cannot pass on what has come."""
         self.session.connection.hold_input(is_held)
@@ -443,9 +447,9 @@ class ReceivingLink(Link):
 
     def abort(self) -> None:
         """The sender gives up the delivery under way, which used up a credit all the same [AMQP 2.6.14]."""
+        passage = self.passage
         self.forget_parts()
-        if self.passage is not None:
-            passage, self.passage = self.passage, None
+        if passage is not None:
             passage.abort()
             return
         if self.received < self.highest:

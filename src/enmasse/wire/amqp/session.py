@@ -29,6 +29,10 @@ from enmasse.wire.amqp.transactions import TransactionalState
 
 __all__ = ["Session"]
 
+PASSING_BYTES = 4 << 20
+"""What a peer may send ahead of a message that is passed on while it comes."""
+MIN_PASSING_FRAMES = 16
+
 LARGE_PART_BYTES = 32 << 10
 """Such a part of a message is left where it was read until the message is joined; for less, what it was read
 with would be too much to keep."""
@@ -274,7 +278,7 @@ class Session(SessionFlow):
             return
         if more:
             if link.partial_bytes >= link.passes_from > 0 and link.delivery_txn is None:
-                self._begin_passing(link)
+                self._begin_passing(link, len(part))
             return
         payload = b"".join(link.partial)
         link.forget_parts()
@@ -292,13 +296,14 @@ class Session(SessionFlow):
         except LinkError as error:
             link.detach(AmqpError(error.condition, error.description))
 
-    def _begin_passing(self, link: ReceivingLink) -> None:
+    def _begin_passing(self, link: ReceivingLink, part_bytes: int) -> None:
         """Pass a message on while it comes, within the credit or for credit that was taken back meanwhile."""
         assert link.partial is not None
         payload = b"".join(link.partial)
         link.forget_parts()
         link.partial = []
         link.takes_parts = True
+        self.narrow_window(max(MIN_PASSING_FRAMES, PASSING_BYTES // max(1, part_bytes)))
         is_crossed = link.received >= link.limit
         exhausted = link.count()
         link.passage = link.sink.on_large(
@@ -320,7 +325,6 @@ class Session(SessionFlow):
         if more:
             passage.write(part)
             return
-        link.passage = None
         link.forget_parts()
         passage.end(part, link.delivery_settled)
 
@@ -335,9 +339,7 @@ class Session(SessionFlow):
     def _refill(self, frames: int) -> None:
         if frames > self._window_end:
             raise SessionError("amqp:session:window-violation", "more transfers than the incoming window")
-        if not self._is_flow_due:
-            self._is_flow_due = True
-            self.connection.session_due(self)
+        self._flow_due()
 
     def on_disposition(self, data: bytes, at: int, stop: int) -> None:
         """A disposition whose list starts at ``at``."""

@@ -47,12 +47,12 @@ class SessionOutput:
     """A session's state and its voice."""
 
     __slots__ = (
-        "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_pending", "_rare",
-        "_rare_transfer", "_refill_at",
-        "_settled_count", "_state", "_walked", "_window_end", "by_link", "by_name", "channel",
-        "connection", "default_outcomes", "enlisted", "handles",
-        "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id", "receivers",
-        "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders", "unsettled",
+        "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_passings", "_pending",
+        "_rare", "_rare_transfer", "_refill_at", "_settled_count", "_stalls", "_state", "_told_end", "_walked",
+        "_window", "_window_end", "by_link", "by_name", "channel", "connection", "default_outcomes",
+        "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id",
+        "receivers", "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders",
+        "unsettled",
     )  # fmt: skip
 
     def __init__(self, connection: ConnectionOutput, channel: int) -> None:
@@ -85,7 +85,13 @@ class SessionOutput:
         """By sink, the outcome of what the peer settles without saying one [AMQP 3.5.3]; few links have any."""
         self._frames_in = 0
         self._initial_in = 0
+        self._window = INCOMING_WINDOW
+        self._told_end = INCOMING_WINDOW
+        """Frames that the peer may send in all, as it was told last."""
         self._window_end = INCOMING_WINDOW
+        """The most that it was ever told: what is on its way when the window narrows is no breach."""
+        self._passings = 0
+        self._stalls = 0
         self._refill_at = INCOMING_WINDOW // 2
         self._rare = 0, b""
         self._rare_transfer: Transfer | None = None
@@ -147,6 +153,29 @@ class SessionOutput:
                 amqp_frame(self.channel, Disposition(role=True, first=first, last=last, settled=True, state=state))
             )
 
+    def narrow_window(self, frames: int) -> None:
+        """Have the peer send few frames ahead, as they are large and only pass by, until ``widen_window``."""
+        self._passings += 1
+        self._window = min(self._window, frames)
+        self._flow_due()
+
+    def widen_window(self) -> None:
+        """One that narrowed the window has done."""
+        self._passings -= 1
+        if not self._passings:
+            self._window = INCOMING_WINDOW
+            self._flow_due()
+
+    def stall_window(self, is_stalled: bool) -> None:
+        """Count who wants the peer to send nothing beyond what it was told, up or down."""
+        self._stalls += 1 if is_stalled else -1
+        self._flow_due()
+
+    def _flow_due(self) -> None:
+        if not self._is_flow_due and not self.is_end_sent:
+            self._is_flow_due = True
+            self.connection.session_due(self)
+
     def flow_pending(self, link: ReceivingLink) -> None:
         """Tell the sender of ``link`` its credit with the next output."""
         if link.is_attached and not link.is_detach_sent:
@@ -185,11 +214,15 @@ class SessionOutput:
             return
         self._is_flow_due = False
         frames = self._frames_in
-        self._window_end = frames + INCOMING_WINDOW
-        self._refill_at = frames + INCOMING_WINDOW // 2
+        if self._stalls:
+            self._refill_at = self._window_end
+        else:
+            self._told_end = frames + self._window
+            self._window_end = max(self._window_end, self._told_end)
+            self._refill_at = frames + self._window // 2
         flow = Flow(
             next_incoming_id=None if self.remote_begin is None else (self._initial_in + frames) & MASK,
-            incoming_window=INCOMING_WINDOW,
+            incoming_window=max(0, self._told_end - frames),
             next_outgoing_id=self.next_outgoing_id & MASK,
             outgoing_window=OUTGOING_WINDOW,
         )
