@@ -53,12 +53,16 @@ def tshark() -> str:
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node with the queue ``orders``, whose log is JSON."""
     with NodeProcess(tmp_path_factory.mktemp("node"), "--log-format", "json") as node:
-        with connect(node.admin_url) as connection:
-            management = connection.management()
-            management.create("io.enmasse.space", "default/shop", {})
-            queue = {"space": "default/shop", "address": "orders", "addressType": "queue"}
-            management.create("io.enmasse.address", "default/shop.orders", queue)
+        declare(node)
         yield node
+
+
+def declare(node: NodeProcess) -> None:
+    with connect(node.admin_url) as connection:
+        management = connection.management()
+        management.create("io.enmasse.space", "default/shop", {})
+        queue = {"space": "default/shop", "address": "orders", "addressType": "queue"}
+        management.create("io.enmasse.address", "default/shop.orders", queue)
 
 
 def events(node: NodeProcess) -> list[dict[str, Any]]:
@@ -211,6 +215,31 @@ def test_a_killed_journal_shows_until_another_has_taken_over(node: NodeProcess) 
     assert after["journalReplacements"] == before["journalReplacements"] + 1
     send(node, "stored again")
     assert sum(figures(node)["commitTimes"]["counts"]) >= sum(after["commitTimes"]["counts"])
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[None]:
+    """A file system of 4 MiB."""
+    place.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs the right to mount a small file system: run as root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_is_told_and_the_node_stays_ready_for_receivers(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "nodes/node-0/journal"), NodeProcess(tmp_path) as node:
+        declare(node)
+        with connect(node.url) as connection, connection.sender("orders") as sender:
+            until(lambda: sender.send(Message(b"x" * 200_000, durable=True)).name == "released")
+        assert figures(node)["journalFailure"]
+        status, text = ready(node)
+        assert status == 200
+        assert "[!] storage: the last batch could not be written" in text
+        assert figures(node)["failedCommits"] >= 1
 
 
 # The how-to, on a whole installation

@@ -15,6 +15,8 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from enmasse.net.logs import log_event
+
 __all__ = ["Door", "DoorLimits", "Ticket"]
 
 GRACE_S = 1.0
@@ -171,10 +173,13 @@ class Door:
     def _turn_away(self, now: float) -> None:
         self.turned_away += 1
         if now - self._told_at >= TELL_EVERY_S:
-            _log.warning(
-                "%d connections were turned away: %d are half-open, as many as may be (--max-handshakes)",
-                self.turned_away - self._told,
-                self.limits.max_handshakes,
+            log_event(
+                _log,
+                logging.WARNING,
+                "limit-hit",
+                at="connection-turned-away",
+                connections=self.turned_away - self._told,
+                description=f"{self.limits.max_handshakes} are half-open, as many as may be (--max-handshakes)",
             )
             self._told_at, self._told = now, self.turned_away
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from enmasse.net.layer import Layer
+from enmasse.net.logs import log_event
 
 __all__ = ["TlsLayer"]
 
@@ -129,7 +130,9 @@ class TlsLayer(Layer):
     def _fail(self, error: ssl.SSLError) -> None:
         """Tell the peer what OpenSSL has against it, and hang up."""
         self._is_over = True
-        _log.info("TLS with %s failed: %s", self.get_extra_info("peername"), error.reason or error)
+        peer = self.get_extra_info("peername")
+        host = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
+        log_event(_log, logging.INFO, "tls-failed", host=host, description=error.reason or str(error))
         if self._outgoing.pending:
             self.lower.write(self._outgoing.read())
         self.lower.close()

@@ -52,6 +52,9 @@ def read_statistics(server: Server) -> list[dict[str, Any]]:
             "recentLag": server.watch.recent_s,
             "memoryBytes": _memory_bytes(),
             "diskFreeBytes": shutil.disk_usage(server.directory).free,
+            "halfOpen": len(server.ports.door.half_open),
+            "turnedAway": server.ports.door.turned_away,
+            "handshakeTimeouts": server.ports.door.timed_out,
             "events": dict(server.tally.counts),
             "ready": server.health.is_ready,
         }

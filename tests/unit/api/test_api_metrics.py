@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 
 STATISTICS: dict[str, Any] = {
-    "version": "9.9", "startedAt": 1_000, "cpuSeconds": 1.5, "memoryBytes": 2, "connections": 3, "links": 4,
+    "version": "9.9", "startedAt": 1_000, "cpuSeconds": 1.5, "memoryBytes": 2, "connections": 3,
+    "halfOpen": 1, "turnedAway": 1, "handshakeTimeouts": 1,
+    "links": 4,
     "spaces": 1, "addresses": 2, "commits": 6, "failedCommits": 1, "groupCommits": 5, "unconfirmedBytes": 7,
     "journalBytes": 8, "journalUp": True, "journalFailure": "", "journalReplacements": 2, "diskFreeBytes": 9,
     "commitTimes": {"bounds": [0.001, 0.01], "counts": [3, 2, 1], "sum": 0.5},

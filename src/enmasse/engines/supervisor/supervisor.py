@@ -27,6 +27,7 @@ from enmasse.engines.supervisor.child import Child
 from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
 from enmasse.engines.supervisor.ports import choose_ports
 from enmasse.errors import ConfigError
+from enmasse.net.logs import JsonFormatter, TextFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ class UpSettings:
         automatic_ports: take free ports instead of the customary ones.
         amqp_port: this one for AMQP; None: chosen.
         api_port: this one for the API; None: chosen.
-        log_format: ``text`` or ``json``, in the logs of the node and of control.
+        log_format: ``text`` or ``json``, in all logs.
         users: the file of users for the node; None: there are none.
         web_origins: where web pages may come from that open a WebSocket, beside this machine.
         allow_insecure_plain: whether users may send their passwords without TLS.
@@ -91,7 +92,7 @@ def run_supervisor(
         layout.logs.mkdir(exist_ok=True)
         keep_certificate(layout.tls, settings.host)
         handler = logging.FileHandler(layout.logs / "supervisor.log", encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
         logging.basicConfig(level=logging.INFO, handlers=[handler])
         ports = choose_ports(
             layout,
