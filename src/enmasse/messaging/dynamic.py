@@ -5,6 +5,8 @@ Rules:
 2. A dynamic address stores nothing on disk: a node that starts again has none.
 3. Links are seen to at once; whether the last message has gone is looked at every quarter of a second,
    and only of addresses whose policy asks for it.
+4. Clients make them, so what they hold in memory is bounded for all of a space together: the more there
+   are, the less each may hold.
 """
 
 from __future__ import annotations
@@ -34,13 +36,19 @@ MAX_DYNAMIC = 10_000
 """Of one space: as many as a node has links, and a bound for what nobody deletes."""
 
 QUEUE_BYTES = 16 << 20
-"""What a temporary queue may hold, in memory."""
+"""What a temporary queue may hold, in memory, as long as there are few."""
+
+ALL_QUEUES_BYTES = 512 << 20
+"""What all temporary queues of a space may hold together."""
 
 MAX_WAITING = 1_000
 """Replies that may wait until their receiver grants credit again: what a client asks for at once."""
 
 WAITING_BYTES = 1 << 20
-"""The same in bytes."""
+"""The same in bytes, as long as there are few that replies wait for."""
+
+ALL_WAITING_BYTES = 256 << 20
+"""What replies of a space may take that wait."""
 
 LOOK_S = 0.25
 
@@ -74,12 +82,13 @@ class ReplyProducer(AnycastProducer):
     """A sender's end at an address for replies."""
 
     __slots__ = ()
+    address: ReplyAddress
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Let a reply wait for its receiver, which may have taken in many and grants more in a moment."""
         address = self.address
         waiting = address.backlog
-        is_room = len(waiting) < MAX_WAITING and address.backlog_bytes < WAITING_BYTES
+        is_room = len(waiting) < MAX_WAITING and address.backlog_bytes + len(payload) <= address.nodes.waiting_bytes
         if address.consumers and is_room and address.unpromised() <= 0:
             address.keep(Delivery(payload, self, delivery_id, settled, message_format))
         else:
@@ -89,7 +98,11 @@ class ReplyProducer(AnycastProducer):
 class ReplyAddress(Anycast):
     """An anycast address whose senders mostly use the anonymous terminus, and so no credit of its own."""
 
-    __slots__ = ()
+    __slots__ = ("nodes",)
+
+    def __init__(self, nodes: DynamicNodes, name: str) -> None:
+        super().__init__(nodes.space.core, name)
+        self.nodes = nodes
 
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
         """A sender's end that is not granted credit."""
@@ -154,7 +167,10 @@ class DynamicNodes:
     """
 
     def __init__(self, space: Space, new_id: Callable[[], str]) -> None:
-        self._space = space
+        self.space = space
+        self.waiting_bytes = WAITING_BYTES
+        """What may wait now for one address for replies."""
+        self._queue_bytes = QUEUE_BYTES
         self._new_id = new_id
         self.owners: dict[str, str] = {}
         """Address to the user that it was made for; those of spaces without users have none."""
@@ -173,21 +189,37 @@ class DynamicNodes:
         """
         if len(self._nodes) >= MAX_DYNAMIC:
             raise AttachError(
-                "amqp:resource-limit-exceeded", f"space {self._space.name!r} has {MAX_DYNAMIC} dynamic addresses"
+                "amqp:resource-limit-exceeded", f"space {self.space.name!r} has {MAX_DYNAMIC} dynamic addresses"
             )
-        core = self._space.core
+        core = self.space.core
         name = f"{DYNAMIC_PREFIX}{self._new_id()}"
         address: Address
         if wish.kind == "queue":
-            options = StoredOptions(storage="memory", max_bytes=QUEUE_BYTES)
-            address = Queue(core, name, core.new_volatile_log(), options=options)
+            address = Queue(core, name, core.new_volatile_log(), options=self._queue_options())
         elif wish.kind == "topic":
             address = TemporaryTopic(core, name, core.new_volatile_log(), options=StoredOptions(storage="memory"))
         else:
-            address = ReplyAddress(core, name)
+            address = ReplyAddress(self, name)
         self._nodes[name] = _Node(address, wish.lifetime)
-        self._space.add(address)
+        self.space.add(address)
+        self._share_out()
         return address
+
+    def _queue_options(self) -> StoredOptions:
+        return StoredOptions(storage="memory", max_bytes=self._queue_bytes)
+
+    def _share_out(self) -> None:
+        """Have each hold its share of what all may; shares are halved and doubled, so that it is rare."""
+        shares = 1 << max(0, len(self._nodes) - 1).bit_length()
+        self.waiting_bytes = min(WAITING_BYTES, ALL_WAITING_BYTES // shares)
+        queue_bytes = min(QUEUE_BYTES, ALL_QUEUES_BYTES // shares)
+        if queue_bytes == self._queue_bytes:
+            return
+        self._queue_bytes = queue_bytes
+        options = self._queue_options()
+        for node in self._nodes.values():
+            if isinstance(node.address, Queue):
+                node.address.configure(options)
 
     def left(self, name: str, *, is_creator: bool) -> None:
         """A link has gone from an address, which may be a dynamic one.
@@ -204,17 +236,18 @@ class DynamicNodes:
         if node.awaits_links:
             return
         if not node.awaits_messages:
-            self._space.remove(node.address)
+            self.space.remove(node.address)
             return
         if not self._lingering:
-            self._space.core.call_later(LOOK_S, self._look)
+            self.space.core.call_later(LOOK_S, self._look)
         self._lingering[name] = None
 
     def forget(self, address: Address) -> None:
         """An address of the space is deleted."""
-        self._nodes.pop(address.name, None)
         self.owners.pop(address.name, None)
         self._lingering.pop(address.name, None)
+        if self._nodes.pop(address.name, None) is not None:
+            self._share_out()
 
     def _look(self) -> None:
         """See which addresses nothing keeps any more."""
@@ -224,6 +257,6 @@ class DynamicNodes:
                 # A link has come again; when it goes, ``left`` is called.
                 self._lingering.pop(name, None)
             elif not node.awaits_messages:
-                self._space.remove(node.address)
+                self.space.remove(node.address)
         if self._lingering:
-            self._space.core.call_later(LOOK_S, self._look)
+            self.space.core.call_later(LOOK_S, self._look)

@@ -7,8 +7,18 @@ from itertools import count
 import pytest
 
 from enmasse.messaging.delivery import ACCEPTED, RELEASED
-from enmasse.messaging.dynamic import LOOK_S, MAX_DYNAMIC, MAX_WAITING, Lifetime, Wish
+from enmasse.messaging.dynamic import (
+    ALL_QUEUES_BYTES,
+    ALL_WAITING_BYTES,
+    LOOK_S,
+    MAX_DYNAMIC,
+    MAX_WAITING,
+    QUEUE_BYTES,
+    Lifetime,
+    Wish,
+)
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.queue import Queue
 from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.testing.ports import CoreHarness, MemoryProducerPort
 from enmasse.wire.amqp.performatives import Rejected
@@ -188,6 +198,27 @@ def test_a_space_has_only_so_many(scene: Scene) -> None:
     assert refusal.value.condition == "amqp:resource-limit-exceeded"
     scene.left(addresses[0].name, is_creator=True)
     assert scene.space.add_dynamic()
+
+
+def test_the_more_there_are_the_less_each_may_hold(scene: Scene) -> None:
+    queue = scene.space.add_dynamic(Wish("queue"))
+    assert isinstance(queue, Queue)
+    assert queue.max_bytes == QUEUE_BYTES
+    others = [scene.space.add_dynamic(Wish("queue")) for _ in range(999)]
+    held = [address.max_bytes for address in (queue, *others) if isinstance(address, Queue)]
+    assert sum(held) <= ALL_QUEUES_BYTES
+    assert min(held) == max(held)
+    replies = scene.space.add_dynamic()
+    scene.harness.receiver(replies, 0)
+    port = scene.anonymous()
+    assert scene.space.dynamic.waiting_bytes * len(scene.space.dynamic) <= ALL_WAITING_BYTES
+    fits = port.send(to(replies.name, b"x" * (scene.space.dynamic.waiting_bytes // 2)))
+    too_much = port.send(to(replies.name, b"x" * scene.space.dynamic.waiting_bytes))
+    assert port.states == {too_much: RELEASED}
+    for address in others:
+        scene.left(address.name, is_creator=True)
+    assert queue.max_bytes == QUEUE_BYTES
+    assert fits not in port.states
 
 
 def test_what_is_no_dynamic_address_is_none_of_their_business(scene: Scene) -> None:
