@@ -444,6 +444,9 @@ class ReceivingLink(Link):
         self.session.connection.partial_bytes -= self.partial_bytes
         self.partial_bytes = 0
         self.takes_parts = self._is_measured
+        if self.passage is not None:
+            self.passage = None
+            self.session.widen_window()
 
     def abort(self) -> None:
         """The sender gives up the delivery under way, which used up a credit all the same [AMQP 2.6.14]."""
