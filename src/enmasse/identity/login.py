@@ -14,7 +14,7 @@ from enmasse.errors import RemoteError
 from enmasse.identity.passwords import Passwords
 from enmasse.identity.scram_server import Proof, read_client_first
 from enmasse.identity.tokens import TokenAuthority
-from enmasse.identity.users import User, Users
+from enmasse.identity.users import DEFAULT_MECHANISMS, User, Users
 from enmasse.wire.amqp.sasl import Verdict, plain_credentials
 from enmasse.wire.amqp.saslprep import saslprep
 from enmasse.wire.amqp.scram import HASHES, unquoted
@@ -57,6 +57,9 @@ def offered_mechanisms(
         has_tokens: whether somebody knows what tokens are worth.
     """
     scram = {mechanism for space in guarded for mechanism in users.mechanisms(space)}
+    if guarded and not scram:
+        # Nobody can come in, which is for nobody to see.
+        scram = set(DEFAULT_MECHANISMS)
     found = [mechanism for mechanism in HASHES if mechanism in scram]
     if has_certificate:
         found.insert(0, "EXTERNAL")
@@ -181,12 +184,12 @@ class Login:
         except UnicodeDecodeError:
             return self._refuse("the response is no UTF-8")
         place = self._goes_to(named)
-        if place.is_open:
-            return True
         self.reason = ""
         found = [
             user for user in self._users.certified(self._certified, place.space) if place.user in ("", user.name)
         ]
+        if place.is_open and (place.space is not None or len(found) != 1):
+            return True
         if len(found) != 1:
             return self._refuse(f"the certificate is good for {len(found)} users")
         self.named = found[0].name

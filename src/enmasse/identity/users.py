@@ -118,8 +118,8 @@ class Users:
         return list({(user.space, user.name): user for user in found}.values())
 
     def mechanisms(self, space: str) -> set[str]:
-        """The SCRAM mechanisms that can serve a space; some even where there is no user to serve."""
-        return self._mechanisms.get(space, set()) or set(DEFAULT_MECHANISMS)
+        """The SCRAM mechanisms for which a user of a space has keys."""
+        return self._mechanisms.get(space, set())
 
     def keys_of_nobody(self, mechanism: str, space: str, name: str) -> ScramKeys:
         """Keys that no password fits, for a user that does not exist: always the same, like a user's own."""

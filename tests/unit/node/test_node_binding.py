@@ -71,7 +71,7 @@ class Node:
 class Client(EnginePair):
     """A client's engine, joined to a node's."""
 
-    def __init__(self, node: Node, hostname: str | None, sasl: SaslClient | None) -> None:
+    def __init__(self, node: Node, hostname: str | None, sasl: SaslClient | None, **options: Any) -> None:
         self.node = node
         self.diary = Recorder()
         self.binding = Binding(
@@ -81,6 +81,7 @@ class Client(EnginePair):
             default=node.default,
             url="amqp://here:1",
             peer=Shell.peer,
+            **options,
         )
         self.binding.connection = Connection(
             self.binding, container_id="node", is_server=True, now=0.0, sasl=self.binding.sasl()

@@ -1,0 +1,382 @@
+"""Who comes into which space, and what links they get there: the node's gate over engines in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from enmasse.identity.permissions import Grant, Permissions
+from enmasse.identity.users import User, Users, make_keys
+from enmasse.messaging.delivery import ACCEPTED
+from enmasse.node.admission import Facts
+from enmasse.node.entities import SPACE_TYPE
+from enmasse.node.gate import Gate, GateOptions
+from enmasse.node.review import review
+from enmasse.node.users import matcher_of
+from enmasse.wire.amqp.performatives import Rejected, Source, Target
+from enmasse.wire.amqp.sasl import Anonymous, ClientMechanism, External, Plain, SaslClient, Scram
+from enmasse.wire.amqp.sections import Properties, encode_message
+from tests.unit.node.test_node_binding import Client, Node, Shell
+
+SCRAM = "SCRAM-SHA-256"
+FEW = 4_096
+REFUSED = "amqp:unauthorized-access"
+
+
+def person(
+    name: str, space: str, *grants: Grant, certificates: tuple[str, ...] = (), password: str = "secret"
+) -> User:
+    keys = {SCRAM: make_keys(SCRAM, password, name.encode(), FEW)}
+    return User(name, space, Permissions(grants, matcher_of), keys, certificates)
+
+
+def jo(*grants: Grant, password: str = "secret") -> User:
+    return person("jo", "ns/shop", *grants, certificates=("jo.example.com",), password=password)
+
+
+SOME = Grant(("send", "recv"), ("orders/#", "replies", "news/*"))
+USERS = [
+    jo(SOME),
+    person("bo", "ns/shop", SOME),
+    person("flo", "ns/factory", Grant(("all",), ("#",))),
+    person("mute", "ns/shop"),
+    person("sub", "ns/shop", Grant(("recv",), ("mine",))),
+]
+
+
+class Guarded(Node):
+    """A node with two spaces for users, and one for everybody."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("ns/open")
+        for name in ("ns/shop", "ns/factory"):
+            self.entities.create(SPACE_TYPE, name, {"authentication": "standard"}, self.answers.append)
+        self.harness.commit()
+        self.now = 0.0
+        self.gate = Gate(self.entities.records[SPACE_TYPE], lambda: self.now, GateOptions(**options))
+        self.set_users(USERS)
+        self.entities.space_changed = lambda _space: self.review()
+        for space in ("ns/shop", "ns/open"):
+            for name in ("orders", "orders/eu", "stock", "replies"):
+                self.address(name, "queue", space)
+            self.address("news", "topic", space)
+            self.address("mine", "subscription", space, topic="news")
+
+    def set_users(self, users: list[User]) -> None:
+        self.gate.users = Users(users, b"seed")
+        self.review()
+
+    def review(self) -> None:
+        review(self.connections, self.entities.spaces.values())
+
+    def meet(
+        self,
+        *mechanisms: ClientMechanism,
+        sasl_host: str | None = None,
+        hostname: str | None = None,
+        without_sasl: bool = False,
+        **facts: Any,
+    ) -> GuardedClient:
+        sasl = None if without_sasl else SaslClient(mechanisms, sasl_host)
+        return GuardedClient(self, hostname, sasl, gate=self.gate, facts=Facts(**{"peer": Shell.peer, **facts}))
+
+    def user(self, name: str = "jo@shop.ns", password: str = "secret", **more: Any) -> GuardedClient:
+        client = self.meet(Scram(SCRAM, name, password, lambda: "nonce"), **more)
+        assert client.is_in, client.error
+        return client
+
+
+class GuardedClient(Client):
+    """A client at a node with a gate."""
+
+    @property
+    def is_in(self) -> bool:
+        return not self.client.closed and not self.server.is_close_sent and self.server.is_open_sent
+
+    @property
+    def error(self) -> tuple[str, str] | None:
+        error = self.client.error or self.server.error
+        return None if error is None else (str(error.condition), str(error.description))
+
+    @property
+    def space(self) -> str:
+        assert self.binding.space is not None
+        return self.binding.space.name
+
+
+def message(to: str | None = None) -> bytes:
+    return encode_message(b"x", properties=Properties(to=to))
+
+
+def told(state: Any) -> str:
+    """The condition of a rejection, or the name of another outcome."""
+    if isinstance(state, Rejected) and state.error is not None:
+        return str(state.error.condition)
+    return type(state).__name__
+
+
+@pytest.fixture
+def node() -> Guarded:
+    return Guarded()
+
+
+# Coming in
+
+
+@pytest.mark.parametrize(
+    ("names", "space"),
+    [
+        ({"sasl_host": "shop.ns"}, "ns/shop"),
+        ({"server_name": "shop.ns"}, "ns/shop"),
+        ({"server_name": "shop.ns.enmasse.local", "sasl_host": "shop.ns", "hostname": "shop.ns"}, "ns/shop"),
+        ({"sasl_host": "localhost", "server_name": "127.0.0.1"}, None),
+        ({"sasl_host": "factory.ns"}, None),
+        ({"sasl_host": "open.ns"}, None),
+        ({"sasl_host": "shop.ns", "hostname": "factory.ns"}, None),
+        ({"sasl_host": "shop.ns", "server_name": "factory.ns"}, None),
+        ({"hostname": "shop.ns"}, None),  # too late: the password was to be checked before
+    ],
+)
+def test_a_user_comes_into_the_space_that_is_named_before_open(
+    node: Guarded, names: dict[str, Any], space: str | None
+) -> None:
+    client = node.meet(Scram(SCRAM, "jo", "secret", lambda: "nonce"), **names)
+    assert client.is_in == (space is not None)
+    if space is not None:
+        assert (client.space, client.binding.user) == (space, "jo")
+    assert node.connections.read_connections() == [] or client.is_in
+
+
+def test_the_realm_names_the_space_and_goes_from_the_name(node: Guarded) -> None:
+    client = node.user("flo@factory.ns")
+    assert (client.space, client.binding.user) == ("ns/factory", "flo")
+    assert [entity["user"] for entity in node.connections.read_connections()] == ["flo"]
+
+
+def test_the_listeners_default_is_meant_when_nothing_is_named(node: Guarded) -> None:
+    node.default = "ns/shop"
+    assert node.user("jo").space == "ns/shop"
+    assert not node.meet(Anonymous()).is_in
+
+
+@pytest.mark.parametrize(
+    ("facts", "offered"),
+    [
+        ({}, (SCRAM, "PLAIN", "ANONYMOUS")),
+        ({"is_private": True}, (SCRAM, "PLAIN", "ANONYMOUS")),
+        ({"server_name": "shop.ns"}, (SCRAM,)),
+        ({"server_name": "shop.ns", "is_private": True}, (SCRAM, "PLAIN")),
+        ({"server_name": "shop.ns", "certified": ("x",)}, ("EXTERNAL", SCRAM)),
+        ({"server_name": "open.ns"}, ("PLAIN", "ANONYMOUS")),
+        ({"peer": "192.0.2.1:1"}, (SCRAM,)),
+    ],
+)
+def test_what_is_offered_is_good_for_a_space_that_may_be_meant(
+    node: Guarded, facts: dict[str, Any], offered: tuple[str, ...]
+) -> None:
+    client = node.meet(Anonymous(), **facts)
+    assert client.server.sasl is not None
+    assert client.server.sasl.mechanisms == offered  # type: ignore[union-attr]
+    assert client.server.sasl.is_optional == ("ANONYMOUS" in offered)
+
+
+def test_a_password_needs_tls_or_permission(node: Guarded) -> None:
+    plain = Plain("jo@shop.ns", "secret")
+    assert not node.meet(plain).is_in
+    assert "TLS" in node.meet(plain).binding.admission.refusal
+    assert node.meet(plain, is_private=True).is_in
+    assert Guarded(allow_insecure_plain=True).meet(plain).is_in
+
+
+@pytest.mark.parametrize(
+    ("client", "is_in"),
+    [
+        ({"certified": ("jo.example.com",)}, True),
+        ({"certified": ("jo.example.com",), "server_name": "shop.ns"}, True),
+        ({"certified": ("jo.example.com",), "server_name": "factory.ns"}, False),
+        ({"certified": ("jo.example.com",), "hostname": "factory.ns"}, False),
+        ({"certified": ("other.example.com",), "server_name": "shop.ns"}, False),
+    ],
+)
+def test_a_certificate_names_user_and_space(node: Guarded, client: dict[str, Any], is_in: bool) -> None:
+    found = node.meet(External(), is_private=True, **client)
+    assert found.is_in == is_in
+    if is_in:
+        assert (found.space, found.binding.user) == ("ns/shop", "jo")
+
+
+@pytest.mark.parametrize("without_sasl", [True, False])
+def test_who_proves_nothing_comes_into_open_spaces_only(node: Guarded, without_sasl: bool) -> None:
+    for host, is_in in (("open.ns", True), ("shop.ns", False)):
+        client = node.meet(Anonymous(), hostname=host, without_sasl=without_sasl)
+        assert client.is_in == is_in
+        if not is_in:
+            assert client.error is not None
+            assert client.error[0] == REFUSED
+    assert [entity["space"] for entity in node.connections.read_connections()] == ["ns/open"] * 1
+
+
+def test_where_all_spaces_have_users_sasl_cannot_be_left_out(node: Guarded) -> None:
+    node.entities.update(SPACE_TYPE, "ns/open", {"authentication": "standard"}, node.answers.append)
+    node.harness.commit()
+    client = node.meet(without_sasl=True, hostname="shop.ns")
+    assert client.server.closed
+    assert client.client.closed
+
+
+def test_others_machines_need_permission_for_open_spaces() -> None:
+    for is_allowed in (False, True):
+        node = Guarded(allow_anonymous=is_allowed)
+        for peer in ("192.0.2.1:5", "[2001:db8::1]:5"):
+            assert node.meet(Anonymous(), hostname="open.ns", peer=peer).is_in == is_allowed
+            assert node.user(peer=peer).is_in
+        for peer in ("127.9.9.9:5", "[::1]:5"):
+            assert node.meet(Anonymous(), hostname="open.ns", peer=peer).is_in
+
+
+def test_strangers_are_not_told_which_spaces_have_users(node: Guarded) -> None:
+    client = node.meet(Anonymous())
+    assert client.error is not None
+    assert client.error[1].endswith("open.ns")
+    assert "shop" not in client.error[1]
+
+
+def test_a_user_has_so_many_connections_and_no_more() -> None:
+    node = Guarded(max_user_connections=2)
+    first, _ = node.user(), node.user()
+    third = node.meet(Scram(SCRAM, "jo@shop.ns", "secret", lambda: "nonce"))
+    assert third.error == ("amqp:resource-limit-exceeded", "user 'jo' has 2 connections already")
+    node.user("bo@shop.ns")
+    first.cut()
+    node.user()
+
+
+def test_who_guesses_waits_and_the_right_password_waits_with_it(node: Guarded) -> None:
+    def attempt(password: str, user: str = "jo", peer: str = Shell.peer) -> str:
+        client = node.meet(Scram(SCRAM, f"{user}@shop.ns", password, lambda: "nonce"), peer=peer)
+        return "in" if client.is_in else str(client.client.sasl.error)  # type: ignore[union-attr]
+
+    assert {attempt("guess") for _ in range(5)} == {"the server refused the credentials"}
+    for password in ("guess", "secret"):
+        assert "try again later" in attempt(password)
+    assert attempt("secret", peer="127.0.0.2:1") == "in", "from elsewhere the same user comes in"
+    assert attempt("secret", "bo") == "in"
+    node.now += 6.5
+    assert attempt("secret") == "in"
+    for number in range(20):
+        attempt("guess", f"nobody{number}")
+    assert "try again later" in attempt("secret", "bo")
+    assert attempt("secret", "bo", peer="127.0.0.2:1") == "in"
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    ("user", "address", "may_send", "may_receive"),
+    [
+        ("jo", "orders", True, True),
+        ("jo", "orders/eu", True, True),
+        ("jo", "stock", False, False),
+        ("jo", "gone", False, False),
+        ("jo", "news/sport", True, True),
+        ("jo", "news/#", False, False),
+        ("mute", "orders", False, False),
+        ("sub", "mine", False, True),
+    ],
+)
+def test_links_are_what_permissions_say(
+    node: Guarded, user: str, address: str, may_send: bool, may_receive: bool
+) -> None:
+    client = node.user(f"{user}@shop.ns")
+    client.sender(address)
+    client.receiver(address, credit=0)
+    refused = {name for name, condition, _ in client.refusals if condition == REFUSED}
+    assert refused == {name for name, may in (("out", may_send), ("in", may_receive)) if not may}
+
+
+def test_a_subscription_is_reached_by_both_of_its_names(node: Guarded) -> None:
+    client = node.user("sub@shop.ns")
+    client.receiver("news::mine", credit=0)
+    assert client.refusals == []
+    node.user("jo@shop.ns").receiver("news::mine", credit=0)
+    client.receiver("news", name="other", credit=0)
+    assert client.refusals == [("other", REFUSED, True)]
+
+
+def test_the_anonymous_terminus_asks_for_each_address(node: Guarded) -> None:
+    client = node.user()
+    anonymous = client.sender(Target())
+    sent = [anonymous.send(message(to)) for to in ("orders", "stock", "orders/eu", "gone", "orders")]
+    client.go()
+    assert [told(item.state) for item in sent] == ["Accepted", REFUSED, "Accepted", REFUSED, "Accepted"]
+    node.set_users([jo(Grant(("send",), ("stock",)))])
+    sent = [anonymous.send(message(to)) for to in ("orders", "stock")]
+    client.go()
+    assert [told(item.state) for item in sent] == [REFUSED, "Accepted"]
+
+
+def test_a_dynamic_address_is_for_its_creator_to_read_and_for_all_to_answer(node: Guarded) -> None:
+    asker, other, same = node.user(), node.user("bo@shop.ns"), node.user()
+    replies = asker.receiver(Source(dynamic=True), answer=ACCEPTED)
+    assert replies.link is not None
+    assert replies.link.remote_attach is not None
+    assert replies.link.remote_attach.source is not None
+    name = replies.link.remote_attach.source.address
+    sent = [other.sender(name).send(message()), other.sender(Target(), name="any").send(message(name))]
+    for client in (other, asker, other):
+        client.go()
+    assert [told(item.state) for item in sent] == ["Accepted"] * 2
+    other.receiver(name, credit=0)
+    assert other.refusals == [("in", REFUSED, True)]
+    same.receiver(name, credit=0)
+    assert same.refusals == []
+    mute = node.user("mute@shop.ns")
+    mute.receiver(Source(dynamic=True), credit=0)
+    assert mute.refusals == [("in", REFUSED, True)]
+
+
+def test_in_an_open_space_everybody_may_do_everything(node: Guarded) -> None:
+    client = node.meet(Anonymous(), hostname="open.ns")
+    client.sender("stock")
+    client.receiver("news", credit=0)
+    client.receiver(Source(dynamic=True), name="reply", credit=0)
+    assert client.refusals == []
+
+
+# Changes
+
+
+def test_permissions_that_are_lost_detach_what_they_had_allowed(node: Guarded) -> None:
+    client, other = node.user(), node.user("bo@shop.ns")
+    client.sender("orders")
+    client.receiver("orders/eu", credit=0)
+    other.sender("orders")
+    space = node.entities.spaces["ns/shop"]
+    node.set_users([jo(Grant(("recv",), ("orders/eu",))), USERS[1]])
+    for each in (client, other):
+        each.go()
+    assert client.refusals == [("out", REFUSED, True)]
+    assert other.refusals == []
+    assert len(space.find("orders").producers) == 1
+    assert len(space.find("orders/eu").consumers) == 1
+
+
+@pytest.mark.parametrize("changed", [[], [jo(SOME, password="changed")], [person("jo", "ns/shop", SOME)]])
+def test_a_user_that_is_gone_or_has_another_password_is_sent_away(node: Guarded, changed: list[User]) -> None:
+    client, other = node.user(), node.user("bo@shop.ns")
+    node.set_users([*changed, USERS[1]])
+    for each in (client, other):
+        each.go()
+    assert client.diary.error is not None
+    assert client.diary.error.condition == REFUSED
+    assert other.is_in
+
+
+def test_a_space_that_gets_users_sends_everybody_else_away(node: Guarded) -> None:
+    client = node.meet(Anonymous(), hostname="open.ns")
+    node.entities.update(SPACE_TYPE, "ns/open", {"authentication": "standard"}, node.answers.append)
+    client.go()
+    assert client.diary.error is not None
+    assert client.diary.error.condition == REFUSED
