@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from enmasse.messaging.errors import RedirectError
 from enmasse.messaging.multicast import SET_ASIDE_AFTER_S
 from enmasse.messaging.queue import MAX_CREDIT
 from enmasse.messaging.space import AnonymousTerminus
-from enmasse.testing.ports import MemoryProducerPort
+from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import Rejected
-from enmasse.wire.amqp.sections import Properties, encode_message
+from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 from enmasse.wire.amqp.types import UInt
 
 
@@ -292,3 +293,53 @@ def test_nobody_is_told_that_a_message_without_receivers_was_taken(node: Node) -
     port = anonymous(node)
     sent = port.send(encode_message(b"7", properties=Properties(to="d")))
     assert port.states == {sent: RELEASED}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_each_message_is_received_or_kept_and_answered_once(
+    node: Node, kind: str, seed: int
+) -> None:
+    chance = Random(seed)
+    node.address("later", "queue")
+    node.address("d", kind, fallback="later")
+    senders = [node.harness.sender(node.find("d")) for _ in range(2)]
+    receivers: list[MemoryConsumerPort] = []
+    taken: list[int] = []
+    sent = 0
+
+    def take(receiver: MemoryConsumerPort, count: int) -> None:
+        found = receiver.unsettled[:count]
+        taken.extend(int(Sections(arrival.payload).body) for arrival in found)
+        receiver.accept(len(found))
+
+    node.harness.turn()
+    for _ in range(300):
+        step = chance.randrange(6)
+        if step == 0 and not receivers:
+            receivers.append(node.receiver("d", chance.randrange(1, 5)))
+        elif step == 1 and receivers:
+            receiver = receivers.pop()
+            take(receiver, len(receiver.unsettled))
+            receiver.leave()
+        elif step == 2 and receivers:
+            take(receivers[0], chance.randrange(3))
+            receivers[0].grant(chance.randrange(5))
+        elif step == 3:
+            node.harness.turn()
+        else:
+            sender = chance.choice(senders)
+            if sender.received < sender.highest:
+                sender.send(body(sent))
+                sent += 1
+    if receivers:
+        take(receivers[0], len(receivers[0].unsettled))
+        receivers[0].leave()
+    node.harness.commit()
+    kept = bodies(node.receiver("later", 1_000))
+    states = [state for sender in senders for _, state in sender.outcomes]
+    assert len(states) == len([state for sender in senders for state in sender.states]) == sent
+    # A copy that waits for the only receiver of a multicast address is released when that leaves.
+    released = states.count(RELEASED) if kind == "multicast" else 0
+    assert states.count(ACCEPTED) + released == sent
+    assert len(set(taken + kept)) == len(taken + kept) == sent - released
+    assert node.find("d").counts()["creditExcess"] == 0
