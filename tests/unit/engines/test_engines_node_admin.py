@@ -129,7 +129,9 @@ def test_options_reach_the_node_and_go_back_to_their_defaults(node: NodeProcess)
                 await admin.create(entity)
             found = await admin.observe()
             assert found == NodeState({shop.name: shop}, {item.name: item for item in (orders, kept, news, quotes)})
-            for plain in (*(replace(item, settings=AddressSettings()) for item in (orders, quotes)), LOG, NEWS, SHOP):
+            for item in (orders, quotes):
+                await admin.update(replace(item, settings=AddressSettings()))
+            for plain in (LOG, NEWS, SHOP):
                 await admin.update(plain)
             found = await admin.observe()
             assert found.spaces == {SHOP.name: SHOP}
@@ -177,3 +179,21 @@ def test_a_node_that_was_never_there_is_told_of_once(tmp_path: Path) -> None:
                 await asyncio.wait_for(told.get(), 0.3)
 
     asyncio.run(body())
+
+
+def test_figures_and_a_canary_come_over_the_same_connection(node: NodeProcess) -> None:
+    async def story() -> None:
+        admin = AmqpNodeAdmin("node-0", node.url, jitter=lambda: 1.0)
+        with pytest.raises(NodeUnavailableError):
+            await admin.ping()
+        async with administrated(node) as (admin, told):
+            assert await told.get()
+            await admin.create(SHOP)
+            await admin.create(NEWS)
+            await admin.ping()
+            figures = await admin.figures()
+            assert figures.statistics["ready"] is True
+            assert figures.health["problems"] == []
+            assert [(item["name"], item["messagesIn"]) for item in figures.addresses] == [("default/shop.news", 0)]
+
+    asyncio.run(asyncio.wait_for(story(), 60))

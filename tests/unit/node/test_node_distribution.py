@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from entities_scene import Node, bodies
 
 from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.errors import RedirectError
@@ -17,6 +16,7 @@ from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import Rejected
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 from enmasse.wire.amqp.types import UInt
+from tests.unit.node.entities_scene import Node, bodies
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from test_node_binding import Client, Node, message
 
 from enmasse.messaging.delivery import ACCEPTED
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.performatives import Attach, Rejected, Source, Target
 from enmasse.wire.amqp.types import Array, Described, Symbol, ULong
+from tests.unit.node.test_node_binding import Client, Node, message
 
 CLOSE, NO_LINKS = ULong(0x2B), ULong(0x2C)
 
