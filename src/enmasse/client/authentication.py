@@ -14,6 +14,8 @@ from enmasse.wire.amqp.sasl_mechanisms import password_mechanisms
 
 __all__ = ["Authentication"]
 
+GIVE = "give user= and password=, or a certificate in TlsOptions"
+
 
 class Authentication(SaslClient):
     """The client's side of SASL for one carrier.
@@ -42,6 +44,8 @@ class Authentication(SaslClient):
             self.error = self._explain(frame.mechanisms)
         elif self.code is SaslCode.AUTH and self.mechanism is not None:
             self.error = f"the server refused the credentials ({self.mechanism.name})"
+            if self.mechanism.name == "ANONYMOUS":
+                self.error = f"the server lets nobody in without a name: {GIVE}"
         return answer
 
     def _explain(self, offered: Sequence[str]) -> str:
@@ -54,7 +58,7 @@ class Authentication(SaslClient):
                 " (or allow_insecure_plain=True where the network is safe)"
             )
         if not self._is_known:
-            return f"{offers}: give user= and password=, or a certificate in TlsOptions"
+            return f"{offers}: {GIVE}"
         names = [mechanism.name for mechanism in self._usable]
         return f"{offers}, and none of {', '.join(names) or 'what was asked for'}"
 

@@ -19,6 +19,7 @@ from enmasse.client.url import Url
 from enmasse.errors import EnmasseError
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
+from enmasse.net.websocket_client import WebSocketClientLayer, WebSocketRefusedError
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link as EngineLink
@@ -99,6 +100,8 @@ class Carrier:
         try:
             if url.path:
                 _, self._shell = await loop.create_unix_connection(make_shell, url.path)
+            elif url.is_websocket:
+                await self._connect_websocket(loop, make_shell(), context)
             elif context is None:
                 _, self._shell = await loop.create_connection(make_shell, url.host, url.port)
             else:
@@ -110,12 +113,29 @@ class Carrier:
             if context is None:
                 raise UnavailableError(f"{url} hung up before the connection was open") from error
             raise explain_tls(error, url, self._options.server_name(url)) from error
+        except WebSocketRefusedError as error:
+            raise UnavailableError(f"cannot reach {url}: {error}") from error
         except OSError as error:
             raise UnavailableError(f"cannot reach {url}: {_explain_reach(error)}") from error
         except asyncio.CancelledError:
             if self._shell is not None:
                 # The socket is connected, and closed without another word: uvloop does not tell of that.
                 self._shell.connection_lost(None)
+            raise
+
+    async def _connect_websocket(
+        self, loop: asyncio.AbstractEventLoop, shell: EngineProtocol, context: ssl.SSLContext | None
+    ) -> None:
+        url = self.url
+        layer = WebSocketClientLayer(shell, url.websocket_uri)
+        name = None if context is None else self._options.server_name(url)
+        transport, _ = await loop.create_connection(
+            lambda: layer, url.host, url.port, ssl=context, server_hostname=name
+        )
+        try:
+            await layer.opened
+        except BaseException:
+            transport.abort()
             raise
 
     def _make_engine(self, shell: EngineProtocol, turn: Turn) -> Engine:

@@ -43,8 +43,9 @@ def connect(
     """Connect to a place that speaks AMQP 1.0: ``await`` it, or use it with ``async with``.
 
     Args:
-        url: ``amqp[s]://[user:password@]host[:port]`` or ``amqp+unix:///path/to.sock``; or several of these,
-            of which one is used, and the next when that is lost.
+        url: ``amqp[s]://[user:password@]host[:port]``, over WebSocket ``amqpws[s]://host[:port][/path]``, or
+            ``amqp+unix:///path/to.sock``; or several of these, of which one is used, and the next when that
+            is lost.
         container_id: how this client names itself; made up if missing.
         user: whom to be there; by default the URL's, and without one nobody (SASL ANONYMOUS).
         password: goes with ``user``.

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from websockets.exceptions import InvalidOrigin, NegotiationError
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.protocol import OPEN
+from websockets.protocol import OPEN, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Origin, Subprotocol
 
@@ -48,7 +48,7 @@ class WebSocketLayer(Layer):
 
     def __init__(self, upper: asyncio.Protocol, origins: Collection[str] = ()) -> None:
         super().__init__(upper)
-        self._protocol = _Protocol(origins)
+        self._protocol: Protocol = _Protocol(origins)
         self._is_over = False
 
     def begin(self, request: bytes, make_upper: Callable[[], asyncio.Protocol]) -> None:
@@ -59,6 +59,7 @@ class WebSocketLayer(Layer):
             make_upper: makes what is carried, if the request is accepted.
         """
         protocol = self._protocol
+        assert isinstance(protocol, ServerProtocol)
         protocol.receive_data(request)
         events = protocol.events_received()
         if not events:
