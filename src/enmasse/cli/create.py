@@ -90,6 +90,10 @@ def create_address(
     expiry: Annotated[
         str | None, typer.Option("--expiry", metavar="ADDRESS", help="Where messages go whose time is over.")
     ] = None,
+    fallback: Annotated[
+        str | None,
+        typer.Option("--fallback", metavar="ADDRESS", help="A queue for what nobody receives; anycast, multicast."),
+    ] = None,
     ttl: Annotated[
         float | None, typer.Option("--ttl", metavar="SECONDS", min=0.001, help="How long messages wait at most.")
     ] = None,
@@ -115,6 +119,7 @@ def create_address(
         "subscription": {"maxConsumers": max_consumers} if max_consumers is not None else None,
         "deadletter": deadletter,
         "expiry": expiry,
+        "fallback": fallback,
         "messageTtl": {"maximum": round(ttl * 1000)} if ttl is not None else None,
         "limits": {"maxBytes": max_bytes} if max_bytes is not None else None,
         "storage": storage,
