@@ -25,6 +25,7 @@ from enmasse.version import __version__
 if TYPE_CHECKING:
     import asyncio
 
+    from enmasse.api.canary import Canary
     from enmasse.control.ports import FiguresSource, MessageAdmin
     from enmasse.control.registry import Registry
 
@@ -39,6 +40,7 @@ def create_app(
     messages: MessageAdmin,
     figures: FiguresSource | None = None,
     times: ControllerTimes | None = None,
+    canary: Canary | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -48,13 +50,14 @@ def create_app(
         messages: the way to what the addresses store.
         figures: the way to what the node says of itself.
         times: how long the controller's looks take.
+        canary: what tries whether messaging works.
     """
     app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None)
     app.add_middleware(Guard)
     app.include_router(discovery_routes())
     asked = None if figures is None else Figures(figures)
     app.include_router(health_routes(registry, asked))
-    app.include_router(metrics_routes(registry, asked, times or ControllerTimes()))
+    app.include_router(metrics_routes(registry, asked, times or ControllerTimes(), canary))
     for kind in KINDS:
         app.include_router(resource_routes(kind, registry, stop))
     app.include_router(action_routes(registry, messages))

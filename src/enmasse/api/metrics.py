@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric as Family
 
+    from enmasse.api.canary import Canary
     from enmasse.api.figures import Figures
     from enmasse.control.ports import NodeFigures
     from enmasse.control.registry import Registry
@@ -67,20 +68,23 @@ class ControllerTimes:
         self.histogram.observe(seconds)
 
 
-def metrics_routes(registry: Registry, figures: Figures | None, times: ControllerTimes) -> APIRouter:
+def metrics_routes(
+    registry: Registry, figures: Figures | None, times: ControllerTimes, canary: Canary | None = None
+) -> APIRouter:
     """Return the route.
 
     Args:
         registry: where the resources lie.
         figures: of the node; without, only control's own metrics are there.
         times: of the controller.
+        canary: of the node.
     """
     router = APIRouter(tags=["operations"])
 
     @router.get("/metrics", summary="Metrics for Prometheus")
     async def metrics(namespace: str | None = None, addressspace: str | None = None) -> Response:
         found = None if figures is None else await figures.read()
-        scrape = _Scrape(registry, figures, found, times, (namespace, addressspace))
+        scrape = _Scrape(registry, figures, found, times, canary, (namespace, addressspace))
         collected = CollectorRegistry(auto_describe=False)
         collected.register(_Collected(list(scrape.collect())))
         # Thousands of addresses take a second to write down, and the API serves others meanwhile.
@@ -109,6 +113,7 @@ class _Scrape:
         figures: of the node.
         found: what the node said just now.
         times: of the controller.
+        canary: of the node.
         only: namespace and space whose series are wanted; ``None`` for all.
     """
 
@@ -118,12 +123,14 @@ class _Scrape:
         figures: Figures | None,
         found: NodeFigures | None,
         times: ControllerTimes,
+        canary: Canary | None,
         only: tuple[str | None, str | None],
     ) -> None:
         self._registry = registry
         self._figures = figures
         self._found = found
         self._times = times
+        self._canary = canary
         self._only = only
 
     def collect(self) -> Iterator[Family]:
@@ -139,6 +146,9 @@ class _Scrape:
             return
         failures = self._figures.failures
         yield _family(_BY_NAME["standard_controller_router_check_failures"], [([], failures)])
+        if self._canary is not None:
+            yield _family(_BY_NAME["address_canary_health_failures"], [([], self._canary.failures)])
+            yield _family(_BY_NAME["address_canary_health_check_failures"], [([], self._canary.check_failures)])
         yield _gauge("router_mesh_not_connected_total", [([], 0 if self._found else 1)])
         name = self._figures.name
         yield _gauge("node_up", [([name], 1 if self._found else 0)])

@@ -79,6 +79,12 @@ CONTROL_METRICS: tuple[Metric, ...] = (
         "counter",
         "Times that a node did not answer when it was asked how it is.",
     ),
+    Metric("address_canary_health_failures", "counter", "Messages of control itself that a node did not give back."),
+    Metric(
+        "address_canary_health_check_failures",
+        "counter",
+        "Times that control could not send such a message, because the node was not reachable.",
+    ),
     Metric("router_mesh_not_connected_total", "gauge", "Nodes that do not answer."),
     Metric(
         "router_mesh_undelivered_total",

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enmasse.api.app import create_app
+from enmasse.api.canary import Canary
 from enmasse.api.metrics import ControllerTimes
 from enmasse.api.server import open_listener, serve_http
 from enmasse.control.controller import Controller
@@ -84,16 +85,18 @@ async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore
     node_url = settings.node_url or f"amqp+unix://{layout.admin_socket(settings.node)}"
     node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter)
     times = ControllerTimes()
+    canary = Canary(node)
     controller = Controller(registry, node, now=_now, jitter=_jitter, looked=times.observe)
     url = _url(listener)
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]
+        background.append(tasks.create_task(canary.run(), name="canary"))
         if settings.supervised:
             background.append(tasks.create_task(_stop_at_end_of_input(stop), name="supervisor"))
         print(json.dumps({"event": "listening", "url": url}), flush=True)  # noqa: T201  # for whoever started us
         _log.info("API at %s, node %s at %s", url, settings.node, node_url)
         try:
-            await serve_http(create_app(registry, stop, node, node, times), listener, stop)
+            await serve_http(create_app(registry, stop, node, node, times, canary), listener, stop)
         finally:
             for task in background:
                 task.cancel()

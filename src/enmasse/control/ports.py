@@ -186,6 +186,9 @@ class FiguresSource(Protocol):
     async def figures(self) -> NodeFigures:
         """Return what the node says of itself now."""
 
+    async def ping(self) -> None:
+        """Send a message through the node and wait until it has come back."""
+
 
 class MessageAdmin(Protocol):
     """The way to what the addresses of one node store; errors are those of ``NodeAdmin``."""

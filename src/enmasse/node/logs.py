@@ -94,7 +94,7 @@ class LoggedBinding(Binding):
             self.tell("connection-refused", connection.error)
         elif connection.is_open_sent:
             self.is_told = True
-            self.tell("connection-opened", hostname=remote.hostname)
+            self.tell("connection-opened", hostname=remote.hostname, mechanism=self.admission.mechanism)
 
     def on_closed(self, error: AmqpError | None) -> None:
         """Tell how it ended; a socket that never said anything is not worth a line."""

@@ -15,8 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from enmasse.api import figures as figures_module
 from enmasse.api import metrics as metrics_module
 from enmasse.api.app import create_app
+from enmasse.api.canary import Canary
 from enmasse.api.figures import Figures
 from enmasse.api.metrics_catalogue import ADDRESS_METRICS, CONTROL_METRICS, NODE_METRICS, rewritten
+from enmasse.client.management import ManagementError
 from enmasse.control.errors import NodeUnavailableError
 from enmasse.control.ports import NodeFigures
 
@@ -71,6 +73,9 @@ class FakeNode:
             raise self.error
         return self.found
 
+    async def ping(self) -> None:
+        await self.figures()
+
 
 class Watched:
     """The API of a control process with such a node."""
@@ -79,10 +84,11 @@ class Watched:
         self.registry = registry
         self.messages = messages
         self.node = FakeNode()
+        self.canary = Canary(self.node, patience_s=0.05)
 
     def get(self, path: str, **headers: str) -> httpx.Response:
         async def ask() -> httpx.Response:
-            app = create_app(self.registry, asyncio.Event(), self.messages, self.node)
+            app = create_app(self.registry, asyncio.Event(), self.messages, self.node, None, self.canary)
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return await client.get(path, headers=headers)
@@ -171,6 +177,25 @@ def test_a_dead_node_is_down_and_hangs_nobody(
 def test_a_journal_that_cannot_write_is_failing(watched: Watched) -> None:
     watched.node.found.statistics["journalFailure"] = "no space left on the device"
     assert watched.scrape()["enmasse_journal_failing", "node=node-0"] == 1
+
+
+def test_a_canary_that_does_not_come_back_is_counted(watched: Watched) -> None:
+    def count() -> list[float]:
+        found = watched.scrape()
+        names = ("failures", "check_failures")
+        return [found[f"enmasse_address_canary_health_{name}_total",] for name in names]
+
+    assert asyncio.run(watched.canary.check())
+    assert count() == [0, 0]
+    watched.node.error = ManagementError(500, "it has a bug")
+    assert not asyncio.run(watched.canary.check())
+    watched.node.error = NodeUnavailableError("node node-0 is not connected")
+    assert not asyncio.run(watched.canary.check())
+    watched.node.error = None
+    watched.node.hangs = True
+    assert not asyncio.run(watched.canary.check())
+    watched.node.hangs = False
+    assert count() == [2, 1]
 
 
 def test_one_answer_serves_all_who_ask_at_the_same_time() -> None:

@@ -7,7 +7,7 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from enmasse.client import connect
+from enmasse.client import Message, connect
 from enmasse.client.management import Management, ManagementError
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.ports import AddressEntity, AddressSettings, Entity, NodeFigures, NodeState, SpaceEntity
@@ -103,6 +103,7 @@ class AmqpNodeAdmin:
         self._name = name
         self._url = url
         self._jitter = jitter
+        self._connection: Connection | None = None
         self._management: Management | None = None
         self._actions: Management | None = None
 
@@ -134,12 +135,13 @@ class AmqpNodeAdmin:
         lost = asyncio.Event()
         async with connect(self._url, container_id="enmasse-control", reconnect=False) as connection:
             watching = asyncio.create_task(_wait_for_loss(connection, lost))
+            self._connection = connection
             self._management = Management(connection, timeout=_TIMEOUT_S)
             self._actions = Management(connection, timeout=_ACTION_TIMEOUT_S)
             try:
                 yield lost
             finally:
-                self._management = self._actions = None
+                self._connection = self._management = self._actions = None
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
 
@@ -163,6 +165,24 @@ class AmqpNodeAdmin:
             spaces = await management.query(_SPACE, ("name", "maxBytes"))
             addresses = await management.query(_ADDRESS, _FIGURES)
         return NodeFigures(statistics[0], health[0], spaces, addresses)
+
+    async def ping(self) -> None:
+        """Send a message through an address of its own and wait until it has come back."""
+        with _Errors():
+            self._reachable(self._management)
+            assert self._connection is not None
+            async with (
+                self._connection.receiver(None, dynamic=True, credit=1) as receiver,
+                self._connection.sender(receiver.address) as sender,
+            ):
+                outcome = asyncio.ensure_future(sender.send(Message("canary")))
+                try:
+                    delivery = await receiver.receive()
+                    if delivery is not None:
+                        await delivery.accept()
+                    await outcome
+                finally:
+                    outcome.cancel()
 
     async def create(self, entity: Entity) -> None:
         """Add an entity."""
