@@ -5,7 +5,8 @@
 - ``default.crt`` with ``default.key``: for clients that name no host, or none of the others. Without it, the first
   pair by name.
 - ``clients-ca.crt``, optional: who may vouch for clients. Clients are then asked for a certificate, and may come
-  without one; a certificate of somebody else ends the handshake.
+  without one; a certificate of somebody else ends the handshake. Browsers are not asked: when they open a
+  WebSocket they have nobody to choose a certificate, and would fail.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ CLIENTS = "clients-ca.crt"
 LOOK_EVERY_S = 2.0
 """How long a changed file may go unnoticed; a look costs one ``stat`` for each file."""
 
+WEB = b"\x08http/1.1"
+"""How a client that speaks HTTP says so in its hello (ALPN); those of AMQP name no protocol."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -37,9 +41,6 @@ class CertificateStore:
 
     Args:
         directory: see above.
-
-    Attributes:
-        context: what a handshake begins with; read it anew for each.
 
     Raises:
         ConfigError: the directory holds no certificate, or one that cannot be used.
@@ -51,8 +52,13 @@ class CertificateStore:
         self._failed: object = None
         self._watch: asyncio.TimerHandle | None = None
         self._by_host: dict[str, ssl.SSLContext] = {}
-        self.context: ssl.SSLContext
+        self._context: ssl.SSLContext
+        self._web_context: ssl.SSLContext
         self._load()
+
+    def context(self, hello: bytes) -> ssl.SSLContext:
+        """Give what a handshake begins with that a client opens with ``hello``."""
+        return self._web_context if WEB in hello else self._context
 
     def reload(self) -> bool:
         """Take the files as they are now, for handshakes to come.
@@ -116,7 +122,9 @@ class CertificateStore:
             for host in _hosts_of(path):
                 by_host.setdefault(host, context)
         self._by_host = by_host
-        self.context = contexts.get(DEFAULT) or contexts[names[0]]
+        first = DEFAULT if DEFAULT in contexts else names[0]
+        self._context = contexts[first]
+        self._web_context = self._make_context(self._directory / f"{first}.crt", None)
 
     def _make_context(self, path: Path, clients: Path | None) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

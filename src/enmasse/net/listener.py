@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Greeter", "Port"]
 
+MAX_RECORD_BYTES = 16384
+
 AMQP_TLS_HEADER = b"AMQP\x02\x01\x00\x00"
 
 
@@ -34,7 +36,7 @@ class Port:
         turn: of the loop.
         make_engine: makes an AMQP engine for a shell; ``shell.ticket`` tells whether to refuse it.
         door: who may come in.
-        context: gives what a TLS handshake begins with; None if TLS is not spoken.
+        context: gives what a TLS handshake begins with, from the client's first record; None if TLS is not spoken.
         answer: what HTTP requests get.
         origins: where web pages may come from that open a WebSocket, beside this machine.
     """
@@ -43,7 +45,7 @@ class Port:
     make_engine: Callable[[EngineProtocol], Engine]
     door: Door
     answer: Answer
-    context: Callable[[], ssl.SSLContext] | None = None
+    context: Callable[[bytes], ssl.SSLContext] | None = None
     origins: Collection[str] = ()
 
     def greet(self) -> Greeter:
@@ -88,19 +90,19 @@ class Greeter(asyncio.Protocol):
             return
         self._given += data
         speech = recognise(self._given, self._spoken)
-        if speech is None:
+        if speech is None or (speech is Speech.TLS and not _is_record(self._given)):
             return
         given, self._given = self._given, b""
         if speech is Speech.AMQP_TLS:
             self._transport.write(AMQP_TLS_HEADER)
             given = given[len(AMQP_TLS_HEADER) :]
-        protocol = self._choose(speech, ticket)
+        protocol = self._choose(speech, ticket, given)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         if given:
             protocol.data_received(given)
 
-    def _choose(self, speech: Speech, ticket: Ticket) -> asyncio.Protocol:
+    def _choose(self, speech: Speech, ticket: Ticket, given: bytes) -> asyncio.Protocol:
         """Make whoever speaks that."""
         port = self._port
         if speech is Speech.HTTP:
@@ -113,7 +115,7 @@ class Greeter(asyncio.Protocol):
         assert port.context is not None
         # After AMQP's own header for TLS nothing but AMQP follows [AMQP 5.2.1].
         inside = {Speech.AMQP} if speech is Speech.AMQP_TLS else {Speech.AMQP, Speech.HTTP}
-        return TlsLayer(Greeter(port, inside, ticket), port.context())
+        return TlsLayer(Greeter(port, inside, ticket), port.context(given))
 
     def _make_shell(self, ticket: Ticket) -> EngineProtocol:
         return EngineProtocol(self._port.turn, self._port.make_engine, ticket=ticket)
@@ -122,3 +124,9 @@ class Greeter(asyncio.Protocol):
         """It was gone before it had said what it speaks."""
         if self._ticket is not None:
             self._ticket.leave()
+
+
+def _is_record(data: bytes) -> bool:
+    """Tell whether a TLS record is complete, or longer than any may be [RFC 8446 5.1]."""
+    length = int.from_bytes(data[3:5], "big")
+    return len(data) >= 5 and (len(data) >= 5 + length or length > MAX_RECORD_BYTES)

@@ -87,7 +87,7 @@ class Ports:
             make_engine,
             self.door,
             self._answer,
-            context=None if store is None else lambda: store.context,
+            context=None if store is None else store.context,
             origins=self._origins,
         )
         return await self._turn.loop.create_server(served.greet, host, port, backlog=BACKLOG)

@@ -93,7 +93,7 @@ async def site(script: Any, directory: Path | None = None, limits: DoorLimits | 
     def answer(target: str) -> tuple[int, str] | None:
         return (200, f"{target} is well\n") if target == "/healthz" else None
 
-    port = Port(Turn(loop), make_engine, door, answer, None if store is None else lambda: store.context)
+    port = Port(Turn(loop), make_engine, door, answer, None if store is None else store.context)
     server = await loop.create_server(port.greet, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     try:
@@ -237,6 +237,31 @@ async def test_a_clients_certificate_gives_its_names(script: Any, until: Any, tm
         assert here.shells[0].peer_names == ("meter-1@example.org",)
 
 
+async def test_a_browser_is_not_asked_for_a_certificate(script: Any, until: Any, tmp_path: Path) -> None:
+    async with site(script, tmp_path) as here:
+        mine = Authority(tmp_path).issue_client("meter-1").write(tmp_path / "mine", "meter")
+        context = here.trusting(mine)
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        peer = await here.connect(context)
+        peer.writer.write(HEADER)
+        await until(lambda: here.engines and here.engines[0].received)
+        assert (here.shells[0].is_secure, here.shells[0].peer_names) == (True, ())
+
+
+async def test_a_tls_hello_in_crumbs_is_understood(script: Any, until: Any, tmp_path: Path) -> None:
+    async with site(script, tmp_path) as here:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = here.trusting().wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        hello = outgoing.read()
+        peer = await here.connect()
+        for at in range(0, len(hello), 50):
+            peer.writer.write(hello[at : at + 50])
+            await asyncio.sleep(0.001)
+        assert (await peer.reader.readexactly(1)) == b"\x16"
+
+
 async def test_a_certificate_of_a_strange_authority_ends_the_handshake(
     script: Any, until: Any, tmp_path: Path
 ) -> None:
@@ -284,13 +309,13 @@ async def test_changed_files_are_noticed_and_broken_ones_change_nothing(
     async with site(script, tmp_path) as here:
         assert here.store is not None
         here.store.watch()
-        before = here.store.context
+        before = here.store.context(b"")
         sound = (tmp_path / "default.crt").read_bytes()
         (tmp_path / "default.crt").write_bytes(b"no certificate")
         await until(lambda: here.store is not None and here.store._failed is not None)
-        assert here.store.context is before
+        assert here.store.context(b"") is before
         (tmp_path / "default.crt").write_bytes(sound)
-        await until(lambda: here.store is not None and here.store.context is not before)
+        await until(lambda: here.store is not None and here.store.context(b"") is not before)
 
 
 def test_a_directory_without_a_certificate_is_refused(tmp_path: Path) -> None:
