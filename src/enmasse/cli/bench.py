@@ -31,7 +31,8 @@ PASSWORD = "ENMASSE_PASSWORD"  # noqa: S105  the variable's name
 def bench(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="%d in it is the number of the sender, from 0.")],
     url: Annotated[
-        str | None, typer.Option("--url", help="Any peer: amqp[s]://HOST[:PORT]. [this installation]")
+        str | None,
+        typer.Option("--url", help="Another peer than this installation: amqp://HOST:PORT, or amqps:// for TLS."),
     ] = None,
     receive_address: Annotated[
         str | None,
