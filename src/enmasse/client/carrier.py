@@ -64,6 +64,11 @@ class Carrier:
         """Why it can carry no more, once that is so."""
         self.engine: Engine | None = None
         self.session: Session | None = None
+        """The session that new links are attached on."""
+        self.on_room: Callable[[], None] = _nothing
+        """Told when there is a session with room for links again."""
+        self._sessions: list[Session] = []
+        self._is_beginning = False
         self.remote: Open | None = None
 
     # Dialling and closing
@@ -181,11 +186,30 @@ class Carrier:
 
     def on_begun(self, session: Session) -> None:
         """Everything is there that links need."""
-        if self.session is None:
-            session.next_delivery_id = self._next_delivery_id
-            self.session = session
-            if not self._ready.done():
-                self._ready.set_result(None)
+        session.next_delivery_id = self._next_delivery_id
+        self._sessions.append(session)
+        self.session = session
+        self._is_beginning = False
+        if not self._ready.done():
+            self._ready.set_result(None)
+        else:
+            self.on_room()
+
+    @property
+    def next_delivery_id(self) -> int:
+        """A number above those of all deliveries that were sent."""
+        return max((session.next_delivery_id for session in self._sessions), default=self._next_delivery_id)
+
+    def has_room(self) -> bool:
+        """Whether one more link may be attached; if not, another session is begun, and ``on_room`` told."""
+        session = self.session
+        assert session is not None
+        if len(session.handles) <= min(session.remote_handle_max, session.connection.handle_max):
+            return True
+        if not self._is_beginning and self.engine is not None:
+            self._is_beginning = True
+            self.engine.begin()
+        return False
 
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
         """The peer wants a link of its own, which a client has no use for."""
@@ -271,6 +295,10 @@ class _Shell(EngineProtocol):
         """The socket is gone."""
         self.cause = exc
         super().connection_lost(exc)
+
+
+def _nothing() -> None:
+    """Nobody waits for room."""
 
 
 def _explain_reach(error: OSError) -> str:

@@ -278,7 +278,8 @@ class Connection:
         if self._carrier is None or link.is_attaching or link.is_ended:
             return
         try:
-            link.attach(self._carrier)
+            if self._carrier.has_room():
+                link.attach(self._carrier)
         except EnmasseError as error:
             link.end(error)
 
@@ -357,10 +358,14 @@ class Connection:
                     self._waiters.remove(waiter)
 
     async def _dial(self) -> None:
-        self._carrier = await self._dialler.dial()
+        carrier = self._carrier = await self._dialler.dial()
+        carrier.on_room = self._attach_all
+        self._attach_all()
+        self._wake()
+
+    def _attach_all(self) -> None:
         for link in list(self._links):
             self.attach_again(link)
-        self._wake()
 
     def _wake(self) -> None:
         for waiter in self._waiters:
@@ -372,8 +377,7 @@ class Connection:
         if carrier is not self._carrier:
             return
         self._carrier = None
-        if carrier.session is not None:
-            self._dialler.next_delivery_id = carrier.session.next_delivery_id
+        self._dialler.next_delivery_id = carrier.next_delivery_id
         if self._error is not None:
             return
         if not self._reconnects:

@@ -104,7 +104,7 @@ class Transaction:
             raise ClosedError("the transaction has ended: begin another one")
         if self._control.link is not self._link:
             raise self.lost()
-        if link is not None and link.session is not self._link.session:
+        if link is not None and link.session.connection is not self._link.session.connection:
             raise ClosedError("the transaction belongs to another connection")
 
     def lost(self) -> TransactionError:

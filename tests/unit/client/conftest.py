@@ -200,6 +200,7 @@ class Server:
         self.moved: dict[str | None, AmqpError] = {}
         self.without_credit: set[str] = {"full"}
         self.drains = True
+        self.handle_max = 4_095
         self.denial: AmqpError | None = None
         self.users = {"ann": "secret"}
         self.mechanisms = ["ANONYMOUS", "PLAIN"]
@@ -232,10 +233,12 @@ class Server:
 
     def _engine(self, shell: EngineProtocol) -> Engine:
         self.shells.append(shell)
-        return Engine(
+        engine = Engine(
             Handler(self), container_id="server", is_server=True, now=self.turn.now,
             sasl=SaslServer(self.mechanisms, self._admit, is_optional=True),
         )  # fmt: skip
+        engine.handle_max = min(engine.handle_max, self.handle_max)
+        return engine
 
     def _admit(self, mechanism: str, response: bytes, hostname: str | None) -> Verdict:
         self.mechanisms_used.append(mechanism)

@@ -184,3 +184,18 @@ async def test_a_thousand_links_share_a_connection(serving: Any) -> None:
         senders = await asyncio.gather(*(connection.sender("orders") for _ in range(1000)))
         await asyncio.gather(*(sender.send(Message(b"x")) for sender in senders))
         assert server.arrived["orders"] == 1000
+
+
+async def test_links_that_one_session_cannot_hold_go_on_another(serving: Any, until: Any) -> None:
+    async with serving() as server, connect(server.url) as connection:
+        server.handle_max = 9
+        await server.drop()
+        await until(lambda: len(server.opens) == 2 and connection.is_connected)
+        senders = await asyncio.gather(*(connection.sender("orders") for _ in range(35)))
+        outcomes = await asyncio.gather(*(sender.send(Message(n)) for n, sender in enumerate(senders)))
+        assert outcomes == [Outcome.ACCEPTED] * 35
+        assert len({link.session for link in server.links}) == 4
+        await server.drop()
+        outcomes = await asyncio.gather(*(sender.send(Message(n)) for n, sender in enumerate(senders)))
+        assert outcomes == [Outcome.ACCEPTED] * 35
+        assert server.arrived["orders"] == 70
