@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 from enmasse.client import Connection, Message, Outcome, blocking, connect
 from enmasse.testing.node_process import NodeProcess
+from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
+from enmasse.wire.amqp.performatives import Open, decode_performative
 
 pytestmark = pytest.mark.slow
 
@@ -86,3 +89,17 @@ def test_a_requester_that_has_gone_is_told_to_the_one_who_answers(node: NodeProc
 
     outcome = asyncio.run(body())
     assert (outcome.name, outcome.condition) == ("rejected", "amqp:not-found")
+
+
+def test_the_node_offers_the_anonymous_relay(node: NodeProcess) -> None:
+    with socket.create_connection(("127.0.0.1", node.port), timeout=30) as peer:
+        peer.sendall(AMQP_HEADER + amqp_frame(0, Open("raw")))
+        heard = b""
+        while len(heard) < 12 or len(heard) < 8 + int.from_bytes(heard[8:12], "big"):
+            part = peer.recv(4_096)
+            assert part
+            heard += part
+    assert heard[:8] == AMQP_HEADER
+    answer, _ = decode_performative(heard, 16, len(heard))
+    assert isinstance(answer, Open)
+    assert "ANONYMOUS-RELAY" in (answer.offered_capabilities or ())
