@@ -114,9 +114,9 @@ class EngineProtocol(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_reading_paused", "_linger", "_make_engine",
-        "_owed", "_rest", "_share", "_timer", "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost",
-        "is_secure", "peer", "peer_names", "server_name", "ticket", "transport",
+        "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_reading_paused", "_linger",
+        "_make_engine", "_owed", "_rest", "_share", "_timer", "_timer_at", "_turn", "_yields", "bytes_in",
+        "bytes_out", "engine", "is_lost", "is_secure", "peer", "peer_names", "server_name", "ticket", "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
