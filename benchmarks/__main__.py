@@ -27,8 +27,8 @@ from benchmarks.measurement import Line, Measurement, Setting
 from benchmarks.node import Node
 from benchmarks.peers import Floor, Mosquitto, Peer, RabbitMQ, Server
 from benchmarks.reporting import Results
-from benchmarks.secured import cost_of_tls
-from benchmarks.spending import spending
+from benchmarks.secured import cost_of_tls, missing_tls
+from benchmarks.spending import missing_profiler, spending
 from enmasse.errors import EnmasseError
 
 ROOT = Path(__file__).parent.parent
@@ -46,8 +46,8 @@ SCRIPTS = {
 """Title, file in this folder, arguments."""
 MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {
     "stored": stored.MEASUREMENTS,
-    "tls": (Measurement("What TLS adds to a message", cost_of_tls),),
-    "spending": (Measurement("What the microseconds of a message are spent on", spending),),
+    "tls": (Measurement("What TLS adds to a message", cost_of_tls, missing_tls),),
+    "spending": (Measurement("What the microseconds of a message are spent on", spending, missing_profiler),),
 }
 SUITES = (*TRAFFIC, "tls", "spending", "connections", *SCRIPTS)
 PEERS: tuple[type[Peer], ...] = (QpidDispatch, RabbitMQ, Artemis, Mosquitto)
@@ -190,6 +190,9 @@ def run_measurements(suite: str, only: str | None, setting: Setting, results: Re
         lines: list[Line] = []
         failure = ""
         build("amqp_load")
+        if missing := measurement.missing():
+            results.console.print(f"{measurement.name} needs {missing}", highlight=False, markup=False)
+            continue
         with results.console.status(measurement.name):
             try:
                 lines.extend(measurement.measure(setting))

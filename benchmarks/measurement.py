@@ -88,10 +88,12 @@ class Measurement:
     Attributes:
         name: as lists and tables show it.
         measure: does it, line by line.
+        missing: what it needs and is not here, in words; empty if it can be done.
     """
 
     name: str
     measure: Callable[[Setting], Iterator[Line]]
+    missing: Callable[[], str] = str
 
 
 @dataclass(frozen=True)

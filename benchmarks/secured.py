@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+from benchmarks.generators import build
 from benchmarks.measurement import Line, Setting, send_traffic
 from benchmarks.node import Node
 from enmasse.engines.authority import Authority
 
-__all__ = ["cost_of_tls"]
+__all__ = ["cost_of_tls", "missing_tls"]
 
 SIZES = {"100 B": 100, "1 KiB": 1024, "64 KiB": 65_536}
 WARMUP_S = 0.5
@@ -23,6 +25,12 @@ PORTION_BYTES = 256 << 10
 """What a busy node reads at once, and writes."""
 ALONE_BYTES = 64 << 20
 RATIO = 1.3
+
+
+def missing_tls() -> str:
+    """How to get a load generator that speaks TLS."""
+    told = subprocess.run([str(build("amqp_load")), "--tls", "--help"], capture_output=True, text=True, check=False)
+    return "OpenSSL's headers (apt-get install libssl-dev)" if "without TLS" in told.stderr else ""
 
 
 def cost_of_tls(setting: Setting) -> Iterator[Line]:

@@ -16,7 +16,7 @@ from benchmarks.measurement import Line, Setting, send_traffic
 from benchmarks.node import Node
 from enmasse.errors import UnavailableError
 
-__all__ = ["sort_samples", "spending"]
+__all__ = ["missing_profiler", "sort_samples", "spending"]
 
 RATE = 500
 """Samples a second."""
@@ -46,15 +46,19 @@ PLACES = (
 """What is done, and how the innermost function of a sample tells that it is this; the first that fits counts."""
 
 
-def spending(setting: Setting) -> Iterator[Line]:
-    """Anycast 1:1, 100 bytes, unsettled, as fast as it goes, while py-spy looks on.
+def missing_profiler() -> str:
+    """How to get what looks on."""
+    return "" if _tool() else "py-spy (`pip install py-spy` into an environment of its own, and name it in PY_SPY)"
 
-    Raises:
-        UnavailableError: there is no py-spy.
-    """
-    tool = os.environ.get("PY_SPY") or shutil.which("py-spy")
-    if tool is None:
-        raise UnavailableError("there is no py-spy: `pip install py-spy` somewhere, and name it in PY_SPY")
+
+def _tool() -> str | None:
+    return os.environ.get("PY_SPY") or shutil.which("py-spy")
+
+
+def spending(setting: Setting) -> Iterator[Line]:
+    """Anycast 1:1, 100 bytes, unsettled, as fast as it goes, while py-spy looks on."""
+    tool = _tool()
+    assert tool is not None
     samples: Counter[str] = Counter()
     costs = []
     with setting.node() as node:

@@ -91,3 +91,22 @@ def test_what_has_a_plan_of_its_own_is_measured_and_kept(
     (found,) = (line["value"] for line in measured["lines"] if line["what"] == what)
     assert found > 0 if figure is None else found == figure
     assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.slow
+def test_what_tls_adds_is_measured_for_every_size_or_what_is_missing_is_said(
+    tmp_path: Path, short: tuple[str, ...]
+) -> None:
+    done = benchmarks("tls", *short)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (kept,) = tmp_path.glob("*.jsonl")
+    _, *measured = map(json.loads, kept.read_text().splitlines())
+    if not measured:
+        assert "libssl-dev" in done.stdout
+        return
+    figures = {line["what"]: line["value"] for line in measured[0]["lines"]}
+    assert measured[0]["failure"] == ""
+    for size in ("100 B", "1 KiB", "64 KiB"):
+        assert figures[f"1:1, {size}, unsettled, plain"] > 0
+    assert figures["the same over TLS"] > figures["the same bytes through the TLS library alone"] > 0
+    assert list(tmp_path.iterdir()) == [kept]
