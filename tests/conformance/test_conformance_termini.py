@@ -9,7 +9,7 @@ import pytest
 from enmasse.messaging.space import Home
 from enmasse.node.entities import SPACE_TYPE
 from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import Attach, Detach, Flow, Released, Source, Target
+from enmasse.wire.amqp.performatives import Attach, Detach, Disposition, Flow, Rejected, Released, Source, Target
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 from enmasse.wire.amqp.types import Described, Symbol, UInt, ULong
 from tests.conformance.clause_list import clause
@@ -369,3 +369,46 @@ def test_the_host_that_a_client_wants_is_its_space() -> None:
     shop, factory = node.peer("a", hostname="shop.ns"), node.peer("b", hostname="factory.ns")
     assert shop.receiver("q").source is not None
     assert refused(factory, from_source(Source("q"))) == "amqp:not-found"
+
+
+@clause("2.7.3:max-message-size")
+def test_a_message_that_one_receiver_cannot_take_waits_for_another() -> None:
+    node = Node()
+    small, sender = node.peer("small"), node.peer("sender")
+    small.receiver("q", max_message_size=200)
+    sender.sender("q")
+    for body in ("x" * 300, "short", "y" * 300):
+        assert sender.deliver(message(body)) == ACCEPTED
+    assert small.bodies() == ["short"]
+    assert node.stored("q") == 3
+    large = node.peer("large")
+    large.receiver("q")
+    assert large.bodies() == ["x" * 300, "y" * 300]
+
+
+@clause("2.7.3:max-message-size", "2.8.18:size")
+def test_a_message_that_no_receiver_can_take_is_rejected_on_a_direct_address() -> None:
+    node = Node()
+    small, sender = node.peer("small"), node.peer("sender")
+    small.receiver("a", max_message_size=200)
+    small.hear()
+    sender.sender("a")
+    assert sender.deliver(message("x" * 300)) is None
+    assert small.transfers() == []
+    outcome = sender.hear_one(Disposition).state
+    assert isinstance(outcome, Rejected)
+    assert condition_of(outcome) == "amqp:link:message-size-exceeded"
+    assert sender.deliver(message("short")) is None
+    assert small.bodies() == ["short"]
+
+
+@clause("2.7.3:max-message-size")
+def test_a_volatile_subscriber_misses_what_it_cannot_take() -> None:
+    node = Node()
+    small, sender = node.peer("small"), node.peer("sender")
+    small.receiver("t", max_message_size=200)
+    small.hear()
+    sender.sender("t")
+    for body in ("x" * 300, "short"):
+        assert sender.deliver(message(body)) == ACCEPTED
+    assert small.bodies() == ["short"]

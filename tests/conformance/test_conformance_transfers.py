@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enmasse.testing.recorded_pair import RecordedPair
-from enmasse.wire.amqp.outcomes import ACCEPTED
+from enmasse.wire.amqp.outcomes import ACCEPTED, TOO_LARGE
 from enmasse.wire.amqp.performatives import (
     Attach,
     Detach,
@@ -293,3 +293,49 @@ def test_attaching_for_settled_or_unsettled_is_answered_in_kind() -> None:
     for handle, mode in enumerate((0, 1)):
         peer.say(Attach(f"n{mode}", handle, True, mode, source=Source("q"), target=Target()))
         assert peer.hear_one(Attach).snd_settle_mode == mode
+
+
+@clause("2.7.3:max-message-size", "2.8.18:size")
+@pytest.mark.parametrize("max_frame_size", [512, 0xFFFFFFFF])
+def test_no_message_is_larger_than_the_receivers_link_takes(max_frame_size: int) -> None:
+    peer = Scene(Open("c", max_frame_size=max_frame_size))
+    peer.begin()
+    sink = peer.receiver(max_message_size=600)
+    for number, size in enumerate((600, 601, 5000, 10)):
+        sink.send(bytes((number,)) * size)
+    frames = [frame for frame in peer.hear() if isinstance(frame.performative, Transfer)]
+    assert b"".join(frame.payload for frame in frames) == bytes(600) + b"\x03" * 10
+    ids = [frame.performative.delivery_id for frame in frames if isinstance(frame.performative, Transfer)]
+    assert [number for number in ids if number is not None] == [0, 1]
+    assert sink.states == [TOO_LARGE, TOO_LARGE]
+    assert (peer.sending().credit, peer.sending().delivery_count) == (8, 2)
+
+
+@clause("2.7.3:max-message-size")
+def test_a_max_message_size_of_0_is_any_size() -> None:
+    peer = scene()
+    sink = peer.receiver(max_message_size=0)
+    sink.send(bytes(100_000))
+    assert len(peer.hear_all(Transfer)) == 1
+    assert sink.outcomes == []
+
+
+@clause("2.7.3:max-message-size")
+@pytest.mark.parametrize("end", ["detach", "session", "connection"])
+def test_what_was_too_large_is_told_before_the_link_is_gone(end: str) -> None:
+    peer = scene()
+    sink = peer.receiver(max_message_size=10)
+    sink.send(bytes(11))
+    if end == "connection":
+        peer.engine.lost()
+    else:
+        peer.say(Detach(0, closed=True) if end == "detach" else End())
+    assert sink.states == [TOO_LARGE]
+
+
+@clause("2.7.5:role")
+def test_a_receiver_does_not_send() -> None:
+    peer = scene()
+    peer.receiver(name="out", handle=3)
+    peer.say(Transfer(3, 0, b"t"), payload=b"m")
+    assert condition_of(peer.hear_one(End)) == "amqp:session:unattached-handle"

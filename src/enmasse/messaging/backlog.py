@@ -21,7 +21,8 @@ from enmasse.messaging.queue_entry import DONE, OUT, READY, ROW_BYTES, Entry, wi
 from enmasse.messaging.redelivery import come_back
 from enmasse.messaging.selector import selector_of
 from enmasse.messaging.timing import Timing
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.wire.amqp.outcomes import TOO_LARGE
+from enmasse.wire.amqp.performatives import AmqpError, Modified
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
@@ -56,6 +57,9 @@ class BacklogConsumer(Consumer):
             self.address.settle(delivery)
             return
         self.count(state)
+        if state is TOO_LARGE and self.address.is_lasting:
+            # Another receiver may take it.
+            state = Modified(undeliverable_here=True)
         come_back(self.address, delivery, state, self)
 
     def confirm(self, done: Callable[[], None]) -> None:
@@ -79,6 +83,9 @@ class Backlog(Journaled):
     """
 
     __slots__ = ("_draining", "browsers")
+
+    is_lasting = True
+    """Whether it outlives its receivers."""
 
     def __init__(
         self, core: Core, name: str, log: MessageLog | None, owner: tuple[int, int], options: StoredOptions

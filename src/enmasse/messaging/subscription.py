@@ -179,6 +179,7 @@ class VolatileSubscription(Subscription):
     """
 
     is_durable = False
+    is_lasting = False
     __slots__ = ("is_blocking",)
 
     def __init__(

@@ -91,7 +91,7 @@ class Recovering:
         if terminus is None or terminus.link is not link:
             return
         # Why we detached the link is a reason not to go on with it, but that it was attached again.
-        if closed or link.error not in (None, STOLEN):
+        if closed or (link.error is not None and link.error.condition != STOLEN.condition):
             terminus.give_up()
         else:
             terminus.suspended()

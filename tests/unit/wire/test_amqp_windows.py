@@ -359,6 +359,7 @@ def test_our_own_links_bound_messages_as_well() -> None:
     assert sender.link.remote_attach is not None
     assert sender.link.remote_attach.max_message_size == 100
     sender.send(b"x" * 100)
+    sender.link.limit_messages(None)  # as one that does not keep to it
     sender.send(b"x" * 101)
     pair.pump()
     assert pair.server_diary.told("detached") == [("in", "amqp:link:message-size-exceeded", True)]

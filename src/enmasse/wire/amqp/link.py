@@ -236,7 +236,9 @@ class Link:
 class SendingLink(Link):
     """We send, the peer receives and grants credit."""
 
-    __slots__ = ("_head", "_pack", "_size", "_tails", "credit", "delivery_count", "drain", "room")
+    __slots__ = (
+        "_head", "_pack", "_size", "_tails", "credit", "delivery_count", "drain", "max_message_size", "room",
+    )  # fmt: skip
     is_sender = True
 
     def __init__(self, session: SessionOutput, name: str, handle: int) -> None:
@@ -259,10 +261,21 @@ class SendingLink(Link):
         self._pack = struct.Struct(f">I{len(self._head)}sI2sI2s").pack
         self._size = len(self._head) + 16
         self.room = session.connection.remote_max_frame_size - self._size
-        """Bytes of payload that fit into one frame."""
+        """Bytes of payload that fit into one frame, and into a message."""
+        self.max_message_size = 0
+        """Bytes of payload that the peer takes in one message; 0 is any number."""
+
+    def limit_messages(self, max_message_size: int | None) -> None:
+        """The peer takes only messages of up to so many bytes; nothing or 0 means any size [AMQP 2.7.3]."""
+        self.max_message_size = max_message_size or 0
+        if self.max_message_size:
+            self.room = min(self.room, self.max_message_size)
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Send one message; the caller has seen to it that there is credit.
+
+        One that is larger than the peer takes is not sent: its outcome is ``TOO_LARGE``, told with the next
+        output; a settled one is dropped.
 
         Args:
             delivery: what ``on_outcome`` will be given; its ``sink`` must be this link's. Ignored

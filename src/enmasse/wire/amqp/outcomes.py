@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from enmasse.wire.amqp.performatives import Accepted, Modified, Rejected, Released
+from enmasse.wire.amqp.performatives import Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.wire.amqp.transactions import Declared
 
-__all__ = ["ACCEPTED", "RELEASED", "SMALL_STATES", "TERMINAL", "known_outcome"]
+__all__ = ["ACCEPTED", "RELEASED", "SMALL_STATES", "TERMINAL", "TOO_LARGE", "known_outcome"]
 
 ACCEPTED = Accepted()
 RELEASED = Released()
+TOO_LARGE = Rejected(
+    AmqpError("amqp:link:message-size-exceeded", "the message is larger than the receiver's link takes")
+)
+"""The outcome of what could not even be sent."""
 
 TERMINAL = (Accepted, Rejected, Released, Modified, Declared)
 """States after which a delivery has no other [AMQP 3.4, 4.5.5]."""

@@ -42,6 +42,7 @@ class SessionLinks(SessionOutput):
         link.remote_attach = attach
         link.remote_handle = attach.handle
         if isinstance(link, SendingLink):
+            link.limit_messages(attach.max_message_size)
             self.senders[attach.handle] = link
         elif isinstance(link, ReceivingLink):
             link.initial = attach.initial_delivery_count or 0
@@ -176,6 +177,7 @@ class SessionLinks(SessionOutput):
 
     def drop_links(self, error: AmqpError | None) -> None:
         """Tell the handler that every link of an ended session is gone."""
+        self._tell_too_large()
         for link in list(self.handles.values()):
             if not link.is_detached:
                 link.is_detached = True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import MASK, TURN_BYTES, Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED
+from enmasse.wire.amqp.outcomes import ACCEPTED, TOO_LARGE
 from enmasse.wire.amqp.performatives import (
     AmqpError,
     Begin,
@@ -48,8 +48,8 @@ class SessionOutput:
 
     __slots__ = (
         "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_passings", "_pending",
-        "_rare", "_rare_transfer", "_refill_at", "_settled_count", "_stalls", "_state", "_told_end", "_walked",
-        "_window", "_window_end", "by_link", "by_name", "channel", "connection", "default_outcomes",
+        "_rare", "_rare_transfer", "_refill_at", "_settled_count", "_stalls", "_state", "_told_end", "_too_large",
+        "_walked", "_window", "_window_end", "by_link", "by_name", "channel", "connection", "default_outcomes",
         "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id",
         "receivers", "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders",
         "unsettled",
@@ -81,6 +81,8 @@ class SessionOutput:
         keeps this account, whose entries have their ``delivery``, and hears of whatever else comes for these."""
         self.by_link = UnsettledByLink()
         self._walked = 0
+        self._too_large: list[Any] = []
+        """What was to be sent and could not be."""
         self.default_outcomes: dict[Any, Any] = {}
         """By sink, the outcome of what the peer settles without saying one [AMQP 3.5.3]; few links have any."""
         self._frames_in = 0
@@ -191,6 +193,8 @@ class SessionOutput:
 
     def flush(self) -> None:
         """Put out what was gathered in this turn: dispositions, credit, windows."""
+        if self._too_large:
+            self._tell_too_large()
         self._flush_dispositions()
         due = self._links_due
         if due:
@@ -202,6 +206,7 @@ class SessionOutput:
 
     def flush_link(self, link: Link) -> None:
         """Put out what is due before the link's detach."""
+        self._tell_too_large()
         self._flush_dispositions()
         if self._links_due.pop(link, None) is not None and isinstance(link, SendingLink):
             self._put_flow(link, True)
@@ -251,6 +256,9 @@ class SessionOutput:
     ) -> None:
         """Send a message as several transfers, within a transaction, or when the window opens."""
         size = len(payload)
+        if size > link.max_message_size > 0:
+            self._refuse_to_send(link, delivery_id)
+            return
         room = link.part_room
         if state is None and size > room:
             heads = link.part_heads(delivery_id, settled, message_format)
@@ -269,6 +277,21 @@ class SessionOutput:
             head = last
         pending.append((link, _U32.pack(4 + len(head) + size - at) + head, view[at:] if at else payload))
         self.send_pending()
+
+    def _refuse_to_send(self, link: SendingLink, delivery_id: int) -> None:
+        """Take back the number that a message was given, and see to it that its sink hears of it."""
+        link.delivery_count -= 1
+        link.credit += 1
+        self.next_delivery_id = delivery_id
+        delivery = self.unsettled.pop(delivery_id, None)
+        if delivery is not None:
+            self._too_large.append(delivery)
+            self.connection.session_due(self)
+
+    def _tell_too_large(self) -> None:
+        deliveries, self._too_large = self._too_large, []
+        for delivery in deliveries:
+            delivery.sink.on_outcome(delivery, TOO_LARGE)
 
     def queue_part(self, link: SendingLink, head: bytes, part: bytes | memoryview) -> None:
         """Add a transfer to what ``send_pending`` sends."""
