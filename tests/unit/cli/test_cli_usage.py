@@ -29,6 +29,7 @@ EVERY_COMMAND = (
     ["control"],
     ["node"],
     ["status"],
+    ["trace"],
     ["endpoints"],
     ["apply"],
     ["get"],
