@@ -19,7 +19,6 @@ from enmasse.client.url import Url
 from enmasse.errors import EnmasseError
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
-from enmasse.net.websocket_client import WebSocketClientLayer, WebSocketRefusedError
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link as EngineLink
@@ -118,8 +117,6 @@ class Carrier:
             if context is None:
                 raise UnavailableError(f"{url} hung up before the connection was open") from error
             raise explain_tls(error, url, self._options.server_name(url)) from error
-        except WebSocketRefusedError as error:
-            raise UnavailableError(f"cannot reach {url}: {error}") from error
         except OSError as error:
             raise UnavailableError(f"cannot reach {url}: {_explain_reach(error)}") from error
         except asyncio.CancelledError:
@@ -131,6 +128,9 @@ class Carrier:
     async def _connect_websocket(
         self, loop: asyncio.AbstractEventLoop, shell: EngineProtocol, context: ssl.SSLContext | None
     ) -> None:
+        # Most programs do without, and would load its library for nothing.
+        from enmasse.net.websocket_client import WebSocketClientLayer, WebSocketRefusedError  # noqa: PLC0415
+
         url = self.url
         layer = WebSocketClientLayer(shell, url.websocket_uri)
         name = None if context is None else self._options.server_name(url)
@@ -139,6 +139,8 @@ class Carrier:
         )
         try:
             await layer.opened
+        except WebSocketRefusedError as error:
+            raise UnavailableError(f"cannot reach {url}: {error}") from error
         except BaseException:
             transport.abort()
             raise

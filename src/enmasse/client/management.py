@@ -94,13 +94,26 @@ class Management:
         """
         await self._ask("DELETE", _which(entity_type, name, identity), None)
 
-    async def query(self, entity_type: str, attribute_names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    async def query(
+        self, entity_type: str, attribute_names: Sequence[str] = (), *, offset: int = 0, count: int | None = None
+    ) -> list[dict[str, Any]]:
         """The entities of a type, each with the attributes asked for; with none asked for, all.
+
+        Args:
+            entity_type: their type.
+            attribute_names: what to tell of each.
+            offset: how many to pass over.
+            count: how many are wanted at most; the node's loop is not held up by what is told in pages.
 
         Raises:
             ManagementError: there is no such type.
         """
-        found = await self._ask("QUERY", {"entityType": entity_type}, {"attributeNames": list(attribute_names)})
+        asked: dict[str, Any] = {"entityType": entity_type}
+        if offset:
+            asked["offset"] = offset
+        if count is not None:
+            asked["count"] = count
+        found = await self._ask("QUERY", asked, {"attributeNames": list(attribute_names)})
         names = found.get("attributeNames")
         results = found.get("results")
         if not isinstance(names, list) or not isinstance(results, list):
@@ -153,7 +166,7 @@ class Management:
         return count
 
     async def _ask(
-        self, operation: str, properties: dict[str, str], attributes: Mapping[str, Any] | None
+        self, operation: str, properties: Mapping[str, Any], attributes: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         request = Message(dict(attributes or {}), properties={"operation": operation, **properties})
         reply = await self._connection.request(self._address, request, timeout=self._timeout_s)
