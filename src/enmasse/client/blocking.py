@@ -269,9 +269,11 @@ class Management:
         """Delete an entity."""
         self._background.run(self._manager.delete(entity_type, name, identity=identity))
 
-    def query(self, entity_type: str, attribute_names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    def query(
+        self, entity_type: str, attribute_names: Sequence[str] = (), *, offset: int = 0, count: int | None = None
+    ) -> list[dict[str, Any]]:
         """The entities of a type, each with the attributes asked for."""
-        return self._background.run(self._manager.query(entity_type, attribute_names))
+        return self._background.run(self._manager.query(entity_type, attribute_names, offset=offset, count=count))
 
     def purge(self, name: str, selector: str | None = None) -> int:
         """Delete messages of an address; how many."""
