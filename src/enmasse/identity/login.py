@@ -19,7 +19,9 @@ from enmasse.wire.amqp.sasl import Verdict, plain_credentials
 from enmasse.wire.amqp.saslprep import saslprep
 from enmasse.wire.amqp.scram import HASHES, unquoted
 
-__all__ = ["Login", "Place", "offered_mechanisms"]
+__all__ = ["TOKEN_MECHANISMS", "Login", "Place", "offered_mechanisms"]
+
+TOKEN_MECHANISMS = ("OAUTHBEARER", "XOAUTH2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def offered_mechanisms(
     if has_certificate:
         found.insert(0, "EXTERNAL")
     if guarded and has_tokens and is_private:
-        found += ["OAUTHBEARER", "XOAUTH2"]
+        found += TOKEN_MECHANISMS
     if has_open or (guarded and is_private):
         found.append("PLAIN")
     if has_open:
@@ -127,7 +129,7 @@ class Login:
             return self._plain(response)
         if mechanism == "EXTERNAL":
             return self._external(response)
-        if mechanism in ("OAUTHBEARER", "XOAUTH2"):
+        if mechanism in TOKEN_MECHANISMS:
             return self._bearer(mechanism, response)
         return self._goes_to("").is_open or self._refuse("only users may enter the space")
 

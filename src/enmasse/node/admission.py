@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.errors import RemoteError
-from enmasse.identity.login import Login, Place, offered_mechanisms
+from enmasse.identity.login import TOKEN_MECHANISMS, Login, Place, offered_mechanisms
 from enmasse.identity.permissions import RECV, SEND, Permissions
 from enmasse.identity.users import User
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
@@ -65,6 +65,11 @@ class Admission:
     Attributes:
         user: who it is, once it has proved that.
     """
+
+    __slots__ = (
+        "_default", "_facts", "_fixed", "_gate", "_given_user", "_is_counted", "_is_here", "_login", "_sasl_host",
+        "_space", "_spaces", "mechanism", "user",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -240,6 +245,10 @@ class Admission:
             if found is None:
                 raise TenancyError("amqp:not-found", f"space {user.space!r} does not exist (any more)")
             space = found
+            user = self._listed(user)
+            if user is None:
+                raise RemoteError("amqp:unauthorized-access", "the user's credentials have changed meanwhile")
+            self.user = user
             named = named_space(spaces, open_host)
             if named not in (None, space):
                 raise TenancyError("amqp:not-allowed", f"user {user.name!r} belongs to another space than open names")
@@ -250,7 +259,15 @@ class Admission:
                 )
             self._is_counted = True
         self._space = space
+        self._login = None
         return space
+
+    def _listed(self, user: User) -> User | None:
+        """The user as the file has it now; nothing if it is another one, or none any more."""
+        if self.mechanism in TOKEN_MECHANISMS:
+            return user
+        now = self._gate.users.find(user.space, user.name)
+        return None if now is None or (now.keys, now.certificates) != (user.keys, user.certificates) else now
 
     def leave(self) -> None:
         """The connection is gone."""
@@ -270,8 +287,8 @@ class Admission:
             return None
         if user is None:
             return None if self._is_open(space.name) else f"space {space.name!r} is for its users now"
-        now = self._gate.users.find(user.space, user.name)
-        if now is None or (now.keys, now.certificates) != (user.keys, user.certificates):
+        now = self._listed(user)
+        if now is None:
             return f"the credentials of user {user.name!r} have changed"
         self.user = now
         return None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from enmasse.errors import RemoteError
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
 from enmasse.messaging.delivery import ACCEPTED
@@ -15,7 +16,7 @@ from enmasse.node.gate import Gate, GateOptions
 from enmasse.node.review import review
 from enmasse.node.users import matcher_of
 from enmasse.wire.amqp.performatives import Rejected, Source, Target
-from enmasse.wire.amqp.sasl import Anonymous, ClientMechanism, External, Plain, SaslClient, Scram
+from enmasse.wire.amqp.sasl import Anonymous, ClientMechanism, External, OAuthBearer, Plain, SaslClient, Scram
 from enmasse.wire.amqp.sections import Properties, encode_message
 from tests.unit.node.test_node_binding import Client, Node, Shell
 
@@ -372,6 +373,32 @@ def test_a_user_that_is_gone_or_has_another_password_is_sent_away(node: Guarded,
     assert client.diary.error is not None
     assert client.diary.error.condition == REFUSED
     assert other.is_in
+
+
+class Authority:
+    """Knows one token."""
+
+    def user_of(self, token: str, space: str) -> User | None:
+        return person("ida", space, SOME) if token == "good" else None
+
+
+def test_whom_a_token_names_need_not_be_in_the_file(node: Guarded) -> None:
+    node.gate.tokens = Authority()
+    assert not node.meet(OAuthBearer("bad"), sasl_host="shop.ns", is_private=True).is_in
+    client = node.meet(OAuthBearer("good"), sasl_host="shop.ns", is_private=True)
+    assert (client.space, client.binding.user) == ("ns/shop", "ida")
+    node.set_users([])
+    client.go()
+    assert client.is_in
+    client.sender("orders")
+    assert client.refusals == []
+
+
+def test_a_user_that_is_removed_between_sasl_and_open_does_not_come_in(node: Guarded) -> None:
+    admission = node.user().binding.admission
+    node.gate.users = Users([], b"seed")
+    with pytest.raises(RemoteError, match="changed meanwhile"):
+        admission.enter(None)
 
 
 def test_a_space_that_gets_users_sends_everybody_else_away(node: Guarded) -> None:

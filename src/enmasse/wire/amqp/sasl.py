@@ -92,6 +92,8 @@ class SaslServer:
         is_optional: whether a peer may leave SASL out.
     """
 
+    __slots__ = ("_asked", "_authenticate", "_question", "error", "is_done", "is_optional", "mechanisms")
+
     def __init__(
         self,
         mechanisms: Sequence[str],
