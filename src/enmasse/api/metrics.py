@@ -196,7 +196,9 @@ class _Scrape:
             if self._is_wanted(namespace, space):
                 labels = [namespace, space, str(item.get("address")), str(item.get("addressType"))]
                 wanted.append((labels, item))
-        yield _gauge("addresses_without_metrics", [([], max(0, len(wanted) - MAX_ADDRESSES))])
+        # Of a node with very many addresses not all were asked for.
+        known = len(wanted) if self._only != (None, None) else int(found.statistics.get("addresses") or 0)
+        yield _gauge("addresses_without_metrics", [([], max(0, max(known, len(wanted)) - MAX_ADDRESSES))])
         del wanted[MAX_ADDRESSES:]
         for metric in ADDRESS_METRICS:
             if metric.source:

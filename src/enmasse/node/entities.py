@@ -293,9 +293,9 @@ class Entities:
             attributes |= {"dynamicAddresses": len(space.dynamic), "unroutable": space.unroutable}
         return attributes
 
-    def read_all(self, entity_type: str) -> list[dict[str, Any]]:
-        """Every entity of a type, as ``read`` gives it."""
-        return [self.read(entity_type, name) for name in self.records[entity_type]]
+    def read_all(self, entity_type: str, page: slice = slice(None)) -> list[dict[str, Any]]:
+        """The entities of a type, or some of them in the order of their creation, as ``read`` gives them."""
+        return [self.read(entity_type, name) for name in list(self.records[entity_type])[page]]
 
 
 def _public(record: Record) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Management:
         operation = asked.get("operation")
         if operation == "QUERY":
             entity_type = asked.get("entityType") or SPACE_TYPE
-            self._query(str(entity_type), body, reply)
+            self._query(str(entity_type), asked, body, reply)
             return
         entity_type = str(asked.get("type", ""))
         name = str(asked.get("name") or asked.get("identity") or "")
@@ -136,12 +136,16 @@ class Management:
                 return entity
         raise EntityError(404, f"there is no {entity_type} {name!r}")
 
-    def _query(self, entity_type: str, body: Any, reply: Reply) -> None:
+    def _query(self, entity_type: str, asked: dict[str, Any], body: Any, reply: Reply) -> None:
         view = self._views.get(entity_type)
+        page = slice(_place(asked, "offset") or 0, None)
+        count = _place(asked, "count")
+        if count is not None:
+            page = slice(page.start, page.start + count)
         if view is not None:
-            found = view()
+            found = view()[page]
         elif entity_type in (SPACE_TYPE, ADDRESS_TYPE):
-            found = self._entities.read_all(entity_type)
+            found = self._entities.read_all(entity_type, page)
         else:
             raise EntityError(501, f"there is no entity type {entity_type!r}")
         names = body.get("attributeNames") if isinstance(body, dict) else None
@@ -151,3 +155,11 @@ class Management:
             raise EntityError(400, f"attributeNames is a list of strings, not {names!r:.100}")
         rows = [[entity.get(name) for name in names] for entity in found]
         reply(200, "OK", {"attributeNames": names, "results": rows})
+
+
+def _place(asked: dict[str, Any], name: str) -> int | None:
+    """A number of entities that a query names."""
+    value = asked.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise EntityError(400, f"{name} is a number of entities, not {value!r:.100}")
+    return value

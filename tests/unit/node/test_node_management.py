@@ -270,3 +270,19 @@ def test_a_request_without_a_way_back_is_dropped(desk: Desk, payload: bytes) -> 
     desk.management.serve(payload)
     desk.harness.commit()
     assert desk.replies == []
+
+
+def test_a_query_may_ask_for_a_page(desk: Desk) -> None:
+    def names(**asked: Any) -> list[str]:
+        body = {"attributeNames": ["name"]}
+        return [
+            row[0] for row in desk.request(body, operation="QUERY", entityType=ADDRESS_TYPE, **asked).body["results"]
+        ]
+
+    assert names() == ["ns/q", "ns/a"]
+    assert names(count=1) == ["ns/q"]
+    assert names(offset=1, count=5) == ["ns/a"]
+    assert names(offset=2) == []
+    assert desk.request({}, operation="QUERY", entityType=LINK_TYPE, offset=1).body["results"][0][1] == "1/0/1"
+    assert desk.request({}, operation="QUERY", entityType=LINK_TYPE, count="1").status == 400
+    assert desk.request({}, operation="QUERY", entityType=LINK_TYPE, offset=-1).status == 400

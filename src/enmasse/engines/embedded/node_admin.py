@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 _SPACE, _ADDRESS = "io.enmasse.space", "io.enmasse.address"
 _SPACE_ATTRIBUTES = ("name", "spaceType", "authentication", "uid", "generation", "maxBytes")
+_PAGE = 64  # addresses that a node tells in one go: two milliseconds in which it does nothing else
+_MOST_ADDRESSES = 10_000  # whose figures are asked for: half a second
 _STATISTICS, _HEALTH = "io.enmasse.statistics", "io.enmasse.health"
 _FIGURES = (
     "name",
@@ -163,7 +165,12 @@ class AmqpNodeAdmin:
             statistics = await management.query(_STATISTICS)
             health = await management.query(_HEALTH)
             spaces = await management.query(_SPACE, ("name", "maxBytes"))
-            addresses = await management.query(_ADDRESS, _FIGURES)
+            addresses: list[dict[str, Any]] = []
+            while len(addresses) < _MOST_ADDRESSES:
+                page = await management.query(_ADDRESS, _FIGURES, offset=len(addresses), count=_PAGE)
+                addresses += page
+                if len(page) < _PAGE:
+                    break
         return NodeFigures(statistics[0], health[0], spaces, addresses)
 
     async def ping(self) -> None:
