@@ -61,6 +61,7 @@ public final class JmsClient {
         scenarios.put("prefetch", this::prefetch);
         scenarios.put("large-message", this::large);
         scenarios.put("many", this::many);
+        scenarios.put("reconnect", this::reconnect);
     }
 
     public static void main(String[] arguments) {
@@ -457,5 +458,24 @@ public final class JmsClient {
             same("m" + n, next(consumer).getText());
         }
         silence(consumer);
+    }
+
+    private void reconnect(Connection connection) throws Exception {
+        Session session = plain(connection);
+        Queue queue = session.createQueue("jms-queue");
+        MessageProducer producer = session.createProducer(queue);
+        MessageConsumer consumer = session.createConsumer(queue);
+        for (int n = 0; n < 100; n++) {
+            producer.send(session.createTextMessage("m" + n));
+            if (n == 10) {
+                System.out.println("reconnect begun");
+                System.out.flush();
+            }
+            Thread.sleep(10);
+        }
+        TreeSet<String> seen = new TreeSet<>();
+        while (seen.size() < 100) {
+            seen.add(next(consumer).getText());
+        }
     }
 }

@@ -9,6 +9,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -52,6 +53,7 @@ public final class ProtonJ2Client {
         SCENARIOS.put("transactions", ProtonJ2Client::transactions);
         SCENARIOS.put("streamed-message", ProtonJ2Client::streamed);
         SCENARIOS.put("unknown-address", ProtonJ2Client::unknown);
+        SCENARIOS.put("reconnect", ProtonJ2Client::reconnect);
     }
 
     private ProtonJ2Client() {
@@ -65,6 +67,10 @@ public final class ProtonJ2Client {
         if (!arguments[4].isEmpty()) {
             options.sslEnabled(true);
             options.sslOptions().trustStoreLocation(arguments[4]).trustStorePassword(arguments[5]);
+        }
+        if (List.of(arguments).contains("reconnect")) {
+            options.reconnectEnabled(true);
+            options.reconnectOptions().reconnectDelay(50).maxReconnectDelay(200);
         }
         Client client = Client.create(new ClientOptions().id("protonj2"));
         for (String name : List.of(arguments).subList(6, arguments.length)) {
@@ -254,6 +260,33 @@ public final class ProtonJ2Client {
             throw new AssertionError("a receiver of an unknown address was made");
         } catch (java.util.concurrent.ExecutionException | ClientException expected) {
             same(true, String.valueOf(expected).contains("j2-nowhere"));
+        }
+    }
+
+    private static void reconnect(Connection connection) throws Exception {
+        Sender sender = connection.openSender(QUEUE);
+        for (int n = 0; n < 100; n++) {
+            Message<String> message = Message.create("m" + n);
+            message.durable(true);
+            boolean isSent = false;
+            while (!isSent) {
+                try {
+                    isSent = settled(sender.send(message)).getType() == DeliveryState.Type.ACCEPTED;
+                } catch (ClientException lost) {
+                    // Its fate is unknown, so it goes again.
+                    Thread.sleep(10);
+                }
+            }
+            if (n == 10) {
+                System.out.println("reconnect begun");
+                System.out.flush();
+            }
+            Thread.sleep(10);
+        }
+        Receiver receiver = connection.openReceiver(QUEUE);
+        TreeSet<String> seen = new TreeSet<>();
+        while (seen.size() < 100) {
+            seen.add((String) next(receiver).message().body());
         }
     }
 }
