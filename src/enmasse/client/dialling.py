@@ -119,6 +119,7 @@ def redirected(place: Url, info: Mapping[Any, Any]) -> Url | None:
         return None
     return replace(
         place,
+        scheme="amqps" if place.scheme == "amqp" and info.get("scheme") == "amqps" else place.scheme,
         host=host,
         port=port if isinstance(port, int) else place.port,
         hostname=hostname if isinstance(hostname, str) else None,

@@ -33,9 +33,12 @@ class Options:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def server_name(self, url: Url) -> str:
-        """The name that the certificate at a place must have."""
+        """The name that the certificate at a place must have.
+
+        It is not the host that a redirect has us ask for, which may be no more than the name of a space.
+        """
         asked = self.tls.server_name if isinstance(self.tls, TlsOptions) else None
-        return asked or url.hostname or url.host
+        return asked or url.host
 
     def context_for(self, url: Url) -> ssl.SSLContext | None:
         """The TLS context for a place, if it takes one.

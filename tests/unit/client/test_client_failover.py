@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,15 @@ from enmasse.client import (
     LinkRefusedError,
     Message,
     Outcome,
+    TlsError,
+    TlsOptions,
     UnavailableError,
     UrlError,
     connect,
 )
 from enmasse.wire.amqp.performatives import AmqpError
 from enmasse.wire.amqp.sasl import SaslCode
+from tests.unit.client.authorities import Authority
 
 ANN: dict[str, Any] = {"user": "ann", "password": "secret", "allow_insecure_plain": True}
 
@@ -215,3 +219,24 @@ async def test_a_server_that_cannot_look_us_up_now_is_tried_again(serving: Any) 
         asyncio.get_running_loop().call_later(0.1, setattr, server, "verdict", None)
         connection = await stack.enter_async_context(connect(server.url, patience=10, **ANN))
         assert connection.is_connected
+
+
+async def test_a_redirect_may_lead_to_tls_but_never_away_from_it(serving: Any, tmp_path: Path, until: Any) -> None:
+    authority = Authority(tmp_path, "ours")
+    async with serving() as plain, serving(tls=authority.server("127.0.0.1")) as safe:
+        error = redirect(safe)
+        assert error.info is not None
+        error.info["scheme"] = "amqps"
+        plain.denial = error
+        trust = TlsOptions(ca_file=authority.ca_file)
+        async with connect(plain.url, tls=trust) as connection:
+            assert str(connection) == safe.url
+            assert safe.opens[0].hostname == "other"
+        plain.denial = None
+        back = redirect(plain)
+        assert back.info is not None
+        back.info["scheme"] = "amqp"
+        safe.denial = back
+        with pytest.raises(TlsError, match=r"does not speak TLS|hung up"):
+            await connect(safe.url, tls=trust)
+        assert len(plain.opens) == 1
