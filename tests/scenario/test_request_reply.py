@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         yield node
 
 
-async def serve(connection: Connection, address: str, ready: asyncio.Event, answered: list[Outcome]) -> None:
+async def serve(
+    connection: Connection, address: str, ready: asyncio.Event, answered: list[Outcome], credit: int = 100
+) -> None:
     """Answer each number with its double, without ever waiting for an outcome."""
-    async with connection.receiver(address, credit=100) as requests, connection.sender(None) as replies:
+    async with connection.receiver(address, credit=credit) as requests, connection.sender(None) as replies:
         ready.set()
         async for delivery in requests:
             asked = delivery.message
@@ -77,6 +80,24 @@ def test_many_round_trips_at_once_all_come_back(node: NodeProcess, address: str,
     right, answered = asyncio.run(body())
     assert right == round_trips
     assert {str(outcome) for outcome in answered} == {"accepted"}
+
+
+@pytest.mark.parametrize("credit", [1, 100])
+def test_many_who_ask_now_and_then_share_one_who_answers(node: NodeProcess, credit: int) -> None:
+    async def body() -> int:
+        async with AsyncExitStack() as stack, asyncio.timeout(DEADLINE_S):
+            connections = [await stack.enter_async_context(connect(node.url)) for _ in range(9)]
+            answering, *asking = connections
+            ready = asyncio.Event()
+            serving = asyncio.create_task(serve(answering, "double", ready, [], credit=credit))
+            await ready.wait()
+            found = await asyncio.gather(*(ask(connection, "double", iter(range(50))) for connection in asking))
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+        return sum(found)
+
+    # No request is released because its sender's credit was called in while it was on its way.
+    assert asyncio.run(body()) == 8 * 50
 
 
 def test_a_requester_that_has_gone_is_told_to_the_one_who_answers(node: NodeProcess, tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ class AnycastProducer(Producer):
         consumer.send(delivery, payload, False, message_format)
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """Take the message if a receiver has credit that nobody was promised."""
+        """Take the message if a receiver has credit that nobody was promised, or that can be called in."""
         address = self.address
-        if address.unpromised() > 0:
+        if address.unpromised() > 0 or address.give_way(self):
             self.on_message(payload, delivery_id, settled, message_format)
         elif address.fallback and address.fallback.take(
             self, payload, delivery_id, settled, message_format, is_within=False
@@ -94,7 +94,7 @@ class AnycastProducer(Producer):
         address = self.address
         self.large = large = LargeDelivery(payload, self, delivery_id, settled, message_format)
         consumer = None if address.backlog else address.choose()
-        if is_crossed and address.unpromised() <= 0:
+        if is_crossed and address.unpromised() <= 0 and not address.give_way(self):
             large.settle(delivery_id, RELEASED)
         elif consumer is None:
             large.hold()
@@ -217,6 +217,18 @@ class Anycast(Direct):
     def unpromised(self) -> int:
         """Receivers' credit that neither a sender holds nor a waiting delivery needs."""
         return self.asked() - self.share.promised - len(self.backlog)
+
+    def give_way(self, producer: Producer) -> bool:
+        """Call in what others hold unused, for a message of a sender whose own credit was called in meanwhile.
+
+        So what was sent in time is not released as long as a receiver takes anything. Senders on the
+        anonymous terminus were promised nothing, and take nothing from others.
+        """
+        backlog = len(self.backlog)
+        if self.asked() <= backlog or producer not in self.producers:
+            return False
+        self.share.call_in(1 - self.unpromised())
+        return self.unpromised() > 0
 
     def asked(self) -> int:
         """The receivers' unused credit."""

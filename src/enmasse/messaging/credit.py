@@ -7,6 +7,7 @@ Rules (architecture, idea 2):
 3. When a sender without credit waits, what others leave unused is called in 10 ms later, by a lower
    link-credit and without awaiting an answer. That doubles to 1 s while nobody sends, once everybody
    had a turn, and stays short where there are many, so that all have theirs within seconds.
+   A message that was on its way meanwhile takes what receivers still take, and others hold less.
 4. Senders that were found idle are probed with single credits in turn, so that they are heard when
    they wake up and starve nobody meanwhile.
 """
@@ -92,7 +93,7 @@ class CreditShare:
         promised = self.promised
         excess = promised + backlog - asked
         if excess > 0:
-            promised -= self._call_in(excess)
+            promised -= self.call_in(excess)
         slack = usable - promised - backlog
         if slack > 0:
             promised += self._grant(slack, usable)
@@ -116,7 +117,7 @@ class CreditShare:
             port.grant(usable - backlog)
             self.most_excess = max(self.most_excess, usable - asked)
 
-    def _call_in(self, excess: int) -> int:
+    def call_in(self, excess: int) -> int:
         """Take back that much promised credit, from those that hold most; returns what was taken."""
         taken = 0
         for producer in sorted(self.producers, key=lambda p: p.port.received - p.port.limit):

@@ -176,8 +176,8 @@ class MulticastProducer(Producer):
                 self.address.due()
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """Take the message if every receiver has credit that nobody was promised."""
-        if self.address.unpromised() > 0:
+        """Take the message if every receiver has credit that nobody was promised, or that can be called in."""
+        if self.address.unpromised() > 0 or self.address.give_way(self):
             self.on_message(payload, delivery_id, settled, message_format)
         else:
             self._refuse(payload, delivery_id, settled, message_format, is_within=False)
@@ -241,6 +241,13 @@ class Multicast(Direct):
     def unpromised(self) -> int:
         """Credit of every receiver that no sender holds."""
         return self.asked() - self.share.promised - self.backlog()
+
+    def give_way(self, producer: Producer) -> bool:
+        """Call in what others hold unused, for a sender whose own credit was called in meanwhile."""
+        if self.asked() <= self.backlog() or producer not in self.producers:
+            return False
+        self.share.call_in(1 - self.unpromised())
+        return self.unpromised() > 0
 
     def on_turn(self, now: float) -> None:
         """Decide which receivers count, then share the least of their credit."""

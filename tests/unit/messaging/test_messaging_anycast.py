@@ -238,7 +238,7 @@ def test_a_message_that_crossed_a_call_in_takes_credit_that_nobody_was_promised(
     assert receiver.credit == 0
 
 
-def test_a_message_that_crossed_is_released_where_all_credit_is_promised(
+def test_a_message_that_crossed_takes_what_others_were_promised_and_have_not_used(
     harness: CoreHarness, address: Anycast
 ) -> None:
     receiver = harness.receiver(address, 10)
@@ -250,12 +250,14 @@ def test_a_message_that_crossed_is_released_where_all_credit_is_promised(
     harness.turn()
     assert (sender.credit, other.credit) == (1, 1)
     within, unpromised, promised = sender.send(), sender.send(), sender.send()
-    assert len(receiver.arrivals) == 2
-    assert sender.outcomes == [(promised, RELEASED)]
-    other.send()
+    assert len(receiver.arrivals) == 3
+    assert other.credit == 0
+    beyond, others = sender.send(), other.send()
+    assert sender.outcomes == [(beyond, RELEASED)]
+    assert other.outcomes == [(others, RELEASED)]
     receiver.accept(3)
-    assert sender.states[within] is sender.states[unpromised] is ACCEPTED
-    assert other.outcomes == [(0, ACCEPTED)]
+    assert all(sender.states[number] is ACCEPTED for number in (within, unpromised, promised))
+    assert address.counts()["creditExcess"] == 0
 
 
 def test_a_settled_message_that_crossed_without_room_is_dropped_and_counted(

@@ -303,6 +303,25 @@ def test_a_message_that_crossed_takes_what_every_receiver_still_takes(
     assert sender.states == {0: ACCEPTED, taken: ACCEPTED, refused: RELEASED}
 
 
+def test_a_message_that_crossed_takes_what_others_were_promised_and_have_not_used(
+    harness: CoreHarness, address: Multicast
+) -> None:
+    first, second = receivers(harness, address, 5, 5)
+    sender = granted_sender(harness, address)
+    first.grant(0)
+    harness.turn()
+    other = harness.sender(address)
+    first.grant(3)
+    harness.turn()
+    assert (sender.credit, other.credit) == (1, 1)
+    sent = [sender.send() for _ in range(3)]
+    assert other.credit == 0
+    for receiver in (first, second):
+        receiver.accept(3)
+    assert all(sender.states[number] is ACCEPTED for number in sent)
+    assert address.counts()["creditExcess"] == 0
+
+
 def test_a_settled_message_that_crossed_without_room_is_dropped_and_counted(
     harness: CoreHarness, address: Multicast
 ) -> None:
