@@ -33,6 +33,10 @@ FIRST_DELAY_S = 0.05
 MAX_DELAY_S = 5.0
 """Between attempts, doubling from the first: a restarted node has all its clients back within seconds."""
 
+STABLE_S = 1.0
+"""A connection that is lost sooner was of no use: the pauses go on growing, or a server that lets everybody in
+and then drops them would be stormed."""
+
 ATTACH_TIMEOUT_S = 30.0
 """For attaching: time for a node to be restarted meanwhile."""
 
@@ -57,6 +61,8 @@ class Connection:
         self._moves: set[asyncio.Task[None]] = set()
         self._carrier: Carrier | None = None
         self._reconnecting: asyncio.Task[None] | None = None
+        self._up_since = 0.0
+        self._delay_s = FIRST_DELAY_S
         self._links: dict[ClientLink, None] = {}
         self._numbers = itertools.count(1)
         self._requester = Requester(self)
@@ -360,6 +366,7 @@ class Connection:
     async def _dial(self) -> None:
         carrier = self._carrier = await self._dialler.dial()
         carrier.on_room = self._attach_all
+        self._up_since = asyncio.get_running_loop().time()
         self._attach_all()
         self._wake()
 
@@ -388,10 +395,11 @@ class Connection:
         self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
-        delay = FIRST_DELAY_S
+        if asyncio.get_running_loop().time() - self._up_since > STABLE_S:
+            self._delay_s = FIRST_DELAY_S
         while True:
-            await asyncio.sleep(jittered(delay))
-            delay = min(2 * delay, MAX_DELAY_S)
+            await asyncio.sleep(jittered(self._delay_s))
+            self._delay_s = min(2 * self._delay_s, MAX_DELAY_S)
             try:
                 await self._dial()
             except (ConnectionDeniedError, UnavailableError, TlsError) as error:

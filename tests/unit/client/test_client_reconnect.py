@@ -226,3 +226,24 @@ async def test_closing_while_the_server_is_away_leaves_nothing_behind(serving: A
             await waiting
         with pytest.raises(Exception, match="closed"):
             await closing
+
+
+async def test_a_server_that_drops_everybody_at_once_is_not_stormed(
+    serving: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+
+    def without_pause(delay_s: float) -> float:
+        paused.append(delay_s)
+        return 0.0
+
+    monkeypatch.setattr("enmasse.client.connection.jittered", without_pause)
+    async with serving() as server, connect(server.url) as connection:
+        for lives in range(2, 9):
+            await server.drop()
+            await until(lambda lives=lives: len(server.opens) == lives and connection.is_connected)
+        assert paused == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
+        monkeypatch.setattr("enmasse.client.connection.STABLE_S", 0.0)
+        await server.drop()
+        await until(lambda: len(server.opens) == 9)
+        assert paused[-1] == 0.05
