@@ -17,6 +17,9 @@ import pytest
 
 from enmasse.client import ConnectionDeniedError, Message, Outcome, blocking
 from enmasse.errors import UnavailableError
+from enmasse.pipeline.errors import OptionError
+from enmasse.pipeline.frames_client import StreamConnection
+from enmasse.pipeline.options import SourceOptions
 from enmasse.testing.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
@@ -58,6 +61,11 @@ def declare(management: Any) -> None:
                 f"default/{space}.{address}",
                 {"space": f"default/{space}", "address": address, "addressType": "queue"},
             )
+        management.create(
+            "io.enmasse.address",
+            f"default/{space}.log",
+            {"space": f"default/{space}", "address": "log", "addressType": "stream"},
+        )
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +274,23 @@ def test_rhea_is_refused_a_link_that_nothing_allows(lax: Place, rhea_login: Call
     report = rhea_login(lax, "other", username="jo@shop.default", password=PASSWORD)
     assert report["opened"]
     assert [error["condition"] for error in report["errors"]] == ["amqp:unauthorized-access"]
+
+
+# Pipelines
+
+
+def test_a_pipeline_is_who_its_environment_says(strict: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = SourceOptions.parse({"url": strict.url(), "address": "log", "space": "factory.default"})
+    with pytest.raises(OptionError, match="unauthorized-access"):
+        StreamConnection(strict.url(), asked)
+    monkeypatch.setenv("ENMASSE_USER", "flo")
+    monkeypatch.setenv("ENMASSE_PASSWORD", PASSWORD)
+    client = StreamConnection(strict.url(), asked)
+    try:
+        assert client.state() is not None
+        assert "flo" in strict.connected_users()
+    finally:
+        client.close()
 
 
 # Changes while clients are there

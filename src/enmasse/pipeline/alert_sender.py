@@ -9,6 +9,7 @@ from enmasse.client import ConnectionDeniedError, LinkDetachedError, LinkRefused
 from enmasse.client.blocking import Connection, Message, Outcome, Sender, connect
 from enmasse.errors import EnmasseError, LocalError, UnavailableError
 from enmasse.pipeline.bands import Alert
+from enmasse.pipeline.credentials import credentials
 from enmasse.pipeline.patience import Patience
 
 __all__ = ["AlertSender"]
@@ -64,7 +65,9 @@ class AlertSender:
     def _attached(self) -> Sender:
         if self._connection is None or not self._connection.is_connected:
             self.close()
-            self._connection = connect(self._url, hostname=self._space or None, reconnect=False, timeout=ANSWER_S)
+            self._connection = connect(
+                self._url, hostname=self._space or None, reconnect=False, timeout=ANSWER_S, **credentials()
+            )
         if self._sender is None:
             self._sender = self._connection.sender(self._address, resend=False, timeout=ANSWER_S)
         return self._sender

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from enmasse.client import ConnectionDeniedError, LinkDetachedError, LinkRefusedError, UrlError
 from enmasse.client.blocking import Connection, Receiver, connect
 from enmasse.errors import EnmasseError, LocalError, UnavailableError
+from enmasse.pipeline.credentials import credentials
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.offsets import StreamState
 from enmasse.pipeline.options import SourceOptions
@@ -64,7 +65,7 @@ class StreamConnection:
         self._granted_at: float | None = None
         with self._translated():
             self._connection: Connection = connect(
-                url, hostname=options.space or None, reconnect=False, timeout=ANSWER_S
+                url, hostname=options.space or None, reconnect=False, timeout=ANSWER_S, **credentials()
             )
 
     @property
