@@ -255,6 +255,8 @@ def _array(data: bytes, at: int, stop: int, count: int, depth: int) -> Array:
         code = data[at]
         at += 1
     fixed = _FIXED.get(code)
+    if fixed is None and code not in _VARIABLE and code not in _COMPOUND:
+        raise DecodeError(f"{code:#04x} is no AMQP format code")
     least = fixed[0] if fixed is not None else 1
     if count > ((stop - at) // least if least else MAX_EMPTY_ELEMENTS):
         raise DecodeError(f"{count} array elements do not fit into {stop - at} bytes")
