@@ -26,6 +26,9 @@ Where the specification leaves a choice, or more is asked than pays, a node does
   nothing hangs on it.
 - Credit cannot belong to a transaction (4.4.3); distributed transactions are not served.
 - An empty payload counts as a message without a body.
+- A message that is larger than a receiver's link takes is not sent to it. In a queue or durable subscription it waits
+  for another receiver; on a direct address it is rejected; a volatile subscriber misses it, and so does a receiver of
+  settled messages.
 - On a link that may be resumed, a message comes again from its start, never from its middle.
 """
 

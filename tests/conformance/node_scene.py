@@ -106,6 +106,8 @@ class NodePeer(RawPeer):
         for _ in range(4):
             self.node.harness.commit()
             frames += super().hear()
+            # The socket takes whatever there is.
+            self.engine.resume_output()
         return frames
 
     def cut(self) -> None:

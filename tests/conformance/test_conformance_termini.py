@@ -9,7 +9,17 @@ import pytest
 from enmasse.messaging.space import Home
 from enmasse.node.entities import SPACE_TYPE
 from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import Attach, Detach, Disposition, Flow, Rejected, Released, Source, Target
+from enmasse.wire.amqp.performatives import (
+    Attach,
+    Detach,
+    Disposition,
+    Flow,
+    Rejected,
+    Released,
+    Source,
+    Target,
+    Transfer,
+)
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 from enmasse.wire.amqp.types import Described, Symbol, UInt, ULong
 from tests.conformance.clause_list import clause
@@ -412,3 +422,31 @@ def test_a_volatile_subscriber_misses_what_it_cannot_take() -> None:
     for body in ("x" * 300, "short"):
         assert sender.deliver(message(body)) == ACCEPTED
     assert small.bodies() == ["short"]
+
+
+@clause("2.7.3:max-message-size", "2.6.14:abort")
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_message_that_is_passed_on_while_it_comes_ends_where_the_receivers_size_does(settled: bool) -> None:
+    node = Node()
+    small, sender = node.peer("small"), node.peer("sender")
+    small.receiver("a", max_message_size=3 << 20)
+    small.hear()
+    sender.sender("a")
+    sender.hear()
+    part = bytes(1 << 19)
+    number = sender.send(message(b"")[:-2] + b"\xb0\x00\x40\x00\x00" + part, more=True, settled=settled)
+    for _ in range(7):
+        sender.say(Transfer(0, more=True), payload=part)
+        small.hear()
+    sender.say(Transfer(0), payload=b"")
+    found = [frame.performative for frame in small.hear()]
+    assert found == []
+    told = sender.hear_all(Disposition)
+    if settled:
+        assert told == []
+    else:
+        assert [(found.first, condition_of(found.state)) for found in told] == [
+            (number, "amqp:link:message-size-exceeded")
+        ]
+    sender.deliver(message("next"))
+    assert small.bodies() == ["next"]

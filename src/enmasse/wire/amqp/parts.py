@@ -26,15 +26,24 @@ class OutgoingParts:
         message_format: 0 for AMQP's own.
     """
 
-    __slots__ = ("_between", "_delivery_id", "_head", "_last", "link")
+    __slots__ = ("_between", "_delivery", "_delivery_id", "_head", "_is_over", "_last", "_left", "link")
 
     def __init__(self, link: SendingLink, delivery: Any, settled: bool, message_format: int) -> None:
         self.link = link
+        self._delivery = None if settled else delivery
+        self._is_over = False
+        self._left = link.max_message_size
+        """Bytes that the peer takes yet, if it has said how many."""
         self._delivery_id = link.take_delivery_id(delivery, settled)
         self._head, self._between, self._last = link.part_heads(self._delivery_id, settled, message_format)
 
     def write(self, part: bytes | memoryview) -> None:
         """Send a piece, after which others come."""
+        if self.link.max_message_size and self._exceeds(len(part)):
+            return
+        self._write(part)
+
+    def _write(self, part: bytes | memoryview) -> None:
         room = self.link.part_room
         view = memoryview(part)
         for at in range(0, len(view), room):
@@ -44,16 +53,30 @@ class OutgoingParts:
 
     def end(self, part: bytes | memoryview) -> None:
         """Send the last piece; something was written before."""
+        if self.link.max_message_size and self._exceeds(len(part)):
+            return
         room = self.link.part_room
         if len(part) > room:
             cut = (len(part) - 1) // room * room
-            self.write(memoryview(part)[:cut])
+            self._write(memoryview(part)[:cut])
             part = memoryview(part)[cut:]
         self._put(self._last, part)
         self.link.session.send_pending()
 
+    def _exceeds(self, size: int) -> bool:
+        """Whether the message is larger than the peer takes; then it is given up [AMQP 2.7.3]."""
+        self._left -= size
+        if self._left < 0 and not self._is_over:
+            self.abort()
+            if self._delivery is not None:
+                self.link.session.tell_too_large(self._delivery)
+        return self._is_over
+
     def abort(self) -> None:
         """Give the delivery up, which settles it; something was written before."""
+        if self._is_over:
+            return
+        self._is_over = True
         link = self.link
         link.session.unsettled.pop(self._delivery_id, None)
         if link.is_open:

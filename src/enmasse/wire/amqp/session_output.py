@@ -285,13 +285,18 @@ class SessionOutput:
         self.next_delivery_id = delivery_id
         delivery = self.unsettled.pop(delivery_id, None)
         if delivery is not None:
-            self._too_large.append(delivery)
-            self.connection.session_due(self)
+            self.tell_too_large(delivery)
+
+    def tell_too_large(self, delivery: Any) -> None:
+        """Tell the sink of a delivery with the next output that the peer takes no message of that size."""
+        self._too_large.append(delivery)
+        self.connection.session_due(self)
 
     def _tell_too_large(self) -> None:
         deliveries, self._too_large = self._too_large, []
         for delivery in deliveries:
-            delivery.sink.on_outcome(delivery, TOO_LARGE)
+            if delivery.sink is not None:
+                delivery.sink.on_outcome(delivery, TOO_LARGE)
 
     def queue_part(self, link: SendingLink, head: bytes, part: bytes | memoryview) -> None:
         """Add a transfer to what ``send_pending`` sends."""
