@@ -41,12 +41,21 @@ def until(condition: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
+def find_tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        (pytest.fail if IS_CI else pytest.skip)(f"{name} is missing: run `make test-tools`")
+    return str(found)
+
+
 @pytest.fixture(scope="module")
 def tshark() -> str:
-    found = shutil.which("tshark")
-    if found is None:
-        (pytest.fail if IS_CI else pytest.skip)("tshark is missing: run `make test-tools`")
-    return str(found)
+    return find_tool("tshark")
+
+
+@pytest.fixture(scope="module")
+def curl() -> str:
+    return find_tool("curl")
 
 
 @pytest.fixture(scope="module")
@@ -185,9 +194,9 @@ def test_a_hostile_client_cannot_flood_the_log(node: NodeProcess) -> None:
     assert len(events(node)) - before < 2 * BURST
 
 
-def test_a_node_says_that_it_is_healthy_and_ready_on_the_port_of_its_clients(node: NodeProcess) -> None:
+def test_a_node_says_that_it_is_healthy_and_ready_on_the_port_of_its_clients(node: NodeProcess, curl: str) -> None:
     for path in ("/healthz", "/readyz"):
-        done = run(["curl", "-sS", "--max-time", "10", "-w", "%{http_code}", f"http://127.0.0.1:{node.port}{path}"])
+        done = run([curl, "-sS", "--max-time", "10", "-w", "%{http_code}", f"http://127.0.0.1:{node.port}{path}"])
         assert done == "ok\n200"
     status, text = ready(node)
     assert status == 200
@@ -283,10 +292,8 @@ def url(installation: dict[str, Any], protocol: str) -> str:
 
 
 def test_the_howto_does_what_it_says(
-    environment: dict[str, str], installation: dict[str, Any], tshark: str, tmp_path: Path
+    environment: dict[str, str], installation: dict[str, Any], tshark: str, curl: str, tmp_path: Path
 ) -> None:
-    assert shutil.which(tshark)
-
     def block(name: str) -> str:
         script = BLOCKS[name]
         for port, protocol in (("5672", "amqp"), ("8080", "api")):
