@@ -7,14 +7,15 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
+from enmasse.cli.user import user as user_commands
 from enmasse.client import ConnectionDeniedError, Message, Outcome, blocking
 from enmasse.errors import UnavailableError
 from enmasse.pipeline.errors import OptionError
@@ -31,11 +32,9 @@ PATIENCE_S = 20.0
 
 
 def run_user(*arguments: str, password: str = PASSWORD) -> None:
-    """``enmasse user`` with a password on its standard input."""
-    subprocess.run(
-        [sys.executable, "-m", "enmasse", "user", *arguments],
-        input=f"{password}\n", text=True, check=True, capture_output=True, timeout=60,
-    )  # fmt: skip
+    """``enmasse user`` with a password on its standard input, without another process."""
+    done = CliRunner().invoke(user_commands, arguments, input=f"{password}\n", catch_exceptions=False)
+    assert done.exit_code == 0, done.output
 
 
 class Place(NamedTuple):

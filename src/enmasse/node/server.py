@@ -43,6 +43,7 @@ from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.performatives import AmqpError
 
 if TYPE_CHECKING:
+    from enmasse.identity.tokens import TokenAuthority
     from enmasse.identity.users import Users
     from enmasse.node.users import UsersFile
 
@@ -78,6 +79,7 @@ class Server:
         journal_changed: called with the process id of a journal that replaced one that died.
         limits: what transactions may take, and how long.
         gate: what the operator decides on who may come in.
+        tokens: knows what bearer tokens are worth; without it they are not asked for.
         users: the file of users; without it there are none.
         ports: what the operator decides on the ports.
 
@@ -93,6 +95,7 @@ class Server:
         journal_changed: Callable[[int], None] | None = None,
         limits: TransactionLimits | None = None,
         gate: GateOptions | None = None,
+        tokens: TokenAuthority | None = None,
         users: Path | None = None,
         ports: PortOptions | None = None,
     ) -> None:
@@ -105,7 +108,7 @@ class Server:
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self.connections.close_space)
         self.entities.space_changed = lambda _space: self._review()
-        self.gate = Gate(self.entities.records[SPACE_TYPE], self._turn.loop.time, gate)
+        self.gate = Gate(self.entities.records[SPACE_TYPE], self._turn.loop.time, gate, tokens)
         self.reloads: list[Callable[[], None]] = []
         """What is to be read again when the operator asks for it (SIGHUP)."""
         self._users_file: UsersFile | None = None
