@@ -104,6 +104,7 @@ class Connections:
             "host": binding.peer,
             "space": binding.space.name if binding.space is not None else None,
             "user": binding.user,
+            "mechanism": binding.admission.mechanism,
             "openedAt": binding.opened_at_ms,
             "senders": len(producers),
             "receivers": len(ends) - len(producers),

@@ -441,6 +441,7 @@ def test_connections_and_links_are_shown_as_the_client_sees_itself(node: Node) -
         "host": "127.0.0.1:1",
         "space": "ns/shop",
         "user": "anonymous",
+        "mechanism": "PLAIN",
         "openedAt": 1_700_000_000_000,
         "senders": 1,
         "receivers": 1,
