@@ -88,11 +88,16 @@ def test_a_node_may_live_until_its_last_message_has_gone(connection: Any) -> Non
     assert reader.receive().body == "last"
     reader.accept()
     reader.close()
-    deadline = time.monotonic() + 30
     with pytest.raises(LinkDetached, match="not-found"):
-        while time.monotonic() < deadline:
-            connection.create_receiver(name).close()
-            time.sleep(0.05)
+        look_until_gone(connection, name)
+
+
+def look_until_gone(connection: Any, name: str) -> None:
+    """Attach to a node again and again, for half a minute at most."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        connection.create_receiver(name).close()
+        time.sleep(0.05)
 
 
 def test_a_topic_of_ones_own_copies_to_all(connection: Any) -> None:
