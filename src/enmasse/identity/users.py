@@ -14,7 +14,7 @@ __all__ = ["DEFAULT_ITERATIONS", "DEFAULT_MECHANISMS", "SALT_BYTES", "ScramKeys"
 
 DEFAULT_ITERATIONS = 15_000
 """What RFC 7677 recommends. A node has one thread: every PLAIN login that it checks costs it these iterations,
-about 5 ms, and others wait for that long; SCRAM costs the client."""
+3 to 5 ms, and others wait for that long; SCRAM costs the client."""
 
 DEFAULT_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 """Keys that are made for a password unless something else is asked for."""
