@@ -2,8 +2,8 @@
 
 Rules:
 1. Counts of deliveries are plain integers from 0 that never wrap; only the wire sees serial numbers.
-2. A link calls its sink directly for what is hot (messages, credit, outcomes) and the connection's
-   handler for what is not (attach, detach).
+2. A link calls its sink (``sinks``) directly for what is hot (messages, credit, outcomes) and the
+   connection's handler for what is not (attach, detach).
 3. A sending link never holds messages back for want of credit: who has no credit does not send.
    What the session's window or the frame size keeps from going out at once waits in the session,
    and the sink is told by ``on_blocked`` to stop meanwhile.
@@ -13,20 +13,30 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import LinkError, LocalError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.parts import OutgoingParts
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Detach, Source, Target, Transfer
+from enmasse.wire.amqp.performatives import (
+    AmqpError,
+    Attach,
+    Coordinator,
+    Detach,
+    Source,
+    Target,
+    Transfer,
+    decode_performative,
+)
+from enmasse.wire.amqp.sinks import DeliveryTracker, Passage
 from enmasse.wire.amqp.transactions import TransactionalState
 from enmasse.wire.amqp.types import UInt
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.session_output import SessionOutput
 
-__all__ = ["DeliveryTracker", "Link", "Outgoing", "ReceivingLink", "ReceivingSink", "SendingLink", "SendingSink"]
+__all__ = ["Link", "ReceivingLink", "SendingLink"]
 
 MASK = 0xFFFFFFFF
 
@@ -41,83 +51,6 @@ _FIRST_PART = struct.Struct(">I2sIsIss")
 
 PART_HEAD_BYTES = 48
 """Room for a transfer's frame without its payload and its state."""
-
-
-class Outgoing(Protocol):
-    """What is given to ``SendingLink.send`` and comes back with its outcome."""
-
-    sink: Any
-    """The sink of the link that it was sent on."""
-
-
-class SendingSink(Protocol):
-    """Hears what the peer's receiver does."""
-
-    def on_credit(self, gained: int, drain: bool) -> None:
-        """The link's credit has changed by ``gained``, which may be negative.
-
-        With ``drain``, call the link's ``drained`` when nothing is left to send.
-        """
-
-    def on_outcome(self, delivery: Any, state: Any) -> None:
-        """The peer settled a delivery, or told its final state; ``None`` settles without a state."""
-
-    def confirm(self, done: Callable[[], None]) -> None:
-        """The peer waits for us to settle what ``on_outcome`` was just told: call ``done`` once it is safe."""
-
-    def on_blocked(self, blocked: bool) -> None:
-        """Whether nothing more should be sent for now, whatever the credit."""
-
-
-class ReceivingSink(Protocol):
-    """Hears what the peer's sender does."""
-
-    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """A message has arrived within the credit."""
-
-    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """A message has arrived for credit that was taken back while it was on its way."""
-
-    def on_exhausted(self) -> None:
-        """The message just heard of used up the last credit."""
-
-    def on_large(
-        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
-    ) -> Passage:
-        """The beginning of a message above the link's ``passes_from`` has arrived.
-
-        Asked only of sinks whose link was given one; ``is_crossed`` as in ``on_crossed``.
-        """
-
-    def on_given_up(self, credit: int) -> None:
-        """The sender used up credit without sending, as after a drain."""
-
-    def on_available(self, available: int) -> None:
-        """The sender has this many messages waiting for credit."""
-
-
-class Passage(Protocol):
-    """Takes the rest of a message that is passed on while it comes."""
-
-    def write(self, part: bytes | memoryview) -> None:
-        """A piece, after which others come."""
-
-    def end(self, part: bytes | memoryview, settled: bool) -> None:
-        """The last piece, and whether the sender has settled the delivery by now."""
-
-    def abort(self) -> None:
-        """The sender gives the message up."""
-
-
-class DeliveryTracker(Protocol):
-    """Follows the deliveries of a link that may be resumed."""
-
-    def takes(self, transfer: Transfer) -> bool:
-        """Look at a transfer, and say whether nothing more is to be done about it.
-
-        Raises:
-            SessionError: it starts a delivery without what every delivery has.
-        """
 
 
 class Link:
@@ -450,6 +383,15 @@ class ReceivingLink(Link):
     def is_under_way(self) -> bool:
         """Whether a part of a delivery has come."""
         return self.partial is not None or self.passage is not None
+
+    def is_taken(self, data: bytes, start: int, stop: int) -> bool:
+        """Whether nothing more is to be done about a transfer, as its delivery was resumed [AMQP 2.6.13]."""
+        assert self.tracker is not None
+        if self.is_detach_sent:
+            return True
+        found, _ = decode_performative(data, start - 3, stop)
+        assert isinstance(found, Transfer)
+        return self.tracker.takes(found)
 
     def forget_parts(self) -> None:
         """The incomplete delivery is complete, or will never be."""

@@ -181,7 +181,7 @@ class Session(SessionFlow):
             raise DecodeError("a transfer's fields do not fill its list")
 
         if more or link.takes_parts or delivery_id < 0:
-            if link.tracker is not None and self._is_taken(link, data, start, stop):
+            if link.tracker is not None and link.is_taken(data, start, stop):
                 return
             is_large = stop - body >= LARGE_PART_BYTES
             cut = memoryview(data)[body:stop] if is_large else data[body:stop]
@@ -199,16 +199,6 @@ class Session(SessionFlow):
                 link.cross(data[body:stop], delivery_id, settled, message_format)
         except LinkError as error:
             link.detach(AmqpError(error.condition, error.description))
-
-    @staticmethod
-    def _is_taken(link: ReceivingLink, data: bytes, start: int, stop: int) -> bool:
-        """Whether nothing more is to be done about a transfer, as its delivery was resumed [AMQP 2.6.13]."""
-        assert link.tracker is not None
-        if link.is_detach_sent:
-            return True
-        found, _ = decode_performative(data, start - 3, stop)
-        assert isinstance(found, Transfer)
-        return link.tracker.takes(found)
 
     def _rare_fields(self, data: bytes, start: int, count: int, rare: bytes, stop: int) -> Transfer | None:
         """Read rcv-settle-mode, state, resume, aborted and batchable, unless they say nothing.

@@ -1,0 +1,87 @@
+"""Who hears of a link's messages, credit and outcomes; see ``link`` for who tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from enmasse.wire.amqp.performatives import Transfer
+
+__all__ = ["DeliveryTracker", "Outgoing", "Passage", "ReceivingSink", "SendingSink"]
+
+
+class Outgoing(Protocol):
+    """What is given to ``SendingLink.send`` and comes back with its outcome."""
+
+    sink: Any
+    """The sink of the link that it was sent on."""
+
+
+class SendingSink(Protocol):
+    """Hears what the peer's receiver does."""
+
+    def on_credit(self, gained: int, drain: bool) -> None:
+        """The link's credit has changed by ``gained``, which may be negative.
+
+        With ``drain``, call the link's ``drained`` when nothing is left to send.
+        """
+
+    def on_outcome(self, delivery: Any, state: Any) -> None:
+        """The peer settled a delivery, or told its final state; ``None`` settles without a state."""
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        """The peer waits for us to settle what ``on_outcome`` was just told: call ``done`` once it is safe."""
+
+    def on_blocked(self, blocked: bool) -> None:
+        """Whether nothing more should be sent for now, whatever the credit."""
+
+
+class ReceivingSink(Protocol):
+    """Hears what the peer's sender does."""
+
+    def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """A message has arrived within the credit."""
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """A message has arrived for credit that was taken back while it was on its way."""
+
+    def on_exhausted(self) -> None:
+        """The message just heard of used up the last credit."""
+
+    def on_large(
+        self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool
+    ) -> Passage:
+        """The beginning of a message above the link's ``passes_from`` has arrived.
+
+        Asked only of sinks whose link was given one; ``is_crossed`` as in ``on_crossed``.
+        """
+
+    def on_given_up(self, credit: int) -> None:
+        """The sender used up credit without sending, as after a drain."""
+
+    def on_available(self, available: int) -> None:
+        """The sender has this many messages waiting for credit."""
+
+
+class Passage(Protocol):
+    """Takes the rest of a message that is passed on while it comes."""
+
+    def write(self, part: bytes | memoryview) -> None:
+        """A piece, after which others come."""
+
+    def end(self, part: bytes | memoryview, settled: bool) -> None:
+        """The last piece, and whether the sender has settled the delivery by now."""
+
+    def abort(self) -> None:
+        """The sender gives the message up."""
+
+
+class DeliveryTracker(Protocol):
+    """Follows the deliveries of a link that may be resumed."""
+
+    def takes(self, transfer: Transfer) -> bool:
+        """Look at a transfer, and say whether nothing more is to be done about it.
+
+        Raises:
+            SessionError: it starts a delivery without what every delivery has.
+        """
