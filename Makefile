@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SECONDS ?= 0
 
-.PHONY: help setup demo test check format bench soak test-tools clean
+.PHONY: help setup demo test check format bench soak fuzz test-tools clean
 help:
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
 	@echo "make test               the whole test suite"
 	@echo "make check              format, lint, types, layers, fast tests"
 	@echo "make bench              benchmarks, with peers where they are installed"
 	@echo "make soak [SECONDS=60]  new seeds of the simulation, for as long as wanted"
+	@echo "make fuzz [SECONDS=60]  random input for the protocol engine, guided by coverage"
 	@echo "make test-tools         what only the tests need, through apt, npm and Maven"
 	@echo "make clean              remove everything that was made here"
 
@@ -52,9 +53,13 @@ bench: setup
 soak: setup
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 
+fuzz: setup
+	@$(BIN)/python -c 'import atheris' 2> /dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[fuzz]'
+	@$(BIN)/python -m fuzz $(if $(filter-out 0,$(SECONDS)),--seconds $(SECONDS))
+
 test-tools:
 	@./tests/install-tools
 
 clean:
 	rm -rf $(VENV) .enmasse build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis tests/tools benchmarks/load/bin
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks fuzz -name __pycache__ -type d -prune -exec rm -rf {} +

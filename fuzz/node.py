@@ -1,0 +1,107 @@
+"""Target of a whole node without sockets: a client's bytes on the way to addresses of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from enmasse.node.binding import Binding
+from enmasse.node.connections import Connections
+from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.testing.ports import CoreHarness
+from enmasse.wire.amqp.connection import Connection
+from enmasse.wire.amqp.performatives import Attach, Begin, Flow, Open, Source, Transfer
+from enmasse.wire.amqp.performatives import Target as LinkTarget
+from fuzz.engines import check_output, cut, headed
+from fuzz.mutation import mutate_conversation
+from fuzz.target import Target
+from fuzz.vocabulary import ADDRESSES, MESSAGES, PERFORMATIVES, frame_of, hello
+
+__all__ = ["NODE_TARGET"]
+
+SPACE = "fuzz/space"
+KINDS = {"any": "anycast", "all": "multicast", "queue": "queue", "topic": "topic", "stream": "stream"}
+
+
+class Shell:
+    """The socket of a connection, as far as the account of connections looks at it."""
+
+    bytes_in = bytes_out = 0
+    peer = "127.0.0.1:1"
+
+
+class World:
+    """A node's entities and one connection, over a storage in memory."""
+
+    def __init__(self) -> None:
+        self.harness = CoreHarness()
+        ids = count(1)
+        self.connections = Connections(lambda: 1_700_000_000_000)
+        entities = Entities(self.harness.core, lambda: f"id{next(ids)}", self.connections.close_space)
+        entities.load()
+        answers: list[Any] = []
+        entities.create(SPACE_TYPE, SPACE, {}, answers.append)
+        self.harness.commit()
+        for name, kind in KINDS.items():
+            asked = {"space": SPACE, "address": name, "addressType": kind}
+            entities.create(ADDRESS_TYPE, f"{SPACE}.{name}", asked, answers.append)
+        self.harness.commit()
+        assert not any(answers), answers
+        binding = Binding(
+            self.connections,
+            spaces=lambda: entities.spaces,
+            fixed=entities.spaces[SPACE],
+            default=None,
+            url="amqp://here:1",
+            peer=Shell.peer,
+        )
+        self.engine = binding.connection = Connection(
+            binding, container_id="node", is_server=True, now=0.0, sasl=binding.sasl()
+        )
+        self.connections.connected(binding, Shell())  # type: ignore[arg-type]
+
+    def go_on(self) -> None:
+        """Have the turn run, what is stored committed, and what the engine says taken."""
+        self.harness.commit()
+        check_output(self.engine)
+        assert not self.harness.faults, self.harness.faults
+
+
+def run_node(data: bytes) -> None:
+    """A client may say anything: no address is at fault, and nothing stays behind when it is gone."""
+    if not data:
+        return
+    world = World()
+    if data[0] & 8:
+        world.engine.receive(hello(Open("fuzz"), Begin(incoming_window=100, outgoing_window=100)), 0.0)
+    pieces = cut(data[0], data[1:])
+    turn = 1 + len(pieces) // 8
+    for number, piece in enumerate(pieces):
+        world.engine.receive(piece, world.harness.clock.now)
+        if number % turn == turn - 1:
+            world.go_on()
+    world.go_on()
+    world.harness.advance(1.0)
+    world.go_on()
+    world.engine.lost()
+    world.go_on()
+    assert not world.connections.numbers, "a connection that is gone is still counted"
+
+
+def _seeds() -> Sequence[bytes]:
+    conversations = [frame_of(item, 0, b"payload" if isinstance(item, Transfer) else b"") for item in PERFORMATIVES]
+    for name in ADDRESSES:
+        links = b"".join(
+            frame_of(item)
+            for item in (
+                Attach("in", 0, False, source=Source(), target=LinkTarget(name or None), initial_delivery_count=0),
+                Attach("out", 1, True, source=Source(name), target=LinkTarget()),
+                Flow(0, 100, 0, 100, 1, 0, 10),
+            )
+        )
+        conversations += [links + frame_of(Transfer(0, 0, b"t", 0, False), 0, payload) for payload in MESSAGES]
+    return headed(conversations, 8, 15)
+
+
+NODE_TARGET = Target("node", run_node, _seeds, 2048, mutate_conversation)

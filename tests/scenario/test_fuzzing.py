@@ -1,0 +1,53 @@
+"""The fuzzer itself, for a moment: it runs, counts, and keeps what it finds out of the tree."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from fuzz import minimise
+from fuzz.registry import corpus_of
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def atheris() -> None:
+    """It is installed."""
+    if find_spec("atheris") is None:
+        message = "atheris is missing: pip install -e '.[fuzz]'"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+@pytest.mark.usefixtures("atheris")
+def test_two_targets_are_fuzzed_and_counted(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fuzz", "--seconds", "4", "types", "server"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"types: [1-9]\d* inputs\nserver: [1-9]\d* inputs\n\d+ inputs, none failed", done.stdout)
+    assert (tmp_path / "build/fuzz/types").is_dir()
+
+
+def test_minimising_again_keeps_the_corpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = tmp_path / "types"
+    home.mkdir()
+    for path in corpus_of("types"):
+        (home / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(minimise, "CORPUS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["minimise", "types"])
+    before = {path.name for path in home.iterdir()}
+    assert minimise.main() == 0
+    assert {path.name for path in home.iterdir()} == before
