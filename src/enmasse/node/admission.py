@@ -147,7 +147,7 @@ class Admission:
         gate, host = self._gate, self._host
         self._sasl_host = hostname
         self.mechanism = mechanism
-        if gate.must_wait(host):
+        if mechanism not in ("ANONYMOUS", "EXTERNAL") and gate.must_wait(host):
             return SaslCode.SYS_TEMP
         login = self._login = Login(
             gate.users,

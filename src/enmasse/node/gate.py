@@ -97,11 +97,11 @@ class Gate:
         return self._hosts.must_wait(host, now)
 
     def failed(self, host: str, user: str) -> None:
-        """A login has failed."""
-        now = self._clock()
+        """A login has failed; one that named nobody has guessed nothing."""
         self.refused += 1
-        self._hosts.failed(host, now)
         if user:
+            now = self._clock()
+            self._hosts.failed(host, now)
             self._accounts.failed(f"{host} {user}", now)
 
     def entered(self, user: User) -> bool:

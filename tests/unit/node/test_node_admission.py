@@ -269,6 +269,13 @@ def test_who_guesses_waits_and_the_right_password_waits_with_it(node: Guarded) -
         attempt("guess", f"nobody{number}")
     assert "try again later" in attempt("secret", "bo")
     assert attempt("secret", "bo", peer="127.0.0.2:1") == "in"
+    assert node.meet(Anonymous(), hostname="open.ns").is_in, "who guesses nothing need not wait"
+
+
+def test_who_is_nobody_may_fail_as_often_as_it_likes(node: Guarded) -> None:
+    for _ in range(30):
+        assert not node.meet(Anonymous(), sasl_host="shop.ns").is_in
+    node.user()
 
 
 # Links
