@@ -24,6 +24,9 @@ SETTLED, MIXED = 1, 2
 PREFETCH_BYTES = 16 << 20
 """So much may wait to be taken: hundreds of ordinary messages, a dozen of the largest ones."""
 
+LARGE_BYTES = 1 << 20
+"""What messages may well have before the first has come."""
+
 SELECTOR_FILTER = "apache.org:selector-filter:string"
 
 
@@ -33,7 +36,8 @@ class Receiver(ClientLink):
     With a credit window of ``credit``, so many messages at most are on their way or wait here to be
     taken; half of them taken, the window is filled up. With a window of 0 nothing comes but what
     ``grant`` asks for. A window is smaller while messages are so large that ``prefetch_bytes`` would
-    not hold them: credit is taken back then, and what is on its way already comes all the same.
+    not hold them; it opens with the first message, whose size is known. Should twice as much wait here,
+    credit is taken back, and a message of a direct address that is on its way may be released.
 
     When the connection was lost, what waits here unseen is dropped, since it will come again.
 
@@ -69,6 +73,8 @@ class Receiver(ClientLink):
         self._room = prefetch_bytes
         self._held = 0
         self._size = 0
+        self._mark = 0
+        """With more bytes than this waiting here, there is something to decide."""
         self._taken = 0
         self._is_short = False
         self._drained: asyncio.Future[None] | None = None
@@ -232,22 +238,27 @@ class Receiver(ClientLink):
     def _top_up(self, size: int = 0) -> None:
         """Fill the window up; ``size`` is that of a message just taken."""
         self._taken = 0
-        if not self._window or self._link is None or self._drained is not None:
+        link = self._link
+        if not self._window or link is None or self._drained is not None:
             return
         waiting = len(self._buffer)
         credit = self._window - waiting
         # As large as those that came last the next ones may be, too.
         size = self._size = (self._held // waiting if waiting else size) or self._size
-        if size:
-            credit = min(credit, (self._room - self._held) // size)
-        if credit <= 0:
-            credit = 0 if waiting else 1
+        credit = min(credit, (self._room - self._held) // (size or LARGE_BYTES))
+        # What was granted is a promise, and taken back only when there is need.
+        credit = max(credit, link.credit, 0 if waiting else 1)
         self._refill = max(1, (credit + waiting) // 2)
-        self._link.grant(credit)
+        link.grant(credit)
 
-    def _hold_back(self) -> None:
-        """More bytes wait here than there is room for: have no more sent than what is on its way."""
+    def _weigh(self) -> None:
+        """Open the window when the first size is known; close it when more waits here than there is room for."""
         link = self._link
+        if not self._mark:
+            self._mark = 2 * self._room
+            if self._held <= self._mark:
+                self._top_up()
+                return
         if self._window and link is not None and link.credit > 0 and self._drained is None:
             self._refill = max(1, len(self._buffer) // 2)
             link.grant(0)
@@ -330,8 +341,8 @@ class Receiver(ClientLink):
         self._held += len(payload)
         if self._waiters:
             self._wake()
-        if self._held > self._room:
-            self._hold_back()
+        if self._held > self._mark:
+            self._weigh()
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """A message has come for credit that we took back meanwhile; it is welcome all the same."""

@@ -81,7 +81,7 @@ async def test_a_window_shrinks_while_messages_are_large(serving: Any, until: An
         server.credit = 10_000
         await (await connection.sender("orders")).send_all([Message(bytes(100_000)) for _ in range(300)])
         receiver = await connection.receiver("orders", credit=200, prefetch_bytes=1_000_000)
-        await until(lambda: receiver.waiting_bytes > 1_000_000 and not receiver.credit)
+        await until(lambda: receiver.waiting == 9 and not receiver.credit)
         got = 0
         most = 0
         while got < 300:
@@ -97,6 +97,34 @@ async def test_a_window_shrinks_while_messages_are_large(serving: Any, until: An
             delivery = await receiver.receive(timeout=5)
             assert delivery is not None
         await until(lambda: receiver.credit > 90)
+
+
+async def test_a_window_opens_when_the_first_size_is_known(serving: Any, until: Any) -> None:
+    async with serving() as server, connect(server.url) as connection:
+        receiver = await connection.receiver("orders", credit=500)
+        assert receiver.credit == 16
+        sender = await connection.sender("orders")
+        await sender.send(Message(b"small"))
+        await until(lambda: receiver.credit == 499)
+        await server.drop()
+        await until(lambda: receiver.credit + receiver.waiting == 500)
+
+
+async def test_credit_is_taken_back_when_messages_turn_out_far_too_large(serving: Any, until: Any) -> None:
+    async with serving() as server, connect(server.url) as connection:
+        server.credit = 10_000
+        receiver = await connection.receiver("orders", credit=200, prefetch_bytes=100_000)
+        sender = await connection.sender("orders")
+        await sender.send(Message(b"small"))
+        await until(lambda: receiver.credit == 199)
+        sending = asyncio.gather(sender.send_all([Message(bytes(60_000)) for _ in range(300)]))
+        await until(lambda: receiver.waiting_bytes > 200_000)
+        await until(lambda: receiver.credit == 0 and not server.links[0].credit)
+        for _ in range(301):
+            delivery = await receiver.receive(timeout=5)
+            assert delivery is not None
+            delivery.accept()
+        await sending
 
 
 async def test_one_message_larger_than_the_room_still_comes(serving: Any) -> None:
