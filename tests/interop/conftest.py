@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from enmasse.client import blocking
+from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
 
 HERE = Path(__file__).parent
@@ -150,3 +151,26 @@ def rhea(node: NodeProcess) -> Callable[..., dict[str, Any]]:
         return report
 
     return run
+
+
+@pytest.fixture(scope="module")
+def secure_orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The URL of a node with TLS, the user jo and the queue orders, and the file of its authority."""
+    from tests.interop.test_interop_users import PASSWORD, run_user
+
+    directory = tmp_path_factory.mktemp("secure")
+    users = directory / "users.yaml"
+    run_user("add", "jo", "--space", "interop", "--users", str(users), "--send", "#", "--recv", "#")
+    authority = Authority(directory / "tls")
+    authority.keep_server_certificate("default", ["localhost", "127.0.0.1"])
+    with NodeProcess(directory / "data", "--users", str(users), "--tls", str(authority.directory)) as node:
+        with blocking.connect(node.admin_url, timeout=30) as connection:
+            management = connection.management()
+            management.create("io.enmasse.space", SPACE, {"authentication": "standard"})
+            management.create(
+                "io.enmasse.address",
+                "default/interop.orders",
+                {"space": SPACE, "address": "orders", "addressType": "queue"},
+            )
+        yield f"amqps://localhost:{node.port}", str(authority.path)
+        assert PASSWORD not in node.log

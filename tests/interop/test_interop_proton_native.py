@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from enmasse.client import blocking
-from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
-from tests.interop.conftest import HERE, SPACE, missing
-from tests.interop.test_interop_users import PASSWORD, run_user
+from tests.interop.conftest import HERE, missing
+from tests.interop.test_interop_users import PASSWORD
 
 pytestmark = pytest.mark.slow
 
@@ -73,35 +70,14 @@ def test_a_client_in_cpp_goes_on_with_a_node_that_was_killed(own_node: Any, prog
             process.kill()
 
 
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The URL of a node with TLS and one user, and the file of its authority."""
-    directory = tmp_path_factory.mktemp("secure")
-    users = directory / "users.yaml"
-    run_user("add", "jo", "--space", "interop", "--users", str(users), "--send", "#", "--recv", "#")
-    authority = Authority(directory / "tls")
-    authority.keep_server_certificate("default", ["localhost", "127.0.0.1"])
-    with NodeProcess(directory / "data", "--users", str(users), "--tls", str(authority.directory)) as node:
-        with blocking.connect(node.admin_url, timeout=30) as connection:
-            management = connection.management()
-            management.create("io.enmasse.space", SPACE, {"authentication": "standard"})
-            management.create(
-                "io.enmasse.address",
-                "default/interop.orders",
-                {"space": SPACE, "address": "orders", "addressType": "queue"},
-            )
-        yield f"amqps://localhost:{node.port}", str(authority.path)
-        assert PASSWORD not in node.log
-
-
 @pytest.mark.parametrize("scenario", ["exchange", "outcomes"])
-def test_a_client_in_cpp_comes_in_over_tls(secure: tuple[str, str], program: str, scenario: str) -> None:
-    url, authority = secure
+def test_a_client_in_cpp_comes_in_over_tls(secure_orders: tuple[str, str], program: str, scenario: str) -> None:
+    url, authority = secure_orders
     assert run(program, scenario, url, "orders", "jo", PASSWORD, authority) == f"{scenario} ok\n"
 
 
-def test_a_client_in_cpp_stays_out_with_a_wrong_password(secure: tuple[str, str], program: str) -> None:
-    url, authority = secure
+def test_a_client_in_cpp_stays_out_with_a_wrong_password(secure_orders: tuple[str, str], program: str) -> None:
+    url, authority = secure_orders
     done = subprocess.run(
         [program, "exchange", url, "orders", "jo", "wrong", authority],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
