@@ -302,3 +302,24 @@ def test_a_recovered_session_begins_like_any_other() -> None:
     peer = node.peer("consumer")
     peer.say(Begin(None, 0, 10, 10), channel=3)
     assert peer.hear_one(Begin).remote_channel == 3
+
+
+@clause("2.6.13:new-tags", "2.6.12:tag-unique")
+def test_nothing_is_resumed_where_its_tag_could_be_given_again() -> None:
+    node = Node()
+    lent = lend(node, "one", "two", "three")
+    producer = node.peer("producer")
+    producer.sender("r")
+    producer.deliver(durable("other"))
+    peer = node.peer("consumer")
+    peer.receiver("r", 1, name="before", handle=2)
+    assert [tag_of(transfer) for transfer, _ in peer.transfers()] == [tag_of(lent[0])]
+    # The session's next deliveries are to have the tags of the second and the third.
+    attach = peer.receiver(source(), 5, unsettled={tag_of(transfer): None for transfer in lent})
+    assert attach.unsettled is None
+    found = peer.transfers()
+    assert [(transfer.resume, body_of(payload)) for transfer, payload in found] == [
+        (False, "one"),
+        (False, "two"),
+        (False, "three"),
+    ]

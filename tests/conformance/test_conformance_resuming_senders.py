@@ -347,3 +347,19 @@ def test_a_link_that_comes_back_stops_the_clock() -> None:
     peer.cut()
     node.harness.advance(15)
     assert known(node, "link-detach", 20)
+
+
+@clause("3.5.6:timeout")
+def test_every_terminus_has_its_own_time() -> None:
+    node = Node()
+    peer = node.peer()
+    for handle, timeout in enumerate((5, 50, 20)):
+        link = Target("q", expiry_policy=Symbol("link-detach"), timeout=timeout)
+        peer.sender(link, name=f"after-{timeout}", handle=handle)
+        assert peer.deliver(durable(), tag=b"A", handle=handle) == ACCEPTED
+    peer.cut()
+    left = []
+    for _ in range(6):
+        left.append(len(node.connections.recovery))
+        node.harness.advance(10)
+    assert left == [3, 2, 1, 1, 1, 0]
