@@ -119,7 +119,7 @@ class Strange:
             f"link-{handle}-{random.randrange(2)}",
             handle,
             is_receiver,
-            random.randrange(4),
+            3 if random.random() < 0.03 else random.randrange(3),
             random.randrange(2),
             source,
             target,
