@@ -9,11 +9,14 @@ import pytest
 from enmasse.wire.amqp.outcomes import ACCEPTED
 from enmasse.wire.amqp.performatives import (
     Accepted,
+    AmqpError,
     Attach,
     Detach,
     Disposition,
     End,
+    Modified,
     Rejected,
+    Released,
     Source,
     Target,
     Transfer,
@@ -363,3 +366,30 @@ def test_every_terminus_has_its_own_time() -> None:
         left.append(len(node.connections.recovery))
         node.harness.advance(10)
     assert left == [3, 2, 1, 1, 1, 0]
+
+
+@clause("2.6.13:known-outcome", "2.6.4:state-kept")
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        (Rejected(AmqpError("example:bad", "why")), Rejected(AmqpError("example:bad", "why"))),
+        (Modified(True, False, {Symbol("x-opt-a"): 1}), Modified(True, False, {Symbol("x-opt-a"): 1})),
+        (Rejected(AmqpError("example:bad", "w" * 5000)), Rejected(AmqpError("example:bad", "w" * 128))),
+        (Modified(True, True, {Symbol("x-opt-a"): "a" * 5000}), Modified(True, True)),
+        (Released(), Released()),
+    ],
+)
+def test_an_outcome_is_kept_without_much_of_its_reason(told: Any, kept: Any) -> None:
+    node = Node()
+    consumer, before = node.peer("consumer"), node.peer("producer")
+    consumer.receiver("a")
+    before.sender(target("a"))
+    before.hear()
+    before.send(durable(), tag=b"A")
+    ((transfer, _),) = consumer.transfers()
+    before.cut()
+    consumer.settle(transfer.delivery_id, told)
+    after = node.peer("producer")
+    after.sender(target("a"), unsettled={b"A": None})
+    number = after.send(b"", tag=b"A", resume=True)
+    assert outcomes(after) == [(number, kept)]

@@ -86,6 +86,12 @@ def test_what_is_not_spoken_here_closes_the_socket(node: NodeProcess, data: byte
         assert peer.headers in ([AMQP_HEADER], [SASL_HEADER])
 
 
+@clause("2.7.1:capabilities")
+def test_a_node_offers_to_relay_what_names_its_address_itself(node: NodeProcess) -> None:
+    with Stranger(node.port) as peer:
+        assert "ANONYMOUS-RELAY" in (peer.open(desired_capabilities=("ANONYMOUS-RELAY",)).offered_capabilities or ())
+
+
 @clause("2.4.3:close-answered", "2.4.3:nothing-after-close")
 def test_after_close_the_socket_is_closed(node: NodeProcess) -> None:
     with Stranger(node.port) as peer:

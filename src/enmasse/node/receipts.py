@@ -10,21 +10,40 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.node.recovery import Key, Recovery, Terminus, map_to_tell
+from enmasse.wire.amqp.composites import Performative, encode_performative
 from enmasse.wire.amqp.errors import SessionError
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Target, Transfer
+from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Modified, Rejected, Target, Transfer
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.wire.amqp.link import ReceivingLink
 
-__all__ = ["MAX_RECEIPTS", "MAX_TAG_BYTES", "Attachment", "Receipts"]
+__all__ = ["MAX_RECEIPTS", "MAX_STATE_BYTES", "MAX_TAG_BYTES", "Attachment", "Receipts", "to_keep"]
 
 MAX_RECEIPTS = 4_096
 """Deliveries of one link whose outcome is remembered: the latest."""
 
 MAX_TAG_BYTES = 32
 
+MAX_STATE_BYTES = 1_024
+"""What an outcome takes that is kept as it is; of a larger one only what it says, not why at length."""
+
 _UNKNOWN = object()
+
+
+def to_keep(state: Any) -> Any:
+    """An outcome in a size that can be kept many times over."""
+    if state is ACCEPTED or state is RELEASED or not isinstance(state, Performative):
+        return state
+    if len(encode_performative(state)) <= MAX_STATE_BYTES:
+        return state
+    if isinstance(state, Modified):
+        return Modified(state.delivery_failed, state.undeliverable_here)
+    if isinstance(state, Rejected) and state.error is not None:
+        description = state.error.description
+        return Rejected(AmqpError(state.error.condition[:128], description and description[:128]))
+    return RELEASED
 
 
 class Receipts(Terminus):
@@ -153,7 +172,7 @@ class Attachment:
         receipts = self._receipts
         tag = self._ids.pop(delivery_id, None)
         if tag is not None and tag in receipts.outcomes:
-            receipts.outcomes[tag] = state
+            receipts.outcomes[tag] = to_keep(state)
             resumed = receipts.resumed.pop(tag, None)
             if resumed is not None:
                 resumed[0].tell(resumed[1], state)
