@@ -1,4 +1,4 @@
-"""How one connection comes in, and what it may do there.
+"""How one connection comes in.
 
 Rules:
 1. Whatever a client proves, it proves for one space: its user belongs to that.
@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.errors import RemoteError
 from enmasse.identity.login import TOKEN_MECHANISMS, Login, Place, offered_mechanisms
-from enmasse.identity.permissions import RECV, SEND, Permissions
 from enmasse.identity.users import User
-from enmasse.messaging.dynamic import DYNAMIC_PREFIX
-from enmasse.messaging.errors import AttachError
-from enmasse.messaging.subscription import Subscription
 from enmasse.node.errors import TenancyError
 from enmasse.node.gate import Gate
+from enmasse.node.rights import Rights
 from enmasse.node.tenancy import choose_space, named_space
 from enmasse.wire.amqp.sasl import Question, SaslCode, SaslServer, Verdict
 
@@ -63,12 +60,12 @@ class Admission:
         fixed: the space of every connection of the listener, whose peers are all administrators.
 
     Attributes:
-        user: who it is, once it has proved that.
+        rights: who it is, once it has proved that, and what it may do.
     """
 
     __slots__ = (
         "_default", "_facts", "_fixed", "_gate", "_given_user", "_is_counted", "_is_here", "_login", "_sasl_host",
-        "_space", "_spaces", "mechanism", "user",
+        "_spaces", "mechanism", "rights",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +77,7 @@ class Admission:
         facts: Facts,
         fixed: Space | None = None,
     ) -> None:
-        self.user: User | None = None
+        self.rights = Rights()
         self._gate = gate
         self._spaces = spaces
         self._default = default
@@ -92,7 +89,6 @@ class Admission:
         self.mechanism: str | None = None
         """By which the client wants to come in."""
         self._login: Login | None = None
-        self._space: Space | None = None
         self._is_counted = False
 
     @property
@@ -180,7 +176,7 @@ class Admission:
         if not isinstance(verdict, int):
             return _Step(verdict, lambda question, response: self._judge(lambda: question.answer(response)))
         if verdict is True:
-            self.user = login.user
+            self.rights.user = login.user
         else:
             self._gate.failed(self._host, login.named)
         return verdict
@@ -223,7 +219,7 @@ class Admission:
             return self._fixed
         if self._facts.refusal is not None:
             raise RemoteError("amqp:resource-limit-exceeded", self._facts.refusal)
-        spaces, user = self._spaces(), self.user
+        spaces, user = self._spaces(), self.rights.user
         if user is None:
             space = choose_space(
                 spaces,
@@ -248,7 +244,7 @@ class Admission:
             user = self._listed(user)
             if user is None:
                 raise RemoteError("amqp:unauthorized-access", "the user's credentials have changed meanwhile")
-            self.user = user
+            self.rights.user = user
             named = named_space(spaces, open_host)
             if named not in (None, space):
                 raise TenancyError("amqp:not-allowed", f"user {user.name!r} belongs to another space than open names")
@@ -258,7 +254,7 @@ class Admission:
                     f"user {user.name!r} has {self._gate.options.max_user_connections} connections already",
                 )
             self._is_counted = True
-        self._space = space
+        self.rights.space = space
         self._login = None
         return space
 
@@ -271,18 +267,20 @@ class Admission:
 
     def leave(self) -> None:
         """The connection is gone."""
-        if self._is_counted and self.user is not None:
+        user = self.rights.user
+        if self._is_counted and user is not None:
             self._is_counted = False
-            self._gate.left(self.user)
+            self._gate.left(user)
 
     @property
     def name(self) -> str:
         """How the user is shown."""
-        return "anonymous" if self.user is None else self.user.name
+        user = self.rights.user
+        return "anonymous" if user is None else user.name
 
     def review(self) -> str | None:
         """Users or spaces have changed: why the connection may not stay, if it may not."""
-        space, user = self._space, self.user
+        space, user = self.rights.space, self.rights.user
         if space is None or self._fixed is not None or self._spaces().get(space.name) is not space:
             return None
         if user is None:
@@ -290,71 +288,8 @@ class Admission:
         now = self._listed(user)
         if now is None:
             return f"the credentials of user {user.name!r} have changed"
-        self.user = now
+        self.rights.user = now
         return None
-
-    # Permissions
-
-    @property
-    def _permissions(self) -> Permissions | None:
-        """What is allowed; nothing where everything is."""
-        return None if self.user is None else self.user.permissions
-
-    def require_send(self, address: str) -> None:
-        """See that messages may be sent to an address.
-
-        Raises:
-            AttachError: they may not.
-        """
-        permissions = self._permissions
-        # Whoever was told the name of a dynamic address may answer there.
-        if permissions is None or permissions.allow(SEND, address) or address.startswith(DYNAMIC_PREFIX):
-            return
-        raise self._refusal("send to", address)
-
-    def require_receive(self, address: str) -> None:
-        """See that messages may be received from an address.
-
-        Raises:
-            AttachError: they may not.
-        """
-        permissions = self._permissions
-        if permissions is None or permissions.allow(RECV, address):
-            return
-        if address.startswith(DYNAMIC_PREFIX) and self._is_own(address):
-            return
-        if "::" in address and self._space is not None:
-            found = self._space.find(address)
-            if isinstance(found, Subscription) and permissions.allow(RECV, found.name):
-                return
-        raise self._refusal("receive from", address)
-
-    def require_dynamic(self) -> None:
-        """See that a dynamic address may be made.
-
-        Raises:
-            AttachError: the user may do nothing at all.
-        """
-        permissions = self._permissions
-        if permissions is not None and not (permissions.allow_any(SEND) or permissions.allow_any(RECV)):
-            raise self._refusal("make", "a dynamic address")
-
-    def owns(self, address: str) -> None:
-        """A dynamic address was made for this connection's user."""
-        if self.user is not None and self._space is not None:
-            self._space.dynamic.owners[address] = self.user.name
-
-    def _is_own(self, address: str) -> bool:
-        if self._space is None or self.user is None:
-            return False
-        try:
-            found = self._space.find(address)
-        except AttachError:
-            return False
-        return self._space.dynamic.owners.get(found.name) == self.user.name
-
-    def _refusal(self, what: str, address: str) -> AttachError:
-        return AttachError("amqp:unauthorized-access", f"user {self.name!r} may not {what} {address!r:.200}")
 
 
 def _is_here(peer: str) -> bool:

@@ -187,10 +187,10 @@ class Binding:
                 space,
                 link,
                 knows_rejected=not outcomes or REJECTED in outcomes,
-                require=self.admission.require_send,
+                require=self.admission.rights.require_send,
             )
         else:
-            self.admission.require_send(address_of(target))
+            self.admission.rights.require_send(address_of(target))
             address = space.find(address_of(target))
             key = Key(space, self.user, self.container, attach.name, True)
             attachment = self._recovering.attach_sender(key, address, link, attach, target)
@@ -238,7 +238,7 @@ class Binding:
             raise AttachError("amqp:invalid-field", "a receiver's link has no source address")
         else:
             options.source = address_of(source)
-            self.admission.require_receive(options.source)
+            self.admission.rights.require_receive(options.source)
             address = space.find(options.source)
         is_named = CONSUMER in options.filters or CONSUMER in options.properties
         if (address.kind == "stream" or options.browse) and attach.snd_settle_mode != 0 and not is_named:
@@ -279,9 +279,9 @@ class Binding:
             resumption.begin(is_limited=attach.incomplete_unsettled)
 
     def _new_dynamic(self, space: Space, link: Link, wish: Wish) -> Address:
-        self.admission.require_dynamic()
+        self.admission.rights.require_dynamic()
         address = space.add_dynamic(wish)
-        self.admission.owns(address.name)
+        self.admission.rights.owns(address.name)
         self._dynamic[link] = address
         return address
 

@@ -43,9 +43,9 @@ def _review_link(binding: Binding, link: Link) -> None:
         return
     try:
         if is_sender:
-            binding.admission.require_send(address)
+            binding.admission.rights.require_send(address)
         else:
-            binding.admission.require_receive(address)
+            binding.admission.rights.require_receive(address)
     except AttachError as error:
         link.detach(AmqpError(error.condition, error.description))
         end.gone()

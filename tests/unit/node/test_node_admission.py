@@ -309,8 +309,9 @@ def test_a_subscription_is_reached_by_both_of_its_names(node: Guarded) -> None:
     client.receiver("news::mine", credit=0)
     assert client.refusals == []
     node.user("jo@shop.ns").receiver("news::mine", credit=0)
-    client.receiver("news", name="other", credit=0)
-    assert client.refusals == [("other", REFUSED, True)]
+    for source in ("news", "news::gone", "gone::mine"):
+        client.receiver(source, name=source, credit=0)
+    assert client.refusals == [(name, REFUSED, True) for name in ("news", "news::gone", "gone::mine")]
 
 
 def test_the_anonymous_terminus_asks_for_each_address(node: Guarded) -> None:
