@@ -312,7 +312,8 @@ def check_flow(body: bytes) -> None:
     assert isinstance(expected, Flow)
     assert bench.ended_with is None
     outgoing = 0 if expected.next_incoming_id is None else expected.next_incoming_id
-    assert bench.session.remote_window == expected.incoming_window - (-outgoing & 0xFFFFFFFF)
+    window = bench.session.remote_window + bench.session._held_window
+    assert window == expected.incoming_window - (-outgoing & 0xFFFFFFFF)
     for handle, sink in sinks.items():
         if handle != expected.handle or expected.link_credit is None:
             assert not sink.credits

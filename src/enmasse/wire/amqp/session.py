@@ -62,7 +62,7 @@ class Session(SessionFlow):
         self.remote_begin = begin
         self.remote_handle_max = begin.handle_max
         self._initial_in = begin.next_outgoing_id
-        self.remote_window = begin.incoming_window
+        self.open_window(begin.incoming_window)
 
     def on_transfer(self, data: bytes, at: int, stop: int) -> None:
         """A transfer whose list starts at ``at`` and whose frame ends at ``stop``."""
@@ -393,6 +393,8 @@ class Session(SessionFlow):
             self._on_any_disposition(data, start, stop)
             return
         self._dispose(role == 0x41, first, last, settled, state)
+        if self.is_blocked:
+            self.on_room()
 
     def _on_any_disposition(self, data: bytes, at: int, stop: int) -> None:
         found, _ = decode_performative(data, at - 3, stop)
@@ -401,6 +403,8 @@ class Session(SessionFlow):
         # Sinks compare by identity, whatever shape the peer chose.
         state = ACCEPTED if isinstance(found.state, Accepted) else found.state
         self._dispose(found.role, found.first, last, found.settled, state)
+        if self.is_blocked:
+            self.on_room()
 
     def _dispose(self, from_receiver: bool, first: int, last: int, settled: bool, state: Any) -> None:
         if not from_receiver:

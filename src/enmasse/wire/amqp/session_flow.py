@@ -71,9 +71,9 @@ class SessionFlow(SessionLinks):
         if window is None or outgoing is None or outgoing_window is None:
             raise DecodeError("a flow lacks a mandatory field")
         if incoming is None:
-            self.remote_window = window - self.next_outgoing_id
+            self.open_window(window - self.next_outgoing_id)
         else:
-            self.remote_window = window - ((self.next_outgoing_id - incoming) & MASK)
+            self.open_window(window - ((self.next_outgoing_id - incoming) & MASK))
         if self._pending or self.is_blocked:
             self.send_pending()
         if handle is not None:

@@ -64,6 +64,7 @@ class SessionLinks(SessionOutput):
             return
         link.is_detached = True
         self.connection.handler.on_detached(link, detach.error, detach.closed)
+        self.on_room()
 
     def forget(self, link: Link) -> None:
         """Free the link's name and handles."""

@@ -34,6 +34,10 @@ __all__ = ["INCOMING_WINDOW", "OUTGOING_WINDOW", "SessionOutput"]
 INCOMING_WINDOW = 16_384
 """Frames; credit bounds what comes, so the window is only wide enough never to be felt."""
 
+MAX_UNSETTLED = 1 << 18
+"""Deliveries of one session that may wait for the peer's word, whatever its window and its credit: what each
+costs here is little, but not nothing."""
+
 OUTGOING_WINDOW = 0x7FFFFFFF
 """Told because the protocol asks for it; what we hold back is bounded by blocking the links."""
 
@@ -47,10 +51,11 @@ class SessionOutput:
     """A session's state and its voice."""
 
     __slots__ = (
-        "_first", "_frames_in", "_initial_in", "_is_flow_due", "_last", "_links_due", "_passings", "_pending",
-        "_rare", "_rare_transfer", "_refill_at", "_settled_count", "_stalls", "_state", "_told_end", "_too_large",
-        "_walked", "_window", "_window_end", "by_link", "by_name", "channel", "connection", "default_outcomes",
-        "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended", "next_delivery_id", "next_outgoing_id",
+        "_first", "_frames_in", "_held_window", "_initial_in", "_is_flow_due", "_last", "_links_due", "_passings",
+        "_pending", "_rare", "_rare_transfer", "_refill_at", "_settled_count", "_stalls", "_state", "_told_end",
+        "_too_large", "_walked", "_window", "_window_end", "by_link", "by_name", "channel", "connection",
+        "default_outcomes", "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended", "next_delivery_id",
+        "next_outgoing_id",
         "receivers", "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders",
         "unsettled",
     )  # fmt: skip
@@ -74,6 +79,7 @@ class SessionOutput:
         self.next_outgoing_id = 0
         self.next_delivery_id = 0
         self.remote_window = 0
+        self._held_window = 0
         self.unsettled: dict[int, Any] = {}
         """What we sent and has no outcome yet, by delivery id."""
         self.enlisted: dict[int, Any] = {}
@@ -330,17 +336,35 @@ class SessionOutput:
             amqp_frame(self.channel, last)[4:],
         )
 
+    def open_window(self, window: int) -> None:
+        """Take the window that the peer has told, for now as far as there is room for unsettled deliveries."""
+        self.remote_window = min(window, MAX_UNSETTLED - len(self.unsettled))
+        self._held_window = window - self.remote_window
+
+    def _widen(self) -> bool:
+        """Open the window by what was held back, as far as there is room by now; whether it is open."""
+        more = min(self._held_window, MAX_UNSETTLED - len(self.unsettled) - self.remote_window)
+        if more > 0:
+            self._held_window -= more
+            self.remote_window += more
+        return self.remote_window > 0
+
+    def on_room(self) -> None:
+        """Deliveries were settled: go on if that was waited for."""
+        if self.is_blocked and self._held_window and not self.is_end_sent:
+            self.send_pending()
+
     def send_pending(self) -> None:
         """Send what the peer's window allows, and tell the links if it allows no more."""
         pending = self._pending
         connection = self.connection
-        while pending and self.remote_window > 0:
+        while pending and (self.remote_window > 0 or self._widen()):
             _, head, part = pending.popleft()
             self.remote_window -= 1
             self.next_outgoing_id += 1
             connection.put(head)
             connection.put(part)
-        blocked = bool(pending) or self.remote_window <= 0
+        blocked = bool(pending) or (self.remote_window <= 0 and not self._widen())
         if blocked != self.is_blocked:
             self.is_blocked = blocked
             if not connection.is_blocked:
