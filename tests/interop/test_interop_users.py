@@ -359,3 +359,22 @@ def test_who_guesses_is_slowed_down_and_others_are_not(changing: Place) -> None:
     assert "refused the credentials" in heard[0]
     assert "try again later" in heard[-1]
     connect_python(changing, "bo").close()
+
+
+def test_without_its_users_a_space_stays_closed(tmp_path: Path) -> None:
+    users = tmp_path / "users.yaml"
+    run_user("add", "jo", "--space", "shop", "--users", str(users), "--send", "#")
+    for _ in serving(tmp_path / "data", users):
+        pass
+    with NodeProcess(tmp_path / "data") as node:
+        assert "nobody can enter" in node.log
+        for user, password in ((None, None), ("jo", PASSWORD)):
+            with pytest.raises(ConnectionDeniedError):
+                blocking.connect(
+                    node.url, user=user, password=password, hostname="shop.default", timeout=20, reconnect=False
+                )
+
+
+def test_without_the_file_a_node_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="enmasse user add"):
+        NodeProcess(tmp_path / "data", "--users", str(tmp_path / "gone.yaml")).start()

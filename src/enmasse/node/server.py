@@ -195,6 +195,11 @@ class Server:
         """Start the journal and take up what it holds."""
         await self.journal.start(self.core)
         self.entities.load()
+        guarded = [name for name in self.entities.spaces if not self.gate.is_open(name)]
+        if guarded and not len(self.gate.users):
+            _log.warning(
+                "nobody can enter %s: there are no users; start the node with --users", ", ".join(guarded[:5])
+            )
         self.is_loaded = True
         self.watch.start()
 
