@@ -24,8 +24,8 @@ SETTLED, MIXED = 1, 2
 PREFETCH_BYTES = 16 << 20
 """So much may wait to be taken: hundreds of ordinary messages, a dozen of the largest ones."""
 
-LARGE_BYTES = 1 << 20
-"""What messages may well have before the first has come."""
+LARGE_BYTES = 64 << 10
+"""What messages may well have before the first has come: few have more."""
 
 SELECTOR_FILTER = "apache.org:selector-filter:string"
 
