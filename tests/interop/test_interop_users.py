@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -378,3 +379,25 @@ def test_without_its_users_a_space_stays_closed(tmp_path: Path) -> None:
 def test_without_the_file_a_node_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="enmasse user add"):
         NodeProcess(tmp_path / "data", "--users", str(tmp_path / "gone.yaml")).start()
+
+
+def own_address() -> str:
+    """An address of this machine that is not the loopback interface's."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent
+        except OSError:
+            pytest.skip("this machine has no other address than the loopback interface's")
+        return str(probe.getsockname()[0])
+
+
+def test_other_machines_come_in_with_users_only(tmp_path: Path) -> None:
+    users = tmp_path / "users.yaml"
+    run_user("add", "jo", "--space", "shop", "--users", str(users), "--send", "#")
+    address = own_address()
+    for place in serving(tmp_path / "data", users, "--listen", f"{address}:0"):
+        (port,) = [item["port"] for item in place.management.query("io.enmasse.listener") if item["host"] == address]
+        url = f"amqp://{address}:{port}"
+        blocking.connect(url, user="jo@shop.default", password=PASSWORD, timeout=20, reconnect=False).close()
+        with pytest.raises(ConnectionDeniedError):
+            blocking.connect(url, hostname="open.default", timeout=20, reconnect=False)
