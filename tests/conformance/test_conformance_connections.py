@@ -414,3 +414,8 @@ def test_the_header_of_sasl_is_refused_where_there_is_none() -> None:
 @clause("2.4.1:each-own-limits")
 def test_the_connection_lives_on_after_all_that_is_allowed() -> None:
     assert is_alive(Scene(Open("c", max_frame_size=512, channel_max=60)))
+
+
+@clause("2.7.1:locales")
+def test_locales_do_no_harm() -> None:
+    assert is_alive(Scene(Open("c", outgoing_locales=("de-DE",), incoming_locales=("fr-FR", "en-US"))))

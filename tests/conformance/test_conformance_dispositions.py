@@ -60,7 +60,7 @@ def test_a_range_is_about_everything_in_between() -> None:
     assert sink.states == [RELEASED] * 3
 
 
-@clause("2.7.6:range-wraps", "2.8.10:serial")
+@clause("2.8.8:serial", "2.7.6:range-wraps", "2.8.10:serial")
 def test_a_range_goes_over_the_top() -> None:
     peer, sink = scene(5, first=TOP - 1)
     peer.say(Disposition(True, TOP, 1, settled=True, state=Accepted()))

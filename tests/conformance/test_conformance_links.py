@@ -155,7 +155,7 @@ def test_settle_modes_that_do_not_exist_are_refused(fields: dict[str, int]) -> N
     assert peer.diary.links == []
 
 
-@clause("2.7.3:properties", "2.7.3:capabilities")
+@clause("2.8.13:unknown", "2.7.3:properties", "2.7.3:capabilities")
 def test_unknown_properties_and_desires_of_a_link_are_ignored() -> None:
     peer = scene()
     answer = peer.attach_sender(properties={Symbol("odd"): [1]}, desired_capabilities=("strange",))
@@ -239,3 +239,11 @@ def test_a_message_above_the_links_size_detaches_it(parts: int) -> None:
     assert condition_of(peer.hear_one(Detach)) == "amqp:link:message-size-exceeded"
     assert len(peer.sink("in").received) == 1
     assert is_alive(peer)
+
+
+@clause("2.7.3:initial-count-ignored")
+def test_an_initial_count_in_a_receivers_attach_means_nothing() -> None:
+    peer = scene()
+    assert peer.attach_receiver("out", 0, initial_delivery_count=17).initial_delivery_count == 0
+    peer.say(flow(0, 3, count=0))
+    assert peer.sending().credit == 3

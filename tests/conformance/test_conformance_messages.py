@@ -181,7 +181,7 @@ def test_annotations_that_may_be_ignored_are_passed_on() -> None:
     assert Sections(found).message_annotations == {"x-opt-something": 1}
 
 
-@clause("3.2.4:message-id-types")
+@clause("3.2.11:kept", "3.2.12:kept", "3.2.13:kept", "3.2.14:kept", "3.2.4:message-id-types")
 @pytest.mark.parametrize(
     "message_id", [ULong(7), UUID("00112233-4455-6677-8899-aabbccddeeff"), b"\x00\x01", "text", "", ULong(1 << 63)]
 )

@@ -211,7 +211,7 @@ def test_a_peer_beyond_our_window_has_its_session_ended() -> None:
     assert is_alive(scene)
 
 
-@clause("2.5.6:wrap", "2.5.6:computed-window", "2.8.10:serial")
+@clause("2.8.9:serial", "2.5.6:wrap", "2.5.6:computed-window", "2.8.10:serial")
 def test_transfer_ids_of_the_peer_wrap() -> None:
     scene = Scene()
     scene.begin(next_outgoing_id=TOP - 1)
@@ -223,7 +223,7 @@ def test_transfer_ids_of_the_peer_wrap() -> None:
     assert len(sink.received) == 4
 
 
-@clause("2.5.6:wrap", "2.8.10:serial")
+@clause("2.8.9:serial", "2.5.6:wrap", "2.8.10:serial")
 def test_our_transfer_ids_wrap() -> None:
     scene = Scene()
     scene.begin(incoming_window=1000)
@@ -262,7 +262,7 @@ def test_a_flow_for_an_unattached_handle_ends_the_session() -> None:
     assert condition_of(scene.hear_one(End)) == "amqp:session:unattached-handle"
 
 
-@clause("2.7.4:properties")
+@clause("2.8.13:unknown", "2.7.4:properties")
 def test_unknown_flow_properties_are_ignored() -> None:
     scene = Scene()
     scene.begin()
@@ -289,3 +289,16 @@ def test_the_peers_handle_max_binds_us() -> None:
     scene.say(Attach("two", 1, False, source=Source(), target=Target("q"), initial_delivery_count=0))
     assert kinds(scene.heard()) == ["End"]
     assert is_alive(scene)
+
+
+@clause("2.5.5:ending")
+def test_a_channel_is_not_used_again_before_the_peers_end_has_come() -> None:
+    scene = Scene()
+    scene.begin(0)
+    scene.say(Transfer(9, 0, b"t"), channel=0)
+    assert kinds(scene.heard()) == ["End"]
+    scene.say(Begin(None, 0, 1, 1), channel=1)
+    assert [frame.channel for frame in scene.hear()] == [1]
+    scene.say(End(), channel=0)
+    scene.say(Begin(None, 0, 1, 1), channel=2)
+    assert [frame.channel for frame in scene.hear()] == [0]

@@ -54,7 +54,7 @@ def test_an_address_that_is_not_there_is_not_found() -> None:
     assert refused(Node().peer(), to_target(Target("nowhere"))) == "amqp:not-found"
 
 
-@clause("3.5:address-any", "2.8.15:invalid-field")
+@clause("3.2.15:kept", "3.5:address-any", "2.8.15:invalid-field")
 @pytest.mark.parametrize("address", [UInt(7), b"q", ["q"]])
 def test_an_address_is_a_string(address: Any) -> None:
     assert refused(Node().peer(), from_source(Source(address))) == "amqp:invalid-field"
@@ -450,3 +450,18 @@ def test_a_message_that_is_passed_on_while_it_comes_ends_where_the_receivers_siz
         ]
     sender.deliver(message("next"))
     assert small.bodies() == ["next"]
+
+
+@clause("3.5.6:invalid", "2.8.15:invalid-field")
+@pytest.mark.parametrize("fields", [{"expiry_policy": Symbol("whenever")}, {"durable": 3}])
+def test_a_policy_that_does_not_exist_is_refused(fields: dict[str, Any]) -> None:
+    assert refused(Node().peer(), from_source(Source("q", **fields))) == "amqp:invalid-field"
+    assert refused(Node().peer(), to_target(Target("q", **fields))) == "amqp:invalid-field"
+
+
+@clause("3.5.7:unknown")
+def test_a_mode_that_is_not_known_is_not_told_to_be_in_effect() -> None:
+    node = Node()
+    answer = node.peer().receiver(Source("q", distribution_mode=Symbol("borrow")))
+    assert answer.source is not None
+    assert answer.source.distribution_mode in (None, "move")

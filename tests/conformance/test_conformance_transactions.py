@@ -88,7 +88,7 @@ def test_the_coordinator_tells_what_it_can(peer: Controller) -> None:
     assert set(target.capabilities) >= {"amqp:local-transactions", "amqp:multi-txns-per-ssn"}
 
 
-@clause("4.2:declare", "4.2:distinct-ids", "4.5.4:size", "4.5.7:multi-txns")
+@clause("4.5.5:txn-id", "4.2:declare", "4.2:distinct-ids", "4.5.4:size", "4.5.7:multi-txns")
 def test_every_declare_is_answered_with_an_id_of_its_own(peer: Controller) -> None:
     ids = {peer.declare() for _ in range(20)}
     assert len(ids) == 20
@@ -111,7 +111,7 @@ def test_a_distributed_transaction_is_refused(peer: Controller) -> None:
     assert condition(peer.ask(Declare(b"global"))) == "amqp:not-implemented"
 
 
-@clause("4.3:commit", "4.4.1:not-before-commit", "4.4.1:state-answered")
+@clause("4.5.6:outcome", "4.3:commit", "4.4.1:not-before-commit", "4.4.1:state-answered")
 def test_what_is_posted_is_there_after_the_commit(node: Node, peer: Controller) -> None:
     reader = node.peer("reader")
     reader.receiver("q")

@@ -175,7 +175,7 @@ def test_another_delivery_within_a_delivery_ends_the_session() -> None:
     assert is_alive(peer)
 
 
-@clause("2.6.14:settled-any")
+@clause("2.7.5:settled-default", "2.6.14:settled-any")
 def test_any_part_may_settle_the_delivery() -> None:
     peer = scene()
     sink = peer.sender()
@@ -263,7 +263,7 @@ def test_a_message_in_many_parts_passes_between_two_engines() -> None:
     assert pair.sink_of(theirs).payloads == [payload]
 
 
-@clause("2.6.12:id-per-session", "2.8.10:serial")
+@clause("2.8.8:serial", "2.6.12:id-per-session", "2.8.10:serial")
 def test_delivery_ids_of_both_directions_wrap() -> None:
     peer = scene()
     sink = peer.sender()

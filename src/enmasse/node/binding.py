@@ -59,6 +59,8 @@ MAX_CONTROL_BYTES = 16 << 10
 
 REJECTED = "amqp:rejected:list"
 
+DIST_MODES = ("move", "copy")
+
 
 class Binding:
     """One client connection.
@@ -261,7 +263,7 @@ class Binding:
                 timeout=source.timeout,
                 dynamic=source.dynamic,
                 dynamic_node_properties=properties,
-                distribution_mode=source.distribution_mode,
+                distribution_mode=source.distribution_mode if source.distribution_mode in DIST_MODES else None,
                 filter=granted_filters(source, address.kind),
                 default_outcome=source.default_outcome,
                 outcomes=source.outcomes,

@@ -16,6 +16,9 @@ __all__ = ["address_of", "granted_filters", "receiver_options", "recovered_sourc
 
 OUR_FILTERS = "enmasse:"
 
+EXPIRY_POLICIES = ("link-detach", "session-end", "connection-close", "never")
+MAX_DURABILITY = 2
+
 
 def address_of(terminus: Source | Target) -> str:
     """The address that a terminus names.
@@ -46,8 +49,27 @@ def _filters(filters: dict[Any, Any] | None) -> dict[str, Any]:
     return found
 
 
+def _check(terminus: Source | Target) -> None:
+    """See that what a terminus says of its life exists [AMQP 3.5.5, 3.5.6].
+
+    Raises:
+        AttachError: it does not.
+    """
+    if terminus.durable > MAX_DURABILITY or terminus.expiry_policy not in EXPIRY_POLICIES:
+        raise AttachError(
+            "amqp:invalid-field",
+            f"a terminus has durability 0 to {MAX_DURABILITY} and one of the expiry policies "
+            f"{', '.join(EXPIRY_POLICIES)}; not {terminus.durable} and {terminus.expiry_policy!r:.60}",
+        )
+
+
 def sender_options(attach: Attach, target: Target) -> AttachOptions:
-    """What a sender asks for."""
+    """What a sender asks for.
+
+    Raises:
+        AttachError: its target says what cannot be.
+    """
+    _check(target)
     return AttachOptions(
         capabilities=_capabilities(attach, target), properties=_plain(attach.properties), name=attach.name
     )
@@ -61,7 +83,11 @@ def receiver_options(attach: Attach, source: Source, container: str, url: str) -
         source: its source, or the one that was recovered.
         container: the receiver's container id.
         url: how this node is reached.
+
+    Raises:
+        AttachError: its source says what cannot be.
     """
+    _check(source)
     return AttachOptions(
         presettle=attach.snd_settle_mode == 1,
         filters=_filters(source.filter),
