@@ -334,6 +334,13 @@ def test_arrays_cannot_announce_more_than_their_bytes() -> None:
         encode(Array(0x40, [None] * (MAX_EMPTY_ELEMENTS + 1)))
 
 
+@pytest.mark.parametrize("constructor", ["00", "004000", "46", "ff"])
+def test_arrays_of_nothing_need_a_format_code_all_the_same(constructor: str) -> None:
+    content = bytes.fromhex(constructor)
+    with pytest.raises(DecodeError):
+        decode(bytes((0xE0, 1 + len(content), 0)) + content)
+
+
 def test_a_megabyte_of_arrays_of_nothing_stays_small() -> None:
     element = bytes((0xE0, 2, MAX_EMPTY_ELEMENTS, 0x40))
     count = 100_000
