@@ -24,6 +24,10 @@ SETTLED, MIXED = 1, 2
 PREFETCH_BYTES = 16 << 20
 """So much may wait to be taken: hundreds of ordinary messages, a dozen of the largest ones."""
 
+NEED = 4
+"""So many times the room may be taken before credit is taken back: whoever sends to a direct address then
+hears that messages on their way are released, which is worse than to hold them."""
+
 LARGE_BYTES = 64 << 10
 """What messages may well have before the first has come: few have more."""
 
@@ -36,7 +40,7 @@ class Receiver(ClientLink):
     With a credit window of ``credit``, so many messages at most are on their way or wait here to be
     taken; half of them taken, the window is filled up. With a window of 0 nothing comes but what
     ``grant`` asks for. A window is smaller while messages are so large that ``prefetch_bytes`` would
-    not hold them; it opens with the first message, whose size is known. Should twice as much wait here,
+    not hold them; it opens with the first message, whose size is known. Should four times as much wait here,
     credit is taken back, and a message of a direct address that is on its way may be released.
 
     When the connection was lost, what waits here unseen is dropped, since it will come again.
@@ -255,7 +259,7 @@ class Receiver(ClientLink):
         """Open the window when the first size is known; close it when more waits here than there is room for."""
         link = self._link
         if not self._mark:
-            self._mark = 2 * self._room
+            self._mark = NEED * self._room
             if self._held <= self._mark:
                 self._top_up()
                 return

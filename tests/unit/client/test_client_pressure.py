@@ -119,7 +119,7 @@ async def test_credit_is_taken_back_when_messages_turn_out_far_too_large(serving
         await sender.send(Message(b"small"))
         await until(lambda: receiver.credit == 199)
         sending = asyncio.gather(sender.send_all([Message(bytes(60_000)) for _ in range(300)]))
-        await until(lambda: receiver.waiting_bytes > 200_000)
+        await until(lambda: receiver.waiting_bytes > 400_000)
         await until(lambda: receiver.credit == 0 and not server.links[0].credit)
         for _ in range(301):
             delivery = await receiver.receive(timeout=5)
