@@ -60,7 +60,9 @@ class WebSocketLayer(Layer):
         """
         protocol = self._protocol
         assert isinstance(protocol, ServerProtocol)
-        protocol.receive_data(request)
+        # What follows the head is of the WebSocket, and means nothing before there is one.
+        head, end, rest = request.partition(b"\r\n\r\n")
+        protocol.receive_data(head + end)
         events = protocol.events_received()
         if not events:
             self._is_over = True
@@ -76,7 +78,8 @@ class WebSocketLayer(Layer):
             return
         self.upper = make_upper()
         self.raise_upper()
-        self._hear(events[1:])
+        if rest:
+            self.data_received(rest)
 
     def data_received(self, data: bytes) -> None:
         """Unpack what has come."""
