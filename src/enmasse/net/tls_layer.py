@@ -145,15 +145,24 @@ class TlsLayer(Layer):
             self._tls.write(data)
             self.lower.write(self._outgoing.read())
         else:
-            view = memoryview(data)
-            for at in range(0, len(data), SLICE_BYTES):
-                self._tls.write(view[at : at + SLICE_BYTES])
-                self.lower.write(self._outgoing.read())
+            self.writelines((data,))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Encrypt and send several chunks."""
+        """Encrypt several chunks, and send them at once."""
+        if self._is_over:
+            return
+        encrypt = self._tls.write
+        outgoing = self._outgoing
+        sealed: list[bytes] = []
         for data in list_of_data:
-            self.write(data)
+            view = memoryview(data)
+            for at in range(0, len(data), SLICE_BYTES):
+                encrypt(view[at : at + SLICE_BYTES])
+                if outgoing.pending >= SLICE_BYTES:
+                    sealed.append(outgoing.read())
+        if outgoing.pending:
+            sealed.append(outgoing.read())
+        self.lower.writelines(sealed)
 
     def is_closing(self) -> bool:
         """Tell whether the connection is closed or about to be."""
