@@ -157,6 +157,34 @@ def test_unfinished_deliveries_on_many_links(stranger: Make, addresses: Addresse
     assert 100 < refused < 200
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_unfinished_large_messages_that_are_passed_on(stranger: Make, addresses: Addresses, more: int) -> None:
+    """Their receivers read nothing, so what has come of them is all that comes."""
+    deaf, peer = stranger(receive_buffer_bytes=4096), stranger()
+    address = addresses.declare("anycast")
+    deaf.open()
+    deaf.begin()
+    for handle in range(1 + 200 * more):
+        deaf.attach_receiver(address, handle)
+        deaf.say(Flow(0, 1 << 30, 0, 1 << 30, handle, 0, 1000))
+    peer.open()
+    peer.begin()
+    for handle in range(200):
+        peer.attach_sender(address, handle)
+        peer.hear(Flow)
+    peer.socket.settimeout(2.0)
+    said = 0
+    try:
+        for part in range(8):
+            for handle in range(200):
+                transfer = Transfer(handle, more=True) if part else Transfer(handle, handle, b"t", more=True)
+                peer.say(transfer, payload=bytes(400_000))
+                said += 400_000
+    except (TimeoutError, BrokenPipeError, ConnectionResetError):
+        pass
+    assert said < 200 * 8 * 400_000
+
+
 # Peers that take and never answer
 
 

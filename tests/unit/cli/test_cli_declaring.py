@@ -152,8 +152,8 @@ def test_options_are_given_in_words(cli: Cli) -> None:
         "limits": {"maxBytes": 9},
         "storage": "memory",
     }
-    words = ("-t", "anycast", "--fallback", "q", "-o", "json", "--wait", "0")
-    assert json.loads(cli("create", "address", "d", *words).out)["spec"]["fallback"] == "q"
+    direct = ("-t", "anycast", "--fallback", "q", "-o", "json", "--wait", "0")
+    assert json.loads(cli("create", "address", "d", *direct).out)["spec"]["fallback"] == "q"
     wrong = cli("create", "address", "r", "-t", "anycast", "--storage", "memory")
     assert (wrong.code, "spec.storage: only a queue, topic, subscription or deadletter has it" in wrong.err) == (
         1,
