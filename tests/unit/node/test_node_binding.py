@@ -459,3 +459,13 @@ def test_connections_and_links_are_shown_as_the_client_sees_itself(node: Node) -
     assert (sender["name"], sender["role"], sender["credit"], sender["deliveries"]) == ("out", "sender", 4, 1)
     assert receiver["identity"] != sender["identity"]
     assert node.connections.links == 2
+
+
+def test_a_connection_has_so_many_links_and_no_more(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enmasse.node.binding.MAX_LINKS", 2)
+    node.address("many", "queue")
+    client = node.client()
+    for number in range(3):
+        client.sender("many", name=f"out-{number}")
+    assert client.refusals == [("out-2", "amqp:resource-limit-exceeded", True)]
+    assert len(client.binding.links) == 2
