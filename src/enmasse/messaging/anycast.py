@@ -212,7 +212,7 @@ class Anycast(Direct):
     def forget(self, delivery: Delivery) -> None:
         """Let a delivery wait no longer."""
         self.backlog.remove(delivery)
-        self.backlog_bytes -= len(delivery.payload) + DELIVERY_OVERHEAD_BYTES
+        self.backlog_bytes -= delivery.waiting_bytes + DELIVERY_OVERHEAD_BYTES
 
     def unpromised(self) -> int:
         """Receivers' credit that neither a sender holds nor a waiting delivery needs."""
@@ -242,7 +242,7 @@ class Anycast(Direct):
             if consumer is None:
                 return
             delivery = backlog.popleft()
-            self.backlog_bytes -= len(delivery.payload) + DELIVERY_OVERHEAD_BYTES
+            self.backlog_bytes -= delivery.waiting_bytes + DELIVERY_OVERHEAD_BYTES
             if isinstance(delivery, LargeDelivery) and not delivery.is_complete:
                 delivery.start(cast("AnycastConsumer", consumer))
                 continue

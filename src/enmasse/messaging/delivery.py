@@ -74,6 +74,11 @@ class Delivery:
         self.message_format = message_format
         self.sink: Consumer | None = None
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What it takes while it waits, beside itself."""
+        return len(self.payload)
+
 
 def _settled_for_nobody(_delivery_id: int, _state: Any) -> None:
     """The sender is gone."""

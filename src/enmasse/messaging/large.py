@@ -26,6 +26,9 @@ LARGE_BYTES = 1 << 20
 AHEAD_BYTES = 16 << 20
 """What may wait for a receiver in the middle of a message: more than a sender that respects its window sends."""
 
+WAITING_BYTES = 64 << 20
+"""What may wait for the receivers of an address in all; who sends more of large messages is not read."""
+
 PATIENCE_S = 60.0
 """How long a receiver may keep a sender waiting in the middle of a message."""
 
@@ -79,6 +82,7 @@ class LargeDelivery(Delivery):
         "_is_given_up",
         "_is_held",
         "_is_stalled",
+        "_more",
         "_outcome",
         "_parts",
         "_wait",
@@ -98,6 +102,8 @@ class LargeDelivery(Delivery):
         self.consumer: AnycastConsumer | None = None
         """Who gets it at present."""
         self.is_complete = False
+        self._more = bytearray()
+        """What has come behind ``payload`` while it waits."""
         self._parts: PartsPort | None = None
         self._outcome: Any = None
         self._is_given_up = False
@@ -107,6 +113,11 @@ class LargeDelivery(Delivery):
         self._ahead = 0
         """Bytes that have come since the receiver takes no more."""
         self._wait = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What it takes while it waits."""
+        return len(self.payload) + len(self._more)
 
     # What the sender's link says
 
@@ -128,6 +139,8 @@ class LargeDelivery(Delivery):
             self._leave()
         elif not self._is_given_up:
             self._add(part)
+            self.payload += self._more
+            self._more = bytearray()
         self._release_sender()
         if self._outcome is not None:
             self._tell()
@@ -137,6 +150,8 @@ class LargeDelivery(Delivery):
         self.is_complete = True
         self.settled = True
         self.sender.large = None
+        if self.consumer is None and self in self.sender.address.backlog:
+            self.sender.address.forget(self)
         self._give_up()
 
     # What becomes of it
@@ -154,6 +169,7 @@ class LargeDelivery(Delivery):
     def start(self, consumer: AnycastConsumer) -> None:
         """Give what has come to a receiver, and what comes from now on."""
         payload, self.payload = self.payload, b""
+        more, self._more = self._more, bytearray()
         is_settled = self.settled or consumer.presettle
         consumer.deliveries += 1
         if is_settled:
@@ -167,6 +183,8 @@ class LargeDelivery(Delivery):
         self._parts = _port_of(consumer).send_while_it_comes(self, is_settled, self.message_format)
         self._release_sender()
         self._parts.write(payload)
+        if more:
+            self._parts.write(memoryview(more))
         self._keep_pace(0)
 
     def on_blocked(self, blocked: bool) -> None:
@@ -201,7 +219,8 @@ class LargeDelivery(Delivery):
             self.hold()
         if self._is_stalled:
             self._ahead += size
-            if self._ahead > AHEAD_BYTES and not self._is_held:
+            waiting = self.sender.address.backlog_bytes
+            if (self._ahead > AHEAD_BYTES or waiting > WAITING_BYTES) and not self._is_held:
                 self._is_held = True
                 _input_of(self.sender).hold_input(True)
 
@@ -228,6 +247,7 @@ class LargeDelivery(Delivery):
         """End what the receiver has of it, and let the rest pass by."""
         self._is_given_up = True
         self.payload = b""
+        self._more = bytearray()
         if self._parts is not None:
             self._parts.abort()
             self._leave()
@@ -245,5 +265,5 @@ class LargeDelivery(Delivery):
         consumer.address.due()
 
     def _add(self, part: bytes | memoryview) -> None:
-        self.payload += part
+        self._more += part
         self.sender.address.backlog_bytes += len(part)
