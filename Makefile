@@ -24,6 +24,8 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[spark,dev]'
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[proton]' > $(VENV)/proton.log 2>&1 || \
 		echo "python-qpid-proton was not built (see $(VENV)/proton.log): it needs a C compiler; all else works without it."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[fuzz]' > $(VENV)/atheris.log 2>&1 || \
+		echo "atheris was not installed (see $(VENV)/atheris.log): all but fuzzing works without it."
 	@touch $@
 
 setup: $(STAMP)
