@@ -1,0 +1,117 @@
+"""Foreign clients that reconnect by themselves go on with a node that was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from typing import Any
+
+import pytest
+
+from enmasse.client import blocking
+from enmasse.testing.node_process import NodeProcess
+from tests.interop.conftest import HERE, TOOLS, missing
+
+pytestmark = pytest.mark.slow
+
+COUNT = 200
+FEW = 20
+PATIENCE_S = 60
+
+
+def bodies(node: NodeProcess, address: str) -> set[Any]:
+    """Everything that an address holds; some of it may be there twice."""
+    found = set()
+    with blocking.connect(node.url, timeout=PATIENCE_S) as connection, connection.receiver(address) as receiver:
+        while (delivery := receiver.receive(timeout=1)) is not None:
+            found.add(delivery.message.body)
+            delivery.accept()
+    return found
+
+
+EVERYTHING = {f"m{number}" for number in range(COUNT)}
+
+
+def test_rhea_goes_on_with_a_node_that_was_killed(own_node: Any) -> None:
+    if shutil.which("node") is None or not (TOOLS / "node_modules" / "rhea").is_dir():
+        missing("rhea", "run `make test-tools`")
+    node, manage = own_node
+    address = manage().declare("queue")
+    asked = {"port": node.port, "address": address, "count": COUNT, "few": FEW}
+    with subprocess.Popen(
+        ["node", str(HERE / "rhea_reconnect.js"), json.dumps(asked)],
+        env={**os.environ, "NODE_PATH": str(TOOLS / "node_modules")},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            node.kill()
+            node.start()
+            assert process.communicate(timeout=PATIENCE_S)[0] == "done\n"
+        finally:
+            process.kill()
+    assert bodies(node, address) == EVERYTHING
+
+
+def test_proton_goes_on_with_a_node_that_was_killed(own_node: Any, proton: None) -> None:
+    from proton import Message
+    from proton.handlers import MessagingHandler
+    from proton.reactor import Container
+
+    node, manage = own_node
+    address = manage().declare("queue")
+    begun = threading.Event()
+
+    class Sending(MessagingHandler):
+        """Sends one message after the other."""
+
+        next = 0
+        waits_for: str | None = None
+
+        def on_start(self, event: Any) -> None:
+            self.container = event.container
+            connection = event.container.connect(node.url, reconnect=[0.05] * 400)
+            self.sender = event.container.create_sender(connection, address)
+            event.container.schedule(0.005, self)
+
+        def on_timer_task(self, event: Any) -> None:
+            if self.waits_for is None and self.sender.credit > 0:
+                self.waits_for = self.sender.send(Message(body=f"m{self.next}", durable=True)).tag
+            event.container.schedule(0.005, self)
+
+        def on_accepted(self, event: Any) -> None:
+            if event.delivery.tag != self.waits_for:
+                # Of what was sent more than once while nobody was there, one counts.
+                return
+            self.waits_for = None
+            self.next += 1
+            if self.next == FEW:
+                begun.set()
+            if self.next == COUNT:
+                event.container.stop()
+
+        def on_released(self, event: Any) -> None:
+            self.waits_for = None
+
+        def on_disconnected(self, event: Any) -> None:
+            # The fate of what was on its way is not known, so it goes again.
+            self.waits_for = None
+
+        def on_transport_error(self, event: Any) -> None:
+            """It goes on."""
+
+    sending = Sending()
+    thread = threading.Thread(target=Container(sending).run, daemon=True)
+    thread.start()
+    assert begun.wait(PATIENCE_S)
+    node.kill()
+    node.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert sending.next == COUNT
+    assert bodies(node, address) == EVERYTHING
