@@ -22,7 +22,8 @@ $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing EnMasse and its tools into $(VENV) (about two minutes the first time) ..."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[spark,dev]'
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[proton]' > $(VENV)/proton.log 2>&1 || \
+	@# Without the cache: what was built before TLS and SASL were here would lack them.
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-cache-dir -e '.[proton]' > $(VENV)/proton.log 2>&1 || \
 		echo "python-qpid-proton was not built (see $(VENV)/proton.log): it needs a C compiler; all else works without it."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[fuzz]' > $(VENV)/atheris.log 2>&1 || \
 		echo "atheris was not installed (see $(VENV)/atheris.log): all but fuzzing works without it."
