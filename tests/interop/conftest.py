@@ -17,6 +17,8 @@ import pytest
 from enmasse.client import blocking
 from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
+from enmasse.testing.stranger import Stranger
+from tests.interop.hostile import Bystander
 
 HERE = Path(__file__).parent
 TOOLS = HERE.parent / "tools"
@@ -174,3 +176,26 @@ def secure_orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
             )
         yield f"amqps://localhost:{node.port}", str(authority.path)
         assert PASSWORD not in node.log
+
+
+@pytest.fixture
+def stranger(node: NodeProcess) -> Iterator[Callable[[], Stranger]]:
+    """Makes strangers, with a socket each."""
+    made: list[Stranger] = []
+
+    def make() -> Stranger:
+        made.append(Stranger(node.port))
+        return made[-1]
+
+    yield make
+    for peer in made:
+        peer.socket.close()
+
+
+@pytest.fixture(scope="module")
+def bystander(node: NodeProcess, addresses: Addresses) -> Iterator[Bystander]:
+    """Asks and is answered all the time."""
+    found = Bystander(node.url, addresses.declare("anycast"))
+    found.start()
+    yield found
+    found.stop()

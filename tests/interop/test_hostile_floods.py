@@ -90,20 +90,6 @@ def flood(peer: Stranger, pattern: bytes, size: int = FLOOD_BYTES) -> bool:
 Make = Callable[[], Stranger]
 
 
-@pytest.fixture
-def stranger(node: NodeProcess) -> Iterator[Make]:
-    """Makes strangers, with a socket each."""
-    made: list[Stranger] = []
-
-    def make() -> Stranger:
-        made.append(Stranger(node.port))
-        return made[-1]
-
-    yield make
-    for peer in made:
-        peer.socket.close()
-
-
 def with_unsettled(peer: Stranger, node: NodeProcess, address: str, count: int) -> None:
     """Have a peer receive messages, and settle none."""
     peer.open()

@@ -12,21 +12,11 @@ import pytest
 
 from enmasse.testing.node_process import NodeProcess
 from enmasse.testing.stranger import Stranger
-from tests.interop.conftest import Addresses
 from tests.interop.hostile import MEGABYTE, Bystander
 
 pytestmark = pytest.mark.slow
 
 GROWTH_BYTES = 32 * MEGABYTE
-
-
-@pytest.fixture(scope="module")
-def bystander(node: NodeProcess, addresses: Addresses) -> Iterator[Bystander]:
-    """Asks and is answered all the time."""
-    found = Bystander(node.url, addresses.declare("anycast"))
-    found.start()
-    yield found
-    found.stop()
 
 
 @pytest.fixture(autouse=True)

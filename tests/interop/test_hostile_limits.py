@@ -32,15 +32,6 @@ from tests.interop.hostile import MEGABYTE, Bystander
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def bystander(node: NodeProcess, addresses: Addresses) -> Iterator[Bystander]:
-    """Asks and is answered all the time."""
-    found = Bystander(node.url, addresses.declare("anycast"))
-    found.start()
-    yield found
-    found.stop()
-
-
 @pytest.fixture(autouse=True)
 def _unharmed(bystander: Bystander) -> Iterator[None]:
     """The bystander's round trips go on in time during and after each test."""
@@ -49,20 +40,6 @@ def _unharmed(bystander: Bystander) -> Iterator[None]:
 
 
 Make = Callable[[], Stranger]
-
-
-@pytest.fixture
-def stranger(node: NodeProcess) -> Iterator[Make]:
-    """Makes strangers, with a socket each."""
-    made: list[Stranger] = []
-
-    def make() -> Stranger:
-        made.append(Stranger(node.port))
-        return made[-1]
-
-    yield make
-    for peer in made:
-        peer.socket.close()
 
 
 BEGIN = Begin(incoming_window=100, outgoing_window=100)

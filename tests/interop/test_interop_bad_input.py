@@ -37,20 +37,6 @@ MEGABYTE = 1 << 20
 
 
 @pytest.fixture
-def stranger(node: NodeProcess) -> Iterator[Callable[[], Stranger]]:
-    """Makes strangers, with a socket each."""
-    made: list[Stranger] = []
-
-    def make() -> Stranger:
-        made.append(Stranger(node.port))
-        return made[-1]
-
-    yield make
-    for peer in made:
-        peer.socket.close()
-
-
-@pytest.fixture
 def bystander(node: NodeProcess, addresses: Any) -> Iterator[Callable[[], None]]:
     """Sends and receives on a connection that was there before."""
     address = addresses.declare("queue")
