@@ -14,7 +14,7 @@ from typing import Any, cast
 __all__ = ["Layer"]
 
 
-class Layer(asyncio.Transport, asyncio.Protocol):
+class Layer(asyncio.Transport, asyncio.BaseProtocol):
     """A layer that changes nothing; others refine it.
 
     Args:

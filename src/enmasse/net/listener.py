@@ -96,26 +96,38 @@ class Greeter(asyncio.Protocol):
         if speech is Speech.AMQP_TLS:
             self._transport.write(AMQP_TLS_HEADER)
             given = given[len(AMQP_TLS_HEADER) :]
-        protocol = self._choose(speech, ticket, given)
+        if speech in (Speech.TLS, Speech.AMQP_TLS):
+            self._secure(speech, ticket, given)
+            return
+        protocol = self._choose(speech, ticket)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         if given:
             protocol.data_received(given)
 
-    def _choose(self, speech: Speech, ticket: Ticket, given: bytes) -> asyncio.Protocol:
-        """Make whoever speaks that."""
+    def _secure(self, speech: Speech, ticket: Ticket, given: bytes) -> None:
+        """Have TLS spoken from now on, and another greeter ask what is spoken inside."""
+        port, transport = self._port, self._transport
+        assert port.context is not None
+        # After AMQP's own header for TLS nothing but AMQP follows [AMQP 5.2.1].
+        inside = {Speech.AMQP} if speech is Speech.AMQP_TLS else {Speech.AMQP, Speech.HTTP}
+        layer = TlsLayer(Greeter(port, inside, ticket), port.context(given))
+        transport.set_protocol(layer)
+        # uvloop heeds what kind of protocol it reads for when it begins to read.
+        transport.pause_reading()
+        transport.resume_reading()
+        layer.connection_made(transport)
+        layer.take(given)
+
+    def _choose(self, speech: Speech, ticket: Ticket) -> asyncio.Protocol:
+        """Make whoever speaks that in the clear, or inside TLS."""
         port = self._port
         if speech is Speech.HTTP:
             # Many nodes are never asked, and its libraries take time to load.
             from enmasse.net.web import WebProtocol  # noqa: PLC0415
 
             return WebProtocol(ticket, port.answer, lambda: self._make_shell(ticket), port.origins)
-        if speech is Speech.AMQP:
-            return self._make_shell(ticket)
-        assert port.context is not None
-        # After AMQP's own header for TLS nothing but AMQP follows [AMQP 5.2.1].
-        inside = {Speech.AMQP} if speech is Speech.AMQP_TLS else {Speech.AMQP, Speech.HTTP}
-        return TlsLayer(Greeter(port, inside, ticket), port.context(given))
+        return self._make_shell(ticket)
 
     def _make_shell(self, ticket: Ticket) -> EngineProtocol:
         return EngineProtocol(self._port.turn, self._port.make_engine, ticket=ticket)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from enmasse.net.layer import Layer
@@ -24,18 +24,27 @@ RECORD_BYTES = 16384
 SLICE_BYTES = 64 << 10
 """So much goes through OpenSSL at once: its buffers keep the size that they once had."""
 
+READ_BYTES = 256 << 10
+"""So much is read from a socket at once."""
+
+_SEALED = memoryview(bytearray(READ_BYTES))
+_CLEAR = memoryview(bytearray(READ_BYTES + RECORD_BYTES))  # with what OpenSSL had of a record before
+
 _log = logging.getLogger(__name__)
 
 
-class TlsLayer(Layer):
+class TlsLayer(Layer, asyncio.BufferedProtocol):
     """One TLS connection on the server's side.
+
+    What comes is read into one buffer and decrypted into another, which all connections share: nothing is left
+    in them from one read to the next, and both stay in the processor's cache.
 
     Args:
         upper: what it carries, connected once the handshake is done.
         context: certificates and options.
     """
 
-    __slots__ = ("_incoming", "_is_held", "_is_over", "_outgoing", "_rest", "_tls")
+    __slots__ = ("_incoming", "_is_over", "_outgoing", "_tls")
 
     def __init__(self, upper: asyncio.Protocol, context: ssl.SSLContext) -> None:
         super().__init__(upper)
@@ -43,89 +52,61 @@ class TlsLayer(Layer):
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_over = False
-        self._is_held = False
-        self._rest: memoryview | None = None
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Give what is known of the connection; ``ssl_object`` among it."""
         return self._tls if name == "ssl_object" else super().get_extra_info(name, default)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Give the place for what comes next."""
+        return _SEALED
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Decrypt what has come."""
-        if len(data) <= SLICE_BYTES:
-            self._take(data)
-        else:
-            self._take_slices(memoryview(data))
+        self.take(_SEALED[:nbytes])
 
-    def _take_slices(self, data: memoryview) -> None:
-        """Take slice by slice, as long as the upper protocol wants more."""
-        for at in range(0, len(data), SLICE_BYTES):
-            if self._is_held:
-                self._rest = data[at:]
-                return
-            self._take(data[at : at + SLICE_BYTES])
-
-    def _take(self, data: bytes | memoryview) -> None:
+    def take(self, data: bytes | memoryview) -> None:
+        """Decrypt bytes, at most ``READ_BYTES`` of them."""
         if self._is_over:
             return
-        chunks: list[bytes] = []
         try:
-            is_ended = self._decrypt(data, chunks)
+            size, is_ended = self._decrypt(memoryview(data))
         except ssl.SSLError as error:
             self._fail(error)
             return
         if self._outgoing.pending:
             self.lower.write(self._outgoing.read())
-        if chunks:
-            self.upper.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if size:
+            self.upper.data_received(bytes(_CLEAR[:size]))
         if is_ended and not self.is_closing() and not self.upper.eof_received():
             self.close()
 
-    def _decrypt(self, data: bytes | memoryview, chunks: list[bytes]) -> bool:
-        """Read every complete record; tell whether the peer has said its last."""
+    def _decrypt(self, data: memoryview) -> tuple[int, bool]:
+        """Read every complete record; tell how many bytes they held, and whether the peer has said its last."""
         incoming = self._incoming
-        incoming.write(data)
-        read = self._tls.read
-        try:
-            if not self._is_up:
-                self._shake_hands()
-            # Asking OpenSSL for more than there is costs an exception, so it is asked only for what is there.
-            while incoming.pending:
-                chunk = read(RECORD_BYTES)
-                if not chunk:
-                    return True
-                chunks.append(chunk)
-        except ssl.SSLWantReadError:
-            pass
-        return False
+        # Typeshed does not know that it returns a number when it is given a buffer.
+        read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]
+        size = 0
+        for at in range(0, len(data), SLICE_BYTES):
+            incoming.write(data[at : at + SLICE_BYTES])
+            try:
+                if not self._is_up:
+                    self._shake_hands()
+                # Asking OpenSSL for more than there is costs an exception, so it is asked only for what is there.
+                while incoming.pending:
+                    count = read(RECORD_BYTES, _CLEAR[size:])
+                    if not count:
+                        return size, True
+                    size += count
+            except ssl.SSLWantReadError:
+                pass
+        return size, False
 
     def _shake_hands(self) -> None:
         self._tls.do_handshake()
         if self._outgoing.pending:
             self.lower.write(self._outgoing.read())
         self.raise_upper()
-
-    def pause_reading(self) -> None:
-        """Leave what comes in the socket, and what has come undecrypted."""
-        self._is_held = True
-        self.lower.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read on, beginning with what has come."""
-        self._is_held = False
-        rest, self._rest = self._rest, None
-        if rest is not None:
-            self._take_slices(rest)
-        if not self._is_held and not self.is_closing():
-            self.lower.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone; what it brought is still heard."""
-        self._is_held = False
-        rest, self._rest = self._rest, None
-        if rest is not None:
-            self._take_slices(rest)
-        super().connection_lost(exc)
 
     def _fail(self, error: ssl.SSLError) -> None:
         """Tell the peer what OpenSSL has against it, and hang up."""

@@ -34,7 +34,7 @@ _quiet = logging.getLogger("enmasse.net.websocket")
 _quiet.setLevel(logging.WARNING)
 
 
-class WebSocketLayer(Layer):
+class WebSocketLayer(Layer, asyncio.Protocol):
     """One WebSocket on the server's side.
 
     Call ``begin`` once it is connected.
