@@ -7,7 +7,12 @@ import hmac
 import pytest
 
 from enmasse.errors import RemoteError
+from enmasse.testing.recorder import Recorder
+from enmasse.wire.amqp.connection import Connection
+from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame, sasl_frame
+from enmasse.wire.amqp.pending import Pending
 from enmasse.wire.amqp.performatives import (
+    Open,
     Performative,
     SaslChallenge,
     SaslInit,
@@ -181,3 +186,81 @@ def test_comparison_takes_the_same_time_for_every_proof(monkeypatch: pytest.Monk
     with pytest.raises(RemoteError):
         client.answer(b"v=AAAA")
     assert len(seen) == 1
+
+
+class Asking:
+    """Both ends of a connection; who may come in is decided elsewhere."""
+
+    def __init__(self) -> None:
+        self.verdict: Pending[Verdict] = Pending()
+        sasl = SaslServer(["PLAIN"], lambda *_: self.verdict, is_optional=False)
+        self.handler = Recorder()
+        self.server = Connection(self.handler, container_id="node", sasl=sasl, is_server=True, now=0.0)
+
+    def say(self, *chunks: bytes) -> None:
+        for chunk in chunks:
+            self.server.receive(chunk, 0.0)
+
+    def said(self) -> bytes:
+        return b"".join(self.server.pending_output())
+
+    def is_held(self) -> bool:
+        """A call, as it changes behind the type checker's back."""
+        return self.server.is_held
+
+    def came_in(self) -> bool:
+        return ("opened", "client") in self.handler.diary
+
+
+INIT = SASL_HEADER + sasl_frame(SaslInit("PLAIN", b"\0u\0p"))
+OPEN = AMQP_HEADER + amqp_frame(0, Open(container_id="client"))
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_what_a_client_says_before_a_late_verdict_is_understood_after_it(size: int) -> None:
+    asking = Asking()
+    asking.say(INIT)
+    assert asking.is_held(), "its bytes stay in the socket meanwhile"
+    asking.say(*(OPEN[at : at + size] for at in range(0, len(OPEN), size)))
+    asking.said()
+    assert not asking.came_in()
+    asking.verdict.settle(True)
+    assert asking.came_in()
+    assert asking.said().startswith(sasl_frame(SaslOutcome(0)) + AMQP_HEADER)
+    assert not asking.is_held()
+    asking.verdict.settle(False)
+    assert not asking.server.closed, "what is said twice counts once"
+
+
+@pytest.mark.parametrize(("verdict", "code"), [(False, 1), (SaslCode.SYS_TEMP, 4)])
+def test_a_late_refusal_ends_the_connection(verdict: Verdict, code: int) -> None:
+    asking = Asking()
+    asking.say(INIT, OPEN)
+    asking.verdict.settle(verdict)
+    assert asking.said().endswith(sasl_frame(SaslOutcome(code)))
+    assert asking.server.closed
+    assert not asking.came_in()
+
+
+def test_a_verdict_for_a_client_that_has_gone_is_nothing() -> None:
+    asking = Asking()
+    asking.say(INIT)
+    asking.server.lost()
+    asking.said()
+    asking.verdict.settle(True)
+    assert asking.said() == b""
+    assert not asking.came_in()
+
+
+def test_a_verdict_may_wait_for_another_one_and_be_known_already() -> None:
+    asking, inner = Asking(), Pending[Verdict]()
+    asking.say(INIT)
+    asking.verdict.settle(inner.map(lambda verdict: verdict))
+    assert asking.is_held()
+    inner.settle(True)
+    asking.say(OPEN)
+    assert asking.came_in()
+    known = Asking()
+    known.verdict.settle(True)
+    known.say(INIT, OPEN)
+    assert known.came_in()

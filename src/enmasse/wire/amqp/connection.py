@@ -32,6 +32,7 @@ from enmasse.wire.amqp.performatives import (
     Performative,
     decode_performative,
 )
+from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.session import Session
 
 __all__ = ["Connection"]
@@ -95,6 +96,9 @@ class Connection(ConnectionOutput):
             return
         try:
             while self._phase in (Phase.HEADER, Phase.SASL):
+                if self._is_verdict_awaited:
+                    self._keep(data, at, 1)
+                    return
                 before = at
                 at = self._negotiate(data, at)
                 if at == before:
@@ -134,17 +138,44 @@ class Connection(ConnectionOutput):
             return at
         found, _ = decode_performative(data, at + 4 * data[at + 4], stop)
         assert self.sasl is not None
-        for chunk in self.sasl.receive(found):
-            self.put(chunk)
+        self._put_sasl(self.sasl.receive(found))
+        if self._is_verdict_awaited:
+            assert isinstance(self.sasl, SaslServer)
+            self.sasl.resume = self._on_verdict
+            # Nothing that it says can be understood before.
+            self.hold_input(True)
+        return len(data) if self._phase is Phase.DONE else stop
+
+    @property
+    def _is_verdict_awaited(self) -> bool:
+        sasl = self.sasl
+        return isinstance(sasl, SaslServer) and sasl.is_waiting
+
+    def _put_sasl(self, frames: list[bytes]) -> None:
+        """Send what SASL has to say, and go on if that was the last of it."""
+        assert self.sasl is not None
+        for frame in frames:
+            self.put(frame)
         if self.sasl.is_done:
             if self.sasl.error is not None:
                 self._finish(AmqpError("amqp:unauthorized-access", self.sasl.error))
-                return len(data)
+                return
             self._phase = Phase.HEADER
             if not self.is_server:
                 self.put(AMQP_HEADER)
                 self.open()
-        return stop
+
+    def _on_verdict(self, frames: list[bytes]) -> None:
+        """Somebody else has decided on the peer: say so, and take what it has said meanwhile."""
+        if self._phase is Phase.DONE or self._is_verdict_awaited:
+            return
+        self.hold_input(False)
+        self._put_sasl(frames)
+        kept = self.unread
+        self._chunks.clear()
+        self._missing = 0
+        if kept:
+            self._read(kept)
 
     def _on_header(self, header: bytes) -> int:
         """Act on a protocol header; a true answer ends the negotiation."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from enmasse.wire.amqp.errors import RemoteError
 from enmasse.wire.amqp.framing import sasl_frame
+from enmasse.wire.amqp.pending import Pending
 from enmasse.wire.amqp.performatives import (
     Performative,
     SaslChallenge,
@@ -78,8 +79,12 @@ class Question(Protocol):
         """
 
 
-Verdict = bool | SaslCode | Question
-"""Whether the peer may come in, or what else it has to answer."""
+Verdict = bool | SaslCode | Question | Pending["Verdict"]
+"""Whether the peer may come in, or what else it has to answer; perhaps that is known only later."""
+
+
+def _nobody(_frames: list[bytes]) -> None:
+    """Nobody waits for frames."""
 
 
 class SaslServer:
@@ -90,9 +95,16 @@ class SaslServer:
         authenticate: given (mechanism, initial response, hostname) says whether the peer may come in, or
             what it has to answer first. A ``RemoteError`` is a refusal.
         is_optional: whether a peer may leave SASL out.
+
+    Attributes:
+        is_waiting: whether the verdict is not known yet; nothing may be received until it is.
+        resume: is given what to send once a verdict that was waited for is known.
     """
 
-    __slots__ = ("_asked", "_authenticate", "_question", "error", "is_done", "is_optional", "mechanisms")
+    __slots__ = (
+        "_asked", "_authenticate", "_question", "error", "is_done", "is_optional", "is_waiting", "mechanisms",
+        "resume",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -104,6 +116,8 @@ class SaslServer:
         self.mechanisms = tuple(mechanisms)
         self.is_optional = is_optional
         self.is_done = False
+        self.is_waiting = False
+        self.resume: Callable[[list[bytes]], None] = _nobody
         self.error: str | None = None
         self._authenticate = authenticate
         self._question: Question | None = None
@@ -132,6 +146,16 @@ class SaslServer:
                 verdict = self._authenticate(frame.mechanism, frame.initial_response or b"", frame.hostname)
         except RemoteError as error:
             return self._end(SaslCode.AUTH, error.description)
+        return self._follow(verdict)
+
+    def _follow(self, verdict: Verdict) -> list[bytes]:
+        """What to send after a verdict; nothing while it is not known."""
+        while isinstance(verdict, Pending):
+            if verdict.answer is None:
+                self.is_waiting = True
+                verdict.then(self._go_on)
+                return []
+            (verdict,) = verdict.answer
         if isinstance(verdict, int):
             # True and False are numbers too, but not the codes.
             code = verdict if isinstance(verdict, SaslCode) else (SaslCode.OK if verdict else SaslCode.AUTH)
@@ -141,6 +165,10 @@ class SaslServer:
             return self._end(SaslCode.SYS, "authentication has not come to an end")
         self._question = verdict
         return [sasl_frame(SaslChallenge(verdict.challenge))]
+
+    def _go_on(self, verdict: Verdict) -> None:
+        self.is_waiting = False
+        self.resume(self._follow(verdict))
 
     def _end(self, code: SaslCode, reason: str) -> list[bytes]:
         self.is_done = True
