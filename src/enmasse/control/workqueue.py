@@ -3,6 +3,9 @@
 A key stands for "look at this and put it right", so it does not matter how
 often it was added: one look sees all changes up to then. A key that is added
 while it is being worked on comes again afterwards.
+
+There are two lines: one for what somebody waits for, and one, the background,
+for what may take its time (a look at everything that uses a changed plan, say).
 """
 
 from __future__ import annotations
@@ -33,42 +36,60 @@ class WorkQueue:
         self._jitter = jitter
         self._first_delay = first_delay
         self._longest_delay = longest_delay
-        self._order: deque[str] = deque()
-        self._waiting: set[str] = set()
-        self._working: set[str] = set()
-        self._again: set[str] = set()
+        self._lines: tuple[deque[str], deque[str]] = deque(), deque()
+        # Key to whether it is in the background. A key may still stand in the line that it left for the other.
+        self._waiting: dict[str, bool] = {}
+        self._working: dict[str, bool] = {}
+        self._again: dict[str, bool] = {}
         self._failures: dict[str, int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._filled = asyncio.Event()
+        self._idle: tuple[deque[asyncio.Future[None]], deque[asyncio.Future[None]]] = deque(), deque()
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._waiting)
 
-    def add(self, key: str) -> None:
-        """Have a key looked at soon, whatever delay it was waiting for."""
+    def add(self, key: str, *, background: bool = False) -> None:
+        """Have a key looked at soon, whatever delay it was waiting for.
+
+        Args:
+            key: what to look at.
+            background: whether it may take its time.
+        """
         if timer := self._timers.pop(key, None):
             timer.cancel()
         if key in self._working:
-            self._again.add(key)
-        elif key not in self._waiting:
-            self._waiting.add(key)
-            self._order.append(key)
-            self._filled.set()
+            self._again[key] = background and self._again.get(key, True)
+            return
+        waits = self._waiting.get(key)
+        if waits is None or (waits and not background):
+            self._waiting[key] = background
+            self._lines[background].append(key)
+            self._wake(background)
 
-    async def get(self) -> str:
-        """Wait for a key and take it; give it back with ``done`` or ``failed``."""
-        while not self._order:
-            self._filled.clear()
-            await self._filled.wait()
-        key = self._order.popleft()
-        self._waiting.remove(key)
-        self._working.add(key)
-        return key
+    async def get(self, *, background: bool = False) -> str:
+        """Wait for a key of one of the two lines and take it; give it back with ``done`` or ``failed``."""
+        line = self._lines[background]
+        while True:
+            while line:
+                key = line.popleft()
+                if self._waiting.get(key) is background:
+                    del self._waiting[key]
+                    self._working[key] = background
+                    return key
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle[background].append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake(background)  # the key that this one was woken for is left to another
+                raise
 
     def done(self, key: str) -> None:
         """Tell that nothing is left to do for a key."""
         self._failures.pop(key, None)
-        self._give_back(key)
+        del self._working[key]
+        self._add_again(key)
 
     def failed(self, key: str) -> float:
         """Tell that a key must be looked at again later; return in how many seconds."""
@@ -76,9 +97,10 @@ class WorkQueue:
         self._failures[key] = count + 1
         # 2**30 is above any longest delay; without the bound the power would overflow one day.
         delay = min(self._first_delay * float(1 << min(count, 30)), self._longest_delay) * self._jitter()
-        if not self._give_back(key):
+        background = self._working.pop(key)
+        if not self._add_again(key):
             loop = asyncio.get_running_loop()
-            self._timers[key] = loop.call_later(delay, self.add, key)
+            self._timers[key] = loop.call_later(delay, lambda: self.add(key, background=background))
         return delay
 
     def close(self) -> None:
@@ -86,14 +108,23 @@ class WorkQueue:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._order.clear()
+        for line in self._lines:
+            line.clear()
         self._waiting.clear()
 
-    def _give_back(self, key: str) -> bool:
-        """Take a key out of work; return whether it waits again already."""
-        self._working.remove(key)
-        if key not in self._again:
+    def _add_again(self, key: str) -> bool:
+        """Add a key that was asked for meanwhile; return whether it was."""
+        background = self._again.pop(key, None)
+        if background is None:
             return False
-        self._again.remove(key)
-        self.add(key)
+        self.add(key, background=background)
         return True
+
+    def _wake(self, background: bool) -> None:
+        """Wake one of those that wait for a key: all of them would get in each other's way."""
+        idle = self._idle[background]
+        while idle:
+            waiter = idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return

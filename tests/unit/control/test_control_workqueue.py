@@ -66,3 +66,39 @@ def test_a_change_does_not_wait_for_the_back_off() -> None:
         keys.close()
 
     asyncio.run(body())
+
+
+def test_the_background_is_a_line_of_its_own() -> None:
+    async def body() -> None:
+        keys = queue()
+        keys.add("late", background=True)
+        keys.add("now")
+        assert await keys.get() == "now"
+        assert await keys.get(background=True) == "late"
+
+    asyncio.run(body())
+
+
+def test_a_key_of_the_background_that_somebody_waits_for_leaves_it() -> None:
+    async def body() -> None:
+        keys = queue()
+        for key in ("a", "b"):
+            keys.add(key, background=True)
+        keys.add("a")
+        keys.add("a", background=True)
+        assert len(keys) == 2
+        assert await keys.get() == "a"
+        assert await keys.get(background=True) == "b"
+        assert len(keys) == 0
+
+    asyncio.run(body())
+
+
+def test_a_key_that_fails_in_the_background_comes_back_there() -> None:
+    async def body() -> None:
+        keys = queue()
+        keys.add("a", background=True)
+        keys.failed(await keys.get(background=True))
+        assert await asyncio.wait_for(keys.get(background=True), 10) == "a"
+
+    asyncio.run(body())
