@@ -22,7 +22,31 @@ __all__ = [
     "NodeFigures",
     "NodeState",
     "SpaceEntity",
+    "SpaceLimitSettings",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceLimitSettings:
+    """What a node lets a whole space have; 0 is without limit.
+
+    Attributes:
+        max_connections: connections at a time.
+        max_devices: distinct container ids that are connected at a time.
+        max_links: links at a time, over all connections.
+        max_message_rate: messages that its senders send, per second.
+        max_byte_rate: bytes of these, per second.
+        max_message_size: bytes of one message.
+        max_ttl: milliseconds that a stored message may wait.
+    """
+
+    max_connections: int = 0
+    max_devices: int = 0
+    max_links: int = 0
+    max_message_rate: int = 0
+    max_byte_rate: int = 0
+    max_message_size: int = 0
+    max_ttl: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +60,9 @@ class SpaceEntity:
         uid: of the AddressSpace.
         generation: of its spec, as the node knows it.
         max_bytes: what its queues, subscriptions and streams may store together; 0 is without limit.
+        limits: what else bounds it.
+        hosts: names beside ``<space>.<namespace>.<domain>`` that stand for it.
+        port: where its clients need not name it; 0 for none of its own.
     """
 
     name: str
@@ -44,6 +71,9 @@ class SpaceEntity:
     uid: str
     generation: int
     max_bytes: int = 0
+    limits: SpaceLimitSettings = SpaceLimitSettings()
+    hosts: tuple[str, ...] = ()
+    port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +100,12 @@ class AddressSettings:
         last_value_key: keep only the latest message of each key; empty: keep all.
         retention_bytes: how much of a stream is kept; 0 is without limit.
         retention_ms: for how long a stream is kept; 0 is without limit.
+        max_links: senders and receivers at a time; 0 is without limit.
+        max_senders: senders at a time; 0 is without limit.
+        max_receivers: receivers at a time, of whatever type the address is; 0 is without limit.
+        max_message_rate: messages per second that senders send to it; 0 is without limit.
+        max_byte_rate: bytes of these; 0 is without limit.
+        max_message_size: bytes of one message; 0 leaves that to the space.
     """
 
     max_bytes: int = 0
@@ -90,6 +126,12 @@ class AddressSettings:
     retention_ms: int = 0
     distribution: str = "balanced"
     fallback: str = ""
+    max_links: int = 0
+    max_senders: int = 0
+    max_receivers: int = 0
+    max_message_rate: int = 0
+    max_byte_rate: int = 0
+    max_message_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

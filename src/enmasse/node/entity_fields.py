@@ -46,8 +46,13 @@ MAX_MS = 100 * 366 * 86_400_000
 MAX_MULTIPLIER = 1_000.0
 """Already the second repetition would come too late to be of use."""
 
-AUTHENTICATIONS = ("none", "standard")
-"""``none`` lets everybody in; ``standard`` only the space's users."""
+AUTHENTICATIONS = ("none", "standard", "external")
+"""``none`` lets everybody in; ``standard`` only the space's users; ``external`` whom an OIDC provider knows."""
+
+MAX_PORT = 65_535
+
+MAX_HOSTS, MAX_HOST_LETTERS = 64, 253
+"""Further names of one space; a name of the DNS is no longer [RFC 1035 2.3.4]."""
 
 KINDS = ("anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter")
 
@@ -60,7 +65,14 @@ DISTRIBUTIONS = ("balanced", "closest")
 _DIRECT = ("anycast", "multicast")
 _STORING = ("queue", "topic", "subscription", "deadletter")
 _PORTS = {"amqp": 5672, "amqps": 5671}
-_TAKES = {str: "a string", int: "a whole number from 0 on", float: "a number", bool: "true or false"}
+_TAKES = {
+    str: "a string",
+    int: "a whole number from 0 on",
+    float: "a number",
+    bool: "true or false",
+    list: "a list of strings",
+    dict: "a map",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,16 @@ FIELDS: dict[str, dict[str, Field]] = {
         "uid": Field(str),
         "generation": Field(int, is_changeable=True),
         "maxBytes": Field(int, is_changeable=True),
+        "maxConnections": Field(int, is_changeable=True),
+        "maxDevices": Field(int, is_changeable=True),
+        "maxLinks": Field(int, is_changeable=True),
+        "maxMessageRate": Field(int, is_changeable=True),
+        "maxByteRate": Field(int, is_changeable=True),
+        "maxMessageSize": Field(int, is_changeable=True),
+        "maxTtl": Field(int, is_changeable=True, most=MAX_MS),
+        "hosts": Field(list, is_changeable=True),
+        "port": Field(int, is_changeable=True, most=MAX_PORT),
+        "oidc": Field(dict, is_changeable=True),
     },
     ADDRESS_TYPE: {
         "space": Field(str),
@@ -106,6 +128,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         "home": Field(str, is_changeable=True),
         "maxBytes": Field(int, is_changeable=True),
         "maxConsumers": Field(int, is_changeable=True),
+        "maxLinks": Field(int, is_changeable=True),
+        "maxSenders": Field(int, is_changeable=True),
+        "maxReceivers": Field(int, is_changeable=True),
+        "maxMessageRate": Field(int, is_changeable=True),
+        "maxByteRate": Field(int, is_changeable=True),
+        "maxMessageSize": Field(int, is_changeable=True),
         "fullPolicy": _setting(str, _STORING, choices=FULL_POLICIES),
         "slowPolicy": _setting(str, ("topic", "multicast"), choices=(*SLOW_POLICIES, *MULTICAST_SLOW_POLICIES[1:])),
         "distribution": _setting(str, ("anycast",), choices=DISTRIBUTIONS),
@@ -145,9 +173,22 @@ def checked(entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
             raise EntityError(400, f"{entity_type} has no attribute {key!r}; it has {', '.join(fields)}")
         if value is not None:
             record[key] = _value(key, field, value)
-    if entity_type == SPACE_TYPE and (name.count("/") != 1 or not all(name.split("/"))):
-        raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
+    if entity_type == SPACE_TYPE:
+        if name.count("/") != 1 or not all(name.split("/")):
+            raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
+        if "hosts" in record:
+            record["hosts"] = _hosts(record["hosts"])
     return record
+
+
+def _hosts(given: list[Any]) -> list[str]:
+    """Return host names as they are compared: in lower case, each once."""
+    if len(given) > MAX_HOSTS:
+        raise EntityError(400, f"attribute hosts takes at most {MAX_HOSTS} names, not {len(given)}")
+    for host in given:
+        if not isinstance(host, str) or not 0 < len(host) <= MAX_HOST_LETTERS or set(host) & set(" /:@"):
+            raise EntityError(400, f"attribute hosts takes host names without a port, not {host!r:.100}")
+    return list(dict.fromkeys(host.lower() for host in given))
 
 
 def _value(key: str, field: Field, value: Any) -> Any:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from enmasse.client import Message, connect
 from enmasse.client.management import Management, ManagementError
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.ports import AddressEntity, AddressSettings, Entity, NodeFigures, NodeState, SpaceEntity
+from enmasse.control.ports import (
+    AddressEntity,
+    AddressSettings,
+    Entity,
+    NodeFigures,
+    NodeState,
+    SpaceEntity,
+    SpaceLimitSettings,
+)
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
@@ -23,7 +31,6 @@ __all__ = ["AmqpNodeAdmin"]
 _log = logging.getLogger(__name__)
 
 _SPACE, _ADDRESS = "io.enmasse.space", "io.enmasse.address"
-_SPACE_ATTRIBUTES = ("name", "spaceType", "authentication", "uid", "generation", "maxBytes")
 _PAGE = 64  # addresses that a node tells in one go: two milliseconds in which it does nothing else
 _MOST_ADDRESSES = 10_000  # whose figures are asked for: half a second
 _STATISTICS, _HEALTH = "io.enmasse.statistics", "io.enmasse.health"
@@ -70,8 +77,37 @@ _SETTINGS = {
     "retention_ms": "retentionMs",
     "distribution": "distribution",
     "fallback": "fallback",
+    "max_links": "maxLinks",
+    "max_senders": "maxSenders",
+    "max_receivers": "maxReceivers",
+    "max_message_rate": "maxMessageRate",
+    "max_byte_rate": "maxByteRate",
+    "max_message_size": "maxMessageSize",
 }
 """The node's names of what can be changed of an address."""
+
+_SPACE_LIMITS = {
+    "max_connections": "maxConnections",
+    "max_devices": "maxDevices",
+    "max_links": "maxLinks",
+    "max_message_rate": "maxMessageRate",
+    "max_byte_rate": "maxByteRate",
+    "max_message_size": "maxMessageSize",
+    "max_ttl": "maxTtl",
+}
+"""The node's names of what bounds a space."""
+
+_SPACE_ATTRIBUTES = (
+    "name",
+    "spaceType",
+    "authentication",
+    "uid",
+    "generation",
+    "maxBytes",
+    "hosts",
+    "port",
+    *_SPACE_LIMITS.values(),
+)
 
 _ADDRESS_ATTRIBUTES = (
     "name",
@@ -275,6 +311,9 @@ def _changes(entity: Entity) -> dict[str, Any]:
             "uid": entity.uid,
             "generation": entity.generation,
             "maxBytes": entity.max_bytes,
+            "hosts": list(entity.hosts),
+            "port": entity.port,
+            **{name: getattr(entity.limits, field) for field, name in _SPACE_LIMITS.items()},
         }
     else:
         attributes = {
@@ -301,6 +340,9 @@ def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
         uid=attributes.get("uid") or "",
         generation=attributes.get("generation") or 0,
         max_bytes=attributes.get("maxBytes") or 0,
+        limits=SpaceLimitSettings(**{field: attributes.get(name) or 0 for field, name in _SPACE_LIMITS.items()}),
+        hosts=tuple(attributes.get("hosts") or ()),
+        port=attributes.get("port") or 0,
     )
 
 
