@@ -9,7 +9,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from enmasse.api.bodies import MERGE_PATCH, OBJECTS, fit_to_path, merge, read_body
+from enmasse.api.negotiation import form_of
 from enmasse.api.status import RequestError, deleted
+from enmasse.api.tables import Shape, include_of
 from enmasse.api.watch import MAX_WATCH_S, watch_events
 from enmasse.control.registry import Preconditions
 from enmasse.model.kinds import decode
@@ -28,6 +30,7 @@ Version = Annotated[str, Query(alias="resourceVersion", description="watch from 
 Timeout = Annotated[float | None, Query(alias="timeoutSeconds", ge=0, description="when the watch ends")]
 Labels = Annotated[str, Query(alias="labelSelector")]
 Fields = Annotated[str, Query(alias="fieldSelector")]
+Included = Annotated[str, Query(alias="includeObject", description="what of each object goes with a row of a table")]
 
 Document = dict[str, Any]
 
@@ -75,27 +78,34 @@ class _Routes:
 
     async def list_all(
         self,
+        request: Request,
         watch: Watch = False,
         version: Version = "",
         timeout_s: Timeout = None,
         labels: Labels = "",
         fields: Fields = "",
+        include: Included = "",
     ) -> Response:
-        return self._list(None, watch, version, timeout_s, parse_selector(labels, fields))
+        shape = self._shape(request, include, listing=not watch)
+        return self._list(None, watch, version, timeout_s, parse_selector(labels, fields), shape)
 
     async def list(
         self,
+        request: Request,
         namespace: str,
         watch: Watch = False,
         version: Version = "",
         timeout_s: Timeout = None,
         labels: Labels = "",
         fields: Fields = "",
+        include: Included = "",
     ) -> Response:
-        return self._list(namespace, watch, version, timeout_s, parse_selector(labels, fields))
+        shape = self._shape(request, include, listing=not watch)
+        return self._list(namespace, watch, version, timeout_s, parse_selector(labels, fields), shape)
 
-    async def get(self, namespace: str, name: str) -> Response:
-        return JSONResponse(self._registry.store.get(self._kind.name, namespace, name))
+    async def get(self, request: Request, namespace: str, name: str, include: Included = "") -> Response:
+        shape = self._shape(request, include)
+        return JSONResponse(shape.one(self._registry.store.get(self._kind.name, namespace, name)))
 
     async def create(self, request: Request, namespace: str, dry_run: DryRun = None) -> Response:
         document = fit_to_path(await read_body(request, OBJECTS), self._kind, namespace, None)
@@ -127,23 +137,31 @@ class _Routes:
         )
         return JSONResponse(deleted(self._kind, last))
 
+    def _shape(self, request: Request, include: str, *, listing: bool = False) -> Shape:
+        return Shape(self._kind.name, form_of(request, listing=listing), include_of(include))
+
     def _replace(self, resource: Resource, dry_run: DryRun) -> Response:
         return _object(self._registry.replace(resource, dry_run=_is_dry(dry_run)), resource, 200)
 
     def _list(
-        self, namespace: str | None, watch: bool, version: str, timeout_s: float | None, selector: Selector
+        self,
+        namespace: str | None,
+        watch: bool,
+        version: str,
+        timeout_s: float | None,
+        selector: Selector,
+        shape: Shape,
     ) -> Response:
         store = self._registry.store
         if not watch:
             items = [item for item in store.select(self._kind.name, namespace) if selector.matches(item)]
-            return JSONResponse(
-                {
-                    "kind": f"{self._kind.name}List",
-                    "apiVersion": self._kind.api_version,
-                    "metadata": {"resourceVersion": str(store.version)},
-                    "items": items,
-                }
-            )
+            listed = {
+                "kind": f"{self._kind.name}List",
+                "apiVersion": self._kind.api_version,
+                "metadata": {"resourceVersion": str(store.version)},
+                "items": items,
+            }
+            return JSONResponse(shape.many(listed))
         after = _parse_version(version)
         if after is not None:
             store.changes(after, limit=1)  # raises while the answer can still say 410
@@ -155,6 +173,7 @@ class _Routes:
             selector=selector,
             timeout_s=min(timeout_s or MAX_WATCH_S, MAX_WATCH_S),
             stop=self._stop,
+            shape=shape,
         )
         return StreamingResponse(events, media_type="application/json")
 

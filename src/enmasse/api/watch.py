@@ -13,6 +13,7 @@ from enmasse.control.watching import follow
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from enmasse.api.tables import Shape
     from enmasse.control.store import Change, ResourceStore
     from enmasse.model.selectors import Selector
 
@@ -33,6 +34,7 @@ async def watch_events(
     selector: Selector,
     timeout_s: float,
     stop: asyncio.Event,
+    shape: Shape,
 ) -> AsyncIterator[bytes]:
     """Yield one line for each change of chosen objects.
 
@@ -44,13 +46,14 @@ async def watch_events(
         selector: which objects the client wants to see.
         timeout_s: when to end.
         stop: set when the server stops.
+        shape: how the client wants objects.
     """
-    view = _View(selector, store.version)
+    view = _View(selector, store.version, shape)
     present = [item for item in store.select(kind, namespace) if selector.matches(item)]
     if after is None:
         after = store.version
         for document in present:
-            yield _line("ADDED", document)
+            yield _line("ADDED", shape.event(document))
     view.known = {_key(item) for item in present}
     changes = follow(store, after, kinds=(kind,), namespace=namespace)
     deadline = asyncio.get_running_loop().time() + timeout_s
@@ -79,8 +82,9 @@ async def watch_events(
 class _View:
     """What one client can see, and so what a change looks like to it."""
 
-    def __init__(self, selector: Selector, began: int) -> None:
+    def __init__(self, selector: Selector, began: int, shape: Shape) -> None:
         self._selector = selector
+        self._shape = shape
         self._began = began
         self.known: set[tuple[str, str]] = set()
 
@@ -91,18 +95,21 @@ class _View:
         key = _key(change.document)
         if change.action == "DELETED":
             self.known.discard(key)
-            return _line("DELETED", change.document) if self._selector.matches(change.document) else None
+            return self._event("DELETED", change.document) if self._selector.matches(change.document) else None
         if self._selector.matches(change.document):
             # Before the watch began the client may have seen it or not; it is told as it happened.
             is_new = key not in self.known and change.version > self._began
             self.known.add(key)
-            return _line("ADDED" if is_new else change.action, change.document)
+            return self._event("ADDED" if is_new else change.action, change.document)
         if not self._selector.chooses_by_labels:
             return None  # the other fields never change
         if key in self.known or change.version <= self._began:
             self.known.discard(key)
-            return _line("DELETED", change.document)
+            return self._event("DELETED", change.document)
         return None
+
+    def _event(self, kind: str, document: Document) -> bytes:
+        return _line(kind, self._shape.event(document))
 
 
 def _key(document: Document) -> tuple[str, str]:

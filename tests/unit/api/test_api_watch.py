@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from enmasse.api.negotiation import Form
+from enmasse.api.tables import Shape
 from enmasse.api.watch import watch_events
 from enmasse.model.kinds import decode
 from enmasse.model.selectors import EVERYTHING, Selector, parse_selector
@@ -58,6 +60,7 @@ def seen(
             selector=selector,
             timeout_s=10,
             stop=stop,
+            shape=Shape("AddressSpace", Form()),
         )
 
         async def play() -> None:
