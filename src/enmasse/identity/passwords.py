@@ -6,18 +6,35 @@ import hmac
 from typing import TYPE_CHECKING
 
 from enmasse.errors import RemoteError
-from enmasse.identity.users import User, Users
+from enmasse.identity.users import ScramKeys, User
 from enmasse.wire.amqp.scram import HASHES, client_key, h, salted_password, sign
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from enmasse.identity.directory import UserDirectory
     from enmasse.identity.login import Place
 
-__all__ = ["Passwords"]
+__all__ = ["Passwords", "is_password_of"]
 
 REMEMBERED = 4_096
 
 CHEAPEST = ("SCRAM-SHA-256", "SCRAM-SHA-512", "SCRAM-SHA-1")
 """Whose keys to use if there are several: processors help with SHA-256, so it takes a quarter of the time."""
+
+
+def is_password_of(keys: Mapping[str, ScramKeys], password: str) -> bool:
+    """Whether keys were made of a password; slow on purpose.
+
+    Raises:
+        RemoteError: the password contains what no password may contain.
+    """
+    mechanism = next((name for name in CHEAPEST if name in keys), None)
+    if mechanism is None:
+        return False
+    name, kept = HASHES[mechanism], keys[mechanism]
+    salted = salted_password(name, password, kept.salt, kept.iterations)
+    return hmac.compare_digest(h(name, client_key(name, salted)), kept.stored)
 
 
 class Passwords:
@@ -34,7 +51,7 @@ class Passwords:
         self._right: dict[bytes, bytes] = {}
         """The key that a password was found to fit, to the password's signature."""
 
-    def check(self, users: Users, place: Place, user: User | None, password: str) -> bool:
+    def check(self, users: UserDirectory, place: Place, user: User | None, password: str) -> bool:
         """Whether a password is right; for nobody it is not, after as long a time."""
         mechanism = next((name for name in CHEAPEST if user is not None and name in user.keys), CHEAPEST[0])
         keys = None if user is None else user.keys.get(mechanism)

@@ -6,11 +6,24 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from enmasse.identity.permissions import Permissions
 from enmasse.wire.amqp.scram import HASHES, client_key, h, salted_password, server_key, sign
 
-__all__ = ["DEFAULT_ITERATIONS", "DEFAULT_MECHANISMS", "SALT_BYTES", "ScramKeys", "User", "Users", "make_keys"]
+if TYPE_CHECKING:
+    from enmasse.identity.oidc import Identity
+
+__all__ = [
+    "DEFAULT_ITERATIONS",
+    "DEFAULT_MECHANISMS",
+    "SALT_BYTES",
+    "ScramKeys",
+    "User",
+    "Users",
+    "keys_of_nobody",
+    "make_keys",
+]
 
 DEFAULT_ITERATIONS = 15_000
 """What RFC 7677 recommends. A node has one thread: every PLAIN login that it checks costs it these iterations,
@@ -49,6 +62,8 @@ class User:
         permissions: what is allowed there.
         keys: by mechanism; empty for who has no password.
         certificates: names of client certificates that prove this user, unique in the space.
+        identity: what a provider of identities says of it, if one does.
+        is_listed: with an identity, whether its rights are those of a MessagingUser rather than of its token.
     """
 
     name: str
@@ -56,6 +71,8 @@ class User:
     permissions: Permissions
     keys: Mapping[str, ScramKeys] = field(default_factory=dict)
     certificates: tuple[str, ...] = ()
+    identity: Identity | None = None
+    is_listed: bool = False
 
 
 def make_keys(mechanism: str, password: str, salt: bytes, iterations: int = DEFAULT_ITERATIONS) -> ScramKeys:
@@ -73,6 +90,26 @@ def make_keys(mechanism: str, password: str, salt: bytes, iterations: int = DEFA
     name = HASHES[mechanism]
     salted = salted_password(name, password, salt, iterations)
     return ScramKeys(iterations, salt, h(name, client_key(name, salted)), server_key(name, salted))
+
+
+def keys_of_nobody(
+    seed: bytes, mechanism: str, space: str, name: str, iterations: int = DEFAULT_ITERATIONS
+) -> ScramKeys:
+    """Keys that no password fits.
+
+    Args:
+        seed: secret bytes, which stay the same for as long as users' own salts do.
+        mechanism: of ``HASHES``.
+        space: where the user would be.
+        name: what it would be called.
+        iterations: as many as users have.
+    """
+    given = f"{mechanism}\0{space}\0{name}".encode()
+    size = hashlib.new(HASHES[mechanism]).digest_size
+    salt = sign("sha256", seed, b"salt\0" + given)[:SALT_BYTES]
+    stored = sign("sha512", seed, b"stored\0" + given)[:size]
+    server = sign("sha512", seed, b"server\0" + given)[:size]
+    return ScramKeys(iterations, salt, stored, server)
 
 
 class Users:
@@ -123,9 +160,4 @@ class Users:
 
     def keys_of_nobody(self, mechanism: str, space: str, name: str) -> ScramKeys:
         """Keys that no password fits, for a user that does not exist: always the same, like a user's own."""
-        given = f"{mechanism}\0{space}\0{name}".encode()
-        size = hashlib.new(HASHES[mechanism]).digest_size
-        salt = sign("sha256", self.seed, b"salt\0" + given)[:SALT_BYTES]
-        stored = sign("sha512", self.seed, b"stored\0" + given)[:size]
-        server = sign("sha512", self.seed, b"server\0" + given)[:size]
-        return ScramKeys(self._iterations[mechanism], salt, stored, server)
+        return keys_of_nobody(self.seed, mechanism, space, name, self._iterations[mechanism])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,15 +10,22 @@ import yaml
 
 from enmasse.errors import RemoteError
 from enmasse.identity.errors import UsersFileError
-from enmasse.identity.permissions import ADDRESS_OPERATIONS, OPERATIONS, Grant, MatcherOf, Permissions
-from enmasse.identity.users import ScramKeys, User, Users
+from enmasse.identity.permissions import (
+    ADDRESS_OPERATIONS,
+    OPERATIONS,
+    Grant,
+    MatcherOf,
+    Permissions,
+    pattern_problem,
+)
+from enmasse.identity.users import User, Users
+from enmasse.identity.verifiers import key_fields, read_keys, shown, to_bytes, to_text
 from enmasse.wire.amqp.saslprep import saslprep
-from enmasse.wire.amqp.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, sign
+from enmasse.wire.amqp.scram import HASHES, sign
 
 __all__ = ["MAX_NAME_LENGTH", "read_users", "space_name", "user_name", "write_users"]
 
 MAX_NAME_LENGTH = 255
-MAX_PATTERN_LENGTH = 1_024
 
 _HEAD = """\
 # Users of EnMasse. Passwords are not in here, but from the keys weak ones can be guessed: keep it to yourself.
@@ -96,7 +101,7 @@ def read_users(text: str, matcher_of: MatcherOf) -> Users:
 
 def _seed(text: Any, users: Sequence[User]) -> bytes:
     if text is not None:
-        return _bytes("seed", text)
+        return to_bytes("seed", text)
     # Without one, what nobody else knows has to do.
     kept = hashlib.sha256()
     for user in users:
@@ -109,7 +114,7 @@ def _read_user(where: str, item: Any, matcher_of: MatcherOf) -> User:
     fields = _map(where, item, ("name", "space", "credentials", "certificates", "authorization"))
     for needed in ("name", "space"):
         if not isinstance(fields.get(needed), str):
-            raise UsersFileError(f"{where}.{needed}: a text is expected, not {_shown(fields.get(needed))}")
+            raise UsersFileError(f"{where}.{needed}: a text is expected, not {shown(fields.get(needed))}")
     try:
         name, space = user_name(fields["name"]), space_name(fields["space"])
     except UsersFileError as error:
@@ -117,7 +122,7 @@ def _read_user(where: str, item: Any, matcher_of: MatcherOf) -> User:
     where = f"{where} ({name})"
     credentials = _map(f"{where}.credentials", fields.get("credentials") or {}, tuple(HASHES))
     keys = {
-        mechanism: _read_keys(f"{where}.credentials.{mechanism}", mechanism, credentials[mechanism])
+        mechanism: read_keys(f"{where}.credentials.{mechanism}", mechanism, credentials[mechanism])
         for mechanism in HASHES
         if mechanism in credentials
     }
@@ -126,25 +131,7 @@ def _read_user(where: str, item: Any, matcher_of: MatcherOf) -> User:
         _read_grant(f"{where}.authorization[{index}]", grant)
         for index, grant in enumerate(_list(f"{where}.authorization", fields.get("authorization")))
     ]
-    return User(name, space, Permissions(grants, matcher_of), keys, certificates)
-
-
-def _read_keys(where: str, mechanism: str, item: Any) -> ScramKeys:
-    fields = _map(where, item, ("iterations", "salt", "storedKey", "serverKey"))
-    iterations = fields.get("iterations")
-    if not isinstance(iterations, int) or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        raise UsersFileError(
-            f"{where}.iterations: a number from {MIN_ITERATIONS} to {MAX_ITERATIONS} is expected, "
-            f"not {_shown(iterations)}"
-        )
-    salt, stored, server = (_bytes(f"{where}.{key}", fields.get(key)) for key in ("salt", "storedKey", "serverKey"))
-    size = hashlib.new(HASHES[mechanism]).digest_size
-    for key, value in (("storedKey", stored), ("serverKey", server)):
-        if len(value) != size:
-            raise UsersFileError(f"{where}.{key}: {size} bytes are expected, not {len(value)}")
-    if not salt:
-        raise UsersFileError(f"{where}.salt: at least one byte is expected")
-    return ScramKeys(iterations, salt, stored, server)
+    return User(name, space, Permissions(grants, matcher_of, name), keys, certificates)
 
 
 def _read_grant(where: str, item: Any) -> Grant:
@@ -155,7 +142,8 @@ def _read_grant(where: str, item: Any) -> Grant:
             raise UsersFileError(f"{where}.operations: {operation!r} is none; there are {', '.join(OPERATIONS)}")
     addresses = _texts(f"{where}.addresses", fields.get("addresses"))
     for pattern in addresses:
-        _check_pattern(f"{where}.addresses", pattern)
+        if problem := pattern_problem(pattern):
+            raise UsersFileError(f"{where}.addresses: {problem}")
     if not operations:
         raise UsersFileError(f"{where}.operations: at least one is expected")
     if ADDRESS_OPERATIONS & set(operations) and not addresses:
@@ -163,20 +151,9 @@ def _read_grant(where: str, item: Any) -> Grant:
     return Grant(operations, addresses)
 
 
-def _check_pattern(where: str, pattern: str) -> None:
-    if len(pattern) > MAX_PATTERN_LENGTH:
-        raise UsersFileError(f"{where}: a pattern has at most {MAX_PATTERN_LENGTH} characters")
-    for word in pattern.split("/"):
-        if word not in {"*", "#"} and ("*" in word or "#" in word):
-            raise UsersFileError(
-                f"{where}: in {pattern!r} a wildcard is part of a word; '*' stands for one whole word between "
-                "slashes, '#' for any number of them, as in 'orders/#'"
-            )
-
-
 def _map(where: str, value: Any, names: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsersFileError(f"{where}: fields are expected, not {_shown(value)}")
+        raise UsersFileError(f"{where}: fields are expected, not {shown(value)}")
     for key in value:
         if key not in names:
             raise UsersFileError(f"{where}: there is no field {key!r:.100}; there are {', '.join(names)}")
@@ -187,7 +164,7 @@ def _list(where: str, value: Any) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise UsersFileError(f"{where}: a list is expected, not {_shown(value)}")
+        raise UsersFileError(f"{where}: a list is expected, not {shown(value)}")
     return value
 
 
@@ -195,29 +172,13 @@ def _texts(where: str, value: Any) -> tuple[str, ...]:
     found = _list(where, value)
     for item in found:
         if not isinstance(item, str) or not item:
-            raise UsersFileError(f"{where}: texts are expected, not {_shown(item)}")
+            raise UsersFileError(f"{where}: texts are expected, not {shown(item)}")
     return tuple(found)
-
-
-def _bytes(where: str, value: Any) -> bytes:
-    try:
-        if isinstance(value, str):
-            return b64decode(value, validate=True)
-    except (Base64Error, ValueError):
-        pass
-    # The value may be a secret in the wrong place.
-    raise UsersFileError(f"{where}: a text in base64 is expected")
-
-
-def _shown(value: Any) -> str:
-    """What stands there, without its contents: they may be secret."""
-    kinds = {dict: "fields", list: "a list", str: "a text", int: "a number", float: "a number", type(None): "nothing"}
-    return kinds.get(type(value), type(value).__name__)
 
 
 def write_users(users: Sequence[User], seed: bytes) -> str:
     """What a file of users is to hold."""
-    document = {"seed": _base64(seed), "users": [_user_fields(user) for user in users]}
+    document = {"seed": to_text(seed), "users": [_user_fields(user) for user in users]}
     text: str = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
     return _HEAD + text
 
@@ -225,7 +186,7 @@ def write_users(users: Sequence[User], seed: bytes) -> str:
 def _user_fields(user: User) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": user.name, "space": user.space}
     if user.keys:
-        fields["credentials"] = {mechanism: _key_fields(keys) for mechanism, keys in user.keys.items()}
+        fields["credentials"] = {mechanism: key_fields(keys) for mechanism, keys in user.keys.items()}
     if user.certificates:
         fields["certificates"] = list(user.certificates)
     fields["authorization"] = [_grant_fields(grant) for grant in user.permissions.grants]
@@ -235,16 +196,3 @@ def _user_fields(user: User) -> dict[str, Any]:
 def _grant_fields(grant: Grant) -> Mapping[str, Any]:
     addresses = {"addresses": list(grant.addresses)} if grant.addresses else {}
     return {"operations": list(grant.operations), **addresses}
-
-
-def _key_fields(keys: ScramKeys) -> Mapping[str, Any]:
-    return {
-        "iterations": keys.iterations,
-        "salt": _base64(keys.salt),
-        "storedKey": _base64(keys.stored),
-        "serverKey": _base64(keys.server),
-    }
-
-
-def _base64(data: bytes) -> str:
-    return b64encode(data).decode("ascii")

@@ -2,13 +2,22 @@
 
 ``*`` stands for exactly one word, ``#`` for zero or more words anywhere, so ``a/#`` matches ``a``.
 MQTT writes ``+`` for ``*``, and its ``*`` is a word like any other; ``parse`` is told which.
+
+Permissions know two more things, ``parse_permission`` tells which.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
-__all__ = ["Pattern", "Wild", "covers", "matches", "parse"]
+__all__ = ["USER", "Pattern", "Start", "Wild", "covers", "matches", "parse", "parse_permission"]
+
+USER = "${username}"
+"""In a permission: the name of the user who has it."""
+
+_NO_WORD = "/"
+"""What no word of a name is."""
 
 
 class Wild(Enum):
@@ -20,7 +29,15 @@ class Wild(Enum):
     """Zero or more words."""
 
 
-Pattern = tuple["str | Wild", ...]
+class Start(NamedTuple):
+    """A word of a pattern that stands for all words which begin so."""
+
+    text: str
+
+
+Pattern = tuple["str | Wild | Start", ...]
+
+_WILDCARDS = frozenset(wild.value for wild in Wild)
 
 
 def parse(text: str, *, any_word: str = "*") -> Pattern:
@@ -30,7 +47,7 @@ def parse(text: str, *, any_word: str = "*") -> Pattern:
         text: such as ``sensors/*/temperature/#``.
         any_word: what stands for one word; ``+`` in MQTT.
     """
-    words: list[str | Wild] = []
+    words: list[str | Wild | Start] = []
     for word in text.split("/"):
         if word == any_word:
             words.append(Wild.ANY)
@@ -40,6 +57,29 @@ def parse(text: str, *, any_word: str = "*") -> Pattern:
                 words.append(Wild.REST)
         else:
             words.append(word)
+    return tuple(words)
+
+
+def parse_permission(text: str, user: str) -> Pattern:
+    """A permission's pattern for one user.
+
+    Its last word may end with ``*``, and then stands for all names that go on in any way. ``${username}``
+    stands for the user's name as it is: wildcards and slashes in the name are letters like any other, so that
+    it reaches nothing which is not called so.
+
+    Args:
+        text: such as ``devices/${username}/#`` or ``order*``; valid by ``identity.permissions.pattern_problem``.
+        user: the user's name; without one, what needs it matches nothing.
+    """
+    words: list[str | Wild | Start] = []
+    for word in parse(text):
+        if isinstance(word, str) and USER in word:
+            words.append(word.replace(USER, user) if user else _NO_WORD)
+        else:
+            words.append(word)
+    last = text.rpartition("/")[2]
+    if len(last) > 1 and last.endswith("*"):
+        words[-1:] = [Start(last[:-1]), Wild.REST]
     return tuple(words)
 
 
@@ -66,7 +106,15 @@ def _reaches_end(pattern: Pattern, words: list[str], unknown: str | None) -> boo
         else:
             following = [False] * (len(words) + 1)
             for index, word in enumerate(words):
-                if reachable[index] and (part == word or (part is Wild.ANY and word != unknown)):
-                    following[index + 1] = True
+                if not reachable[index]:
+                    continue
+                if part is Wild.ANY:
+                    is_one = word != unknown
+                elif isinstance(part, Start):
+                    is_one = word.startswith(part.text)
+                else:
+                    # A word that is spelled like a wildcard is none, and covers none.
+                    is_one = part == word and (unknown is None or word not in _WILDCARDS)
+                following[index + 1] |= is_one
             reachable = following
     return reachable[-1]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from enmasse.errors import ConfigError
 from enmasse.identity.errors import UsersFileError
 from enmasse.identity.users_file import read_users
-from enmasse.messaging.patterns import covers, parse
+from enmasse.messaging.patterns import covers, parse_permission
 
 if TYPE_CHECKING:
     from enmasse.identity.users import Users
@@ -25,10 +25,11 @@ LOOK_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-def matcher_of(text: str) -> Callable[[str], bool]:
-    """Whether an address, or everything that a pattern stands for, lies within a pattern."""
-    pattern = parse(text)
-    return lambda name: covers(pattern, name)
+def matcher_of(text: str, user: str = "") -> Callable[[str], bool]:
+    """Whether an address, or everything that a pattern stands for, lies within the pattern of a user's permission."""
+    pattern = parse_permission(text, user)
+    # What begins so belongs to the node itself: who may go there is another question.
+    return lambda name: not name.startswith("$") and covers(pattern, name)
 
 
 def load_users(path: Path) -> Users:

@@ -75,7 +75,7 @@ def test_a_user_that_exists_is_replaced_on_request_only(cli: Cli, path: Path) ->
         ((), "\n", "the password is empty"),
         ((), "bell\u0007\n", "the password cannot be used"),
         (("--no-password",), "", "needs a --certificate"),
-        (("--send", "top*"), "secret\n", "a wildcard is part of a word"),
+        (("--send", "top*s"), "secret\n", "a wildcard is part of a word"),
         (("--space", "a/b/c"), "secret\n", "NAMESPACE/SPACE is expected"),
     ],
 )

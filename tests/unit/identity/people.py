@@ -19,9 +19,9 @@ FEW = 4_096
 SEED = b"seed of the tests"
 
 
-def exactly(pattern: str) -> Callable[[str], bool]:
-    """A grammar of patterns without wildcards."""
-    return lambda address: address == pattern
+def exactly(pattern: str, user: str) -> Callable[[str], bool]:
+    """A grammar of patterns without wildcards, in which ``me`` is the user."""
+    return lambda address: address == (user if pattern == "me" else pattern)
 
 
 def person(

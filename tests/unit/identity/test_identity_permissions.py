@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW, Grant, Permissions
+from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW, Grant, Permissions, pattern_problem
 from enmasse.identity.throttle import Throttle
 from enmasse.node.users import matcher_of
 from tests.unit.identity.people import exactly
@@ -37,10 +37,12 @@ def test_all_is_every_operation() -> None:
     ("pattern", "inside", "outside"),
     [
         ("orders", ["orders"], ["order", "orders/eu", "*", "#", "orders/#"]),
-        ("#", ["orders", "a/b/c", "#", "a/#", "*"], []),
+        ("#", ["orders", "a/b/c", "#", "a/#", "*"], ["$management", "$addresses", "$dynamic/1"]),
         ("orders/#", ["orders", "orders/eu", "orders/eu/1", "orders/#", "orders/*"], ["stock", "#", "*/eu", "order"]),
         ("orders/*", ["orders/eu", "orders/*"], ["orders", "orders/eu/1", "orders/#", "#"]),
         ("*/eu", ["orders/eu", "*/eu"], ["#/eu", "orders/us", "eu"]),
+        ("order*", ["order", "orders", "orders/eu/1", "order-1/#"], ["orde", "*", "#", "an/order"]),
+        ("in/order*", ["in/order", "in/orders/eu"], ["in", "order", "in/*", "in/#", "out/orders"]),
         ("a/#/z", ["a/z", "a/b/z", "a/b/c/z", "a/#/z", "a/*/z"], ["a", "z", "a/#", "#/z"]),
     ],
 )
@@ -50,6 +52,50 @@ def test_a_pattern_covers_names_and_what_other_patterns_stand_for(
     is_within = matcher_of(pattern)
     assert [name for name in inside if not is_within(name)] == []
     assert [name for name in outside if is_within(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("user", "pattern", "inside", "outside"),
+    [
+        ("jo", "in/${username}/#", ["in/jo", "in/jo/1", "in/jo/#"], ["in", "in/bo", "in/#", "in/*", "in/*/1"]),
+        ("jo", "in/dev-${username}", ["in/dev-jo"], ["in/dev-jo2", "in/dev-*", "in/dev-${username}"]),
+        ("j*", "in/${username}", [], ["in/jo", "in/*", "in/#"]),
+        ("*", "in/${username}/#", [], ["in/jo", "in/*", "in/#", "in/*/#", "in/jo/1"]),
+        ("#", "in/${username}", [], ["in", "in/jo", "in/#", "in/*", "in/jo/1"]),
+        ("#", "${username}", [], ["in", "#", "*", "in/jo"]),
+        ("+", "in/${username}", ["in/+"], ["in/jo", "in/*", "in/#"]),
+        ("jo/1", "in/${username}/#", [], ["in/jo/1", "in/jo", "in/jo/1/x"]),
+        ("a/#", "in/${username}", [], ["in/a", "in/a/#", "in/a/x", "in/#"]),
+        ("$management", "${username}", [], ["$management", "management"]),
+        ("$dynamic", "${username}/#", [], ["$dynamic/1", "$dynamic"]),
+        ("${username}", "in/${username}", ["in/${username}"], ["in/jo", "in/#"]),
+        ("", "in/${username}/#", [], ["in/", "in", "in//1", "in/jo"]),
+    ],
+)
+def test_a_users_name_in_a_pattern_reaches_what_is_called_so_and_no_more(
+    user: str, pattern: str, inside: list[str], outside: list[str]
+) -> None:
+    is_within = matcher_of(pattern, user)
+    assert [name for name in inside if not is_within(name)] == []
+    assert [name for name in outside if is_within(name)] == []
+
+
+def test_permissions_know_their_users_name() -> None:
+    own = Permissions([Grant(("send",), ("me",))], exactly, "jo")
+    assert own.allow(SEND, "jo")
+    assert not own.allow(SEND, "me")
+
+
+@pytest.mark.parametrize("pattern", ["#", "*", "a/*/#", "order*", "a/order*", "in/${username}/#", "a//b"])
+def test_patterns_that_are_understood(pattern: str) -> None:
+    assert pattern_problem(pattern) is None
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a*b", "a*/b", "a/#b", "#*", "**", "a/**", "*#", "${username}*", "in/${username}-*", "a" * 1025]
+)
+def test_patterns_that_would_be_misunderstood_are_refused(pattern: str) -> None:
+    assert pattern_problem(pattern) is not None
 
 
 def test_failures_close_the_door_for_a_while() -> None:
