@@ -13,6 +13,7 @@ import pytest
 
 from enmasse.client import ConnectionDeniedError, Message, Outcome, connect
 from enmasse.identity.permissions import Grant, Permissions
+from enmasse.identity.tokens import Judged, Judgement
 from enmasse.identity.users import User
 from enmasse.net.loop import run
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
@@ -28,12 +29,24 @@ TOOLS = HERE.parent / "tools"
 
 
 class Authority:
-    """Knows one token, good for one space."""
+    """Knows one token, good for one space, for as long as whoever has shown it wants to stay."""
 
-    def user_of(self, token: str, space: str) -> User | None:
+    def knows(self, space: str) -> bool:
+        return space == "default/shop"
+
+    def takes_passwords(self, space: str) -> bool:
+        return False
+
+    def judge_token(self, token: str, space: str) -> Judged:
         if (token, space) != ("token-of-ida", "default/shop"):
-            return None
-        return User("ida", space, Permissions([Grant(("all",), ("orders",))], matcher_of))
+            return Judgement()
+        return Judgement(User("ida", space, Permissions([Grant(("all",), ("orders",))], matcher_of)))
+
+    def judge_password(self, user: str, password: str, space: str) -> Judged:
+        return Judgement()
+
+    def judge_again(self, user: User) -> User | None:
+        return user
 
 
 async def started(directory: Path) -> tuple[Server, int]:

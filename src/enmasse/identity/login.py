@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from enmasse.errors import RemoteError
+from enmasse.identity.directory import UserDirectory
 from enmasse.identity.passwords import Passwords
 from enmasse.identity.scram_server import Proof, read_client_first
-from enmasse.identity.tokens import TokenAuthority
-from enmasse.identity.users import DEFAULT_MECHANISMS, User, Users
-from enmasse.wire.amqp.sasl import Verdict, plain_credentials
+from enmasse.identity.tokens import Judged, Judgement, TokenAuthority
+from enmasse.identity.users import DEFAULT_MECHANISMS, User
+from enmasse.wire.amqp.pending import Pending
+from enmasse.wire.amqp.sasl import SaslCode, Verdict, plain_credentials
 from enmasse.wire.amqp.saslprep import saslprep
 from enmasse.wire.amqp.scram import HASHES, unquoted
 
@@ -40,13 +42,13 @@ class Place:
 
 
 def offered_mechanisms(
-    users: Users,
+    users: UserDirectory,
     *,
     guarded: Sequence[str],
     has_open: bool,
     is_private: bool,
     has_certificate: bool,
-    has_tokens: bool,
+    tokens: TokenAuthority | None = None,
 ) -> tuple[str, ...]:
     """What a listener offers: whatever is good for any of its spaces, the best first.
 
@@ -56,18 +58,21 @@ def offered_mechanisms(
         has_open: whether there are spaces that everybody may enter.
         is_private: whether nobody else can read what is sent.
         has_certificate: whether the client has shown a certificate that holds.
-        has_tokens: whether somebody knows what tokens are worth.
+        tokens: knows the users of some of them in place of us.
     """
-    scram = {mechanism for space in guarded for mechanism in users.mechanisms(space)}
-    if guarded and not scram:
+    federated = [space for space in guarded if tokens is not None and tokens.knows(space)]
+    own = [space for space in guarded if space not in federated]
+    scram = {mechanism for space in own for mechanism in users.mechanisms(space)}
+    if own and not scram:
         # Nobody can come in, which is for nobody to see.
         scram = set(DEFAULT_MECHANISMS)
     found = [mechanism for mechanism in HASHES if mechanism in scram]
     if has_certificate:
         found.insert(0, "EXTERNAL")
-    if guarded and has_tokens and is_private:
+    if federated and is_private:
         found += TOKEN_MECHANISMS
-    if has_open or (guarded and is_private):
+    has_passwords = bool(own) or any(tokens is not None and tokens.takes_passwords(space) for space in federated)
+    if has_open or (has_passwords and is_private):
         found.append("PLAIN")
     if has_open:
         found.append("ANONYMOUS")
@@ -85,7 +90,7 @@ class Login:
         new_nonce: gives a fresh unguessable word.
         certified: the names in the client's certificate, if it holds.
         is_private: whether nobody else can read what is sent.
-        tokens: knows what tokens are worth.
+        tokens: knows the users of some spaces in place of us.
 
     Attributes:
         user: who it is, once let in; nobody if everybody may come in.
@@ -95,7 +100,7 @@ class Login:
 
     def __init__(
         self,
-        users: Users,
+        users: UserDirectory,
         place_of: Callable[[str], Place],
         passwords: Passwords,
         *,
@@ -158,6 +163,10 @@ class Login:
             return True
         if not self._is_private:
             return self._refuse("a password was sent where others can read it; use TLS or SCRAM")
+        if self._tokens is not None and place.space is not None and self._tokens.knows(place.space):
+            if not self._tokens.takes_passwords(place.space):
+                return self._refuse("users of the space show tokens, no passwords")
+            return self._judged(self._tokens.judge_password(place.user, credentials[1], place.space), place)
         user = None if place.space is None else self._users.find(place.space, place.user)
         if not self._passwords.check(self._users, place, user, credentials[1]) or user is None:
             return self._refuse("no such user" if user is None else "wrong password")
@@ -167,7 +176,8 @@ class Login:
         first = read_client_first(response)
         place = self._goes_to(first.user)
         space = place.space or ""
-        user = self._users.find(space, place.user)
+        is_ours = self._tokens is None or not self._tokens.knows(space)
+        user = self._users.find(space, place.user) if is_ours else None
         keys = None if user is None else user.keys.get(mechanism)
 
         def decide(is_proved: bool) -> bool:
@@ -202,15 +212,24 @@ class Login:
         place = self._goes_to(saslprep(named))
         if place.is_open:
             return True
-        if self._tokens is None or place.space is None:
+        if self._tokens is None or place.space is None or not self._tokens.knows(place.space):
             return self._refuse("nobody knows what the token is worth")
-        user = self._tokens.user_of(token, place.space)
-        if user is None or user.space != place.space or (place.user and place.user != user.name):
-            self._refuse("the token is not good for the space and the user")
-            # Clients of the older mechanism do not expect to be told why, and some fail at it.
-            return _Refused() if mechanism == "OAUTHBEARER" else False
-        self.named = user.name
-        return self._admit(user)
+        # Clients of the older mechanism do not expect to be told why, and some fail at it.
+        refused = _Refused() if mechanism == "OAUTHBEARER" else False
+        return self._judged(self._tokens.judge_token(token, place.space), place, refused)
+
+    def _judged(self, judged: Judged, place: Place, refused: Verdict = False) -> Verdict:
+        """Follow somebody else's judgement, now or when it comes."""
+
+        def decide(found: Judgement) -> Verdict:
+            user = found.user
+            if user is not None and user.space == place.space and place.user in ("", user.name):
+                self.named = self.named or user.name
+                return self._admit(user)
+            self._refuse(found.reason or "the token is not good for the space and the user")
+            return SaslCode.SYS_TEMP if found.is_temporary else refused
+
+        return judged.map(decide) if isinstance(judged, Pending) else decide(judged)
 
 
 class _Prompt:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.errors import RemoteError
-from enmasse.identity.login import TOKEN_MECHANISMS, Login, Place, offered_mechanisms
+from enmasse.identity.login import Login, Place, offered_mechanisms
 from enmasse.identity.users import User
 from enmasse.node.errors import TenancyError
 from enmasse.node.gate import Gate
 from enmasse.node.rights import Rights
 from enmasse.node.tenancy import choose_space, named_space
+from enmasse.wire.amqp.pending import Pending
 from enmasse.wire.amqp.sasl import Question, SaslCode, SaslServer, Verdict
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Admission:
             has_open=has_open,
             is_private=self._is_private,
             has_certificate=bool(self._facts.certified),
-            has_tokens=gate.tokens is not None,
+            tokens=gate.tokens,
         )
         return SaslServer(offered, self._authenticate, is_optional=has_open)
 
@@ -173,11 +174,17 @@ class Admission:
         except RemoteError as error:
             login.reason = error.description
             verdict = False
+        return self._account(login, verdict)
+
+    def _account(self, login: Login, verdict: Verdict) -> Verdict:
+        if isinstance(verdict, Pending):
+            return verdict.map(lambda later: self._account(login, later))
         if not isinstance(verdict, int):
             return _Step(verdict, lambda question, response: self._judge(lambda: question.answer(response)))
         if verdict is True:
             self.rights.user = login.user
-        else:
+        elif verdict is False:
+            # Another answer says nothing of the credentials.
             self._gate.failed(self._host, login.named)
         return verdict
 
@@ -260,8 +267,9 @@ class Admission:
 
     def _listed(self, user: User) -> User | None:
         """The user as the file has it now; nothing if it is another one, or none any more."""
-        if self.mechanism in TOKEN_MECHANISMS:
-            return user
+        tokens = self._gate.tokens
+        if tokens is not None and tokens.knows(user.space) and self.mechanism != "EXTERNAL":
+            return tokens.judge_again(user)
         now = self._gate.users.find(user.space, user.name)
         return None if now is None or (now.keys, now.certificates) != (user.keys, user.certificates) else now
 

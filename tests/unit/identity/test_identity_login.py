@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from enmasse.identity.login import Place, offered_mechanisms
 from enmasse.identity.passwords import Passwords
+from enmasse.identity.tokens import Judged, Judgement
 from enmasse.identity.users import User, Users
+from enmasse.wire.amqp.pending import Pending
 from enmasse.wire.amqp.sasl import (
     Anonymous,
     ClientMechanism,
     External,
     OAuthBearer,
     Plain,
+    SaslCode,
     Scram,
     XOAuth2,
 )
@@ -123,13 +128,33 @@ def test_a_certificate_is_good_for_its_user(names: tuple[str, ...], wanted: str,
 
 
 class Authority:
-    """Gives tokens that are a user's name."""
+    """Gives tokens that are a user's name, and passwords that are the name backwards."""
 
-    def __init__(self, *users: User) -> None:
+    def __init__(self, *users: User, spaces: Sequence[str] = ("ns/shop",), takes_passwords: bool = False) -> None:
         self._users = {user.name: user for user in users}
+        self._spaces = spaces
+        self._takes_passwords = takes_passwords
+        self.waiting: list[Pending[Judgement]] | None = None
+        """Judgements that come later; None: all come at once."""
 
-    def user_of(self, token: str, space: str) -> User | None:
-        return self._users.get(token)
+    def knows(self, space: str) -> bool:
+        return space in self._spaces
+
+    def takes_passwords(self, space: str) -> bool:
+        return self._takes_passwords
+
+    def judge_token(self, token: str, space: str) -> Judged:
+        found = Judgement(self._users.get(token), "the token is bad")
+        if self.waiting is None:
+            return found
+        self.waiting.append(Pending())
+        return self.waiting[-1]
+
+    def judge_password(self, user: str, password: str, space: str) -> Judged:
+        return self.judge_token(user if password == user[::-1] else "", space)
+
+    def judge_again(self, user: User) -> User | None:
+        return user
 
 
 @pytest.mark.parametrize(
@@ -151,6 +176,46 @@ def test_a_token_is_worth_what_its_authority_says(mechanism: ClientMechanism, ex
     assert place.admits(mechanism) == expected
     is_told = expected is None and mechanism.name == "OAUTHBEARER"
     assert getattr(mechanism, "reason", None) == ('{"status":"invalid_token"}' if is_told else None)
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "takes_passwords", "expected"),
+    [
+        ("ida", "adi", True, "ida"),
+        ("ida@shop", "adi", True, "ida"),
+        ("ida", "ida", True, None),
+        ("ida", "adi", False, None),
+        ("jo", "secret", True, None),
+    ],
+)
+def test_passwords_of_others_users_are_theirs_to_check(
+    user: str, password: str, takes_passwords: bool, expected: str | None
+) -> None:
+    place = door()
+    place.tokens = Authority(person("ida", password=None), takes_passwords=takes_passwords)
+    assert place.admits(Plain(user, password)) == expected
+    assert place.admits(Scram("SCRAM-SHA-256", "jo", "secret", nonce)) is None, "our own keys are not asked"
+    assert place.admits(Plain("jo@factory", "other")) == "jo", "other spaces have their own users"
+
+
+def test_a_judgement_may_come_later() -> None:
+    place = door()
+    authority = place.tokens = Authority()
+    authority.waiting = []
+    for judgement, expected in (
+        (Judgement(person("ida", password=None)), True),
+        (Judgement(person("ida", "ns/factory")), False),
+        (Judgement(reason="wrong password"), False),
+        (Judgement(reason="nobody answers", is_temporary=True), SaslCode.SYS_TEMP),
+    ):
+        login = place.begin()
+        verdict = login.begin("XOAUTH2", b"user=ida\x01auth=Bearer ida\x01\x01")
+        assert isinstance(verdict, Pending)
+        assert login.user is None
+        authority.waiting.pop().settle(judgement)
+        assert verdict.answer == (expected,)
+        assert (login.user is not None) is (expected is True)
+        assert expected is True or login.reason
 
 
 def test_without_an_authority_no_token_is_worth_anything() -> None:
@@ -198,7 +263,7 @@ def test_what_is_malformed_does_not_come_in(mechanism: str, response: bytes) -> 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
 def test_who_only_names_a_mechanism_is_asked_to_speak(mechanism: str) -> None:
     verdict = door().begin().begin(mechanism, b"")
-    assert not isinstance(verdict, int)
+    assert not isinstance(verdict, int | Pending)
     assert verdict.challenge == b""
     assert verdict.answer(b"") is False
 
@@ -206,7 +271,7 @@ def test_who_only_names_a_mechanism_is_asked_to_speak(mechanism: str) -> None:
 def test_after_an_empty_beginning_all_goes_on_as_usual() -> None:
     login = door().begin()
     verdict = login.begin("PLAIN", b"")
-    assert not isinstance(verdict, int)
+    assert not isinstance(verdict, int | Pending)
     assert verdict.answer(b"\0jo\0secret") is True
     assert login.user is not None
 
@@ -222,6 +287,9 @@ def test_reasons_hold_no_secrets() -> None:
 
 # What is offered
 
+TOKENS = Authority(spaces=["ns/a"])
+BOTH = Authority(spaces=["ns/a"], takes_passwords=True)
+
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
@@ -236,15 +304,18 @@ def test_reasons_hold_no_secrets() -> None:
             ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"),
         ),
         (
-            {"guarded": ["ns/factory"], "is_private": True, "has_certificate": True, "has_tokens": True},
+            {"guarded": ["ns/factory", "ns/a"], "is_private": True, "has_certificate": True, "tokens": TOKENS},
             ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER", "XOAUTH2", "PLAIN"),
         ),
-        ({"guarded": ["ns/factory"], "has_tokens": True}, ("SCRAM-SHA-512", "SCRAM-SHA-256")),
+        ({"guarded": ["ns/a"], "is_private": True, "tokens": TOKENS}, ("OAUTHBEARER", "XOAUTH2")),
+        ({"guarded": ["ns/a"], "is_private": True, "tokens": BOTH}, ("OAUTHBEARER", "XOAUTH2", "PLAIN")),
+        ({"guarded": ["ns/a"], "tokens": BOTH}, ()),
+        ({"guarded": ["ns/factory"], "tokens": TOKENS}, ("SCRAM-SHA-512", "SCRAM-SHA-256")),
     ],
 )
 def test_what_is_good_for_any_space_is_offered(asked: dict[str, object], expected: tuple[str, ...]) -> None:
     defaults: dict[str, object] = {
-        "guarded": [], "has_open": False, "is_private": False, "has_certificate": False, "has_tokens": False
+        "guarded": [], "has_open": False, "is_private": False, "has_certificate": False
     }  # fmt: skip
     assert offered_mechanisms(door().users, **{**defaults, **asked}) == expected  # type: ignore[arg-type]
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from enmasse.errors import RemoteError
+from enmasse.identity.oidc import Identity
 from enmasse.identity.permissions import Grant, Permissions
+from enmasse.identity.tokens import Judged, Judgement
 from enmasse.identity.users import User, Users, make_keys
 from enmasse.messaging.delivery import ACCEPTED
 from enmasse.node.admission import Facts
@@ -15,6 +17,7 @@ from enmasse.node.entities import SPACE_TYPE
 from enmasse.node.gate import Gate, GateOptions
 from enmasse.node.review import review
 from enmasse.node.users import matcher_of
+from enmasse.wire.amqp.pending import Pending
 from enmasse.wire.amqp.performatives import Rejected, Source, Target
 from enmasse.wire.amqp.sasl import Anonymous, ClientMechanism, External, OAuthBearer, Plain, SaslClient, Scram
 from enmasse.wire.amqp.sections import Properties, encode_message
@@ -384,14 +387,33 @@ def test_a_user_that_is_gone_or_has_another_password_is_sent_away(node: Guarded,
 
 
 class Authority:
-    """Knows one token."""
+    """Knows one token, and one password; who has shown them may stay for as long as ``may_stay`` says."""
 
-    def user_of(self, token: str, space: str) -> User | None:
-        return person("ida", space, SOME) if token == "good" else None
+    may_stay = True
+
+    def __init__(self, *spaces: str) -> None:
+        self._spaces = spaces
+        self.waiting: Pending[Judgement] = Pending()
+
+    def knows(self, space: str) -> bool:
+        return space in self._spaces
+
+    def takes_passwords(self, space: str) -> bool:
+        return True
+
+    def judge_token(self, token: str, space: str) -> Judged:
+        user = User("ida", space, Permissions([SOME], matcher_of), identity=Identity("https://id", "1", "ida"))
+        return Judgement(user if token == "good" else None)
+
+    def judge_password(self, user: str, password: str, space: str) -> Judged:
+        return self.waiting
+
+    def judge_again(self, user: User) -> User | None:
+        return user if self.may_stay else None
 
 
 def test_whom_a_token_names_need_not_be_in_the_file(node: Guarded) -> None:
-    node.gate.tokens = Authority()
+    authority = node.gate.tokens = Authority("ns/shop")
     assert not node.meet(OAuthBearer("bad"), sasl_host="shop.ns", is_private=True).is_in
     client = node.meet(OAuthBearer("good"), sasl_host="shop.ns", is_private=True)
     assert (client.space, client.binding.user) == ("ns/shop", "ida")
@@ -400,6 +422,33 @@ def test_whom_a_token_names_need_not_be_in_the_file(node: Guarded) -> None:
     assert client.is_in
     client.sender("orders")
     assert client.refusals == []
+    authority.may_stay = False
+    node.review()
+    client.go()
+    assert not client.is_in
+
+
+@pytest.mark.parametrize("is_temporary", [False, True])
+def test_a_late_refusal_is_counted_only_if_it_says_something(node: Guarded, is_temporary: bool) -> None:
+    authority = node.gate.tokens = Authority("ns/shop")
+    client = node.meet(Plain("ida", "guess"), sasl_host="shop.ns", is_private=True)
+    assert not client.is_in
+    assert node.gate.refused == 0
+    authority.waiting.settle(Judgement(reason="no", is_temporary=is_temporary))
+    client.go()
+    assert client.error is not None
+    assert node.gate.refused == (0 if is_temporary else 1)
+
+
+def test_a_late_admission_lets_a_client_in(node: Guarded) -> None:
+    authority = node.gate.tokens = Authority("ns/shop")
+    client = node.meet(Plain("ida", "right"), sasl_host="shop.ns", is_private=True)
+    found = authority.judge_token("good", "ns/shop")
+    assert isinstance(found, Judgement)
+    authority.waiting.settle(found)
+    client.go()
+    assert client.is_in
+    assert client.binding.user == "ida"
 
 
 def test_a_user_that_is_removed_between_sasl_and_open_does_not_come_in(node: Guarded) -> None:

@@ -1,0 +1,203 @@
+"""What is agreed with an OpenID provider: whose tokens are good, and what they grant."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from enmasse.errors import ConfigError
+from enmasse.identity.permissions import ADDRESS_OPERATIONS, OPERATIONS, Grant
+
+__all__ = ["ClaimGrant", "OidcSettings", "check_provider_url", "is_loopback", "read_settings"]
+
+MAX_LEEWAY_S = 300
+"""Clocks that differ by more than five minutes are to be put right."""
+
+MAX_PASSWORD_CACHE_S = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGrant:
+    """What everybody may do whose token holds a group or a scope.
+
+    Attributes:
+        claim: ``group`` or ``scope``.
+        value: the group's or the scope's name.
+        grant: what is allowed.
+    """
+
+    claim: str
+    value: str
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    """How to judge the tokens of a provider.
+
+    Attributes:
+        issuer: the provider's URL; what ``iss`` has to say, to the letter.
+        audience: a token has to be meant for one of these.
+        client_id: as whom we ask the provider for tokens.
+        client_secret: how we prove that; empty for a public client.
+        username_claim: where a token holds the user's name.
+        groups_claim: where it holds groups; empty: it holds none.
+        group_grants: whether groups called ``send_<address>``, ``recv_<address>``, ``monitor`` and ``manage``
+            grant what they say.
+        grants: what other groups and scopes grant.
+        scopes: what to ask for beside a password.
+        password_grant: whether passwords are asked for and shown to the provider.
+        ca_cert: PEM of the authorities to trust instead of the system's; empty: the system's.
+        leeway_s: how far clocks may differ, in seconds.
+        password_cache_s: for how long a password that was right is not shown to the provider again.
+        revision: tells one version of these settings from another.
+    """
+
+    issuer: str
+    audience: tuple[str, ...]
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    username_claim: str = "preferred_username"
+    groups_claim: str = ""
+    group_grants: bool = False
+    grants: tuple[ClaimGrant, ...] = ()
+    scopes: str = "openid"
+    password_grant: bool = False
+    ca_cert: str = field(default="", repr=False)
+    leeway_s: int = 10
+    password_cache_s: int = 60
+    revision: str = ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its name."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_provider_url(where: str, url: Any) -> str:
+    """Return a URL that tokens and passwords may be entrusted to: https, or on this machine.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    host = parts.hostname or ""
+    if not host or port == 0 or parts.scheme not in {"https", "http"} or parts.query or parts.fragment:
+        raise ConfigError(f"{where}: the URL of a provider is expected, such as https://id.example.com/realms/shop")
+    if parts.username is not None:
+        raise ConfigError(f"{where}: no user nor password belongs into the URL of a provider")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise ConfigError(f"{where}: https is expected; without TLS a provider may only be on this machine")
+    return str(url)
+
+
+def read_settings(where: str, fields: Any) -> OidcSettings:
+    """Take settings out of the map that says them, in camel case.
+
+    Args:
+        where: how to call the map in errors.
+        fields: the map.
+
+    Raises:
+        ConfigError: what is wrong in it, without telling its secrets.
+    """
+    if not isinstance(fields, Mapping):
+        raise ConfigError(f"{where}: a map is expected")
+    for key in fields:
+        if key not in _READERS:
+            raise ConfigError(f"{where}: there is no field {key!r:.100}; there are {', '.join(_READERS)}")
+    found = {name: read(f"{where}.{key}", fields[key]) for key, (name, read) in _READERS.items() if key in fields}
+    if "issuer" not in found:
+        raise ConfigError(f"{where}.issuer: the URL of the provider is expected")
+    if not found.get("audience"):
+        if not found.get("client_id"):
+            raise ConfigError(
+                f"{where}.audience: for whom tokens have to be is expected (or clientId, which stands for it): "
+                "without that the tokens of every other application would be good here"
+            )
+        found["audience"] = (found["client_id"],)
+    if found.get("password_grant") and not found.get("client_id"):
+        raise ConfigError(f"{where}.clientId: passwordGrant needs a client that passwords are shown in the name of")
+    if found.get("group_grants") and not found.get("groups_claim"):
+        found["groups_claim"] = "groups"
+    return OidcSettings(**found)
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{where}: a text is expected")
+    return value
+
+
+def _flag(where: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where}: true or false is expected")
+    return value
+
+
+def _words(where: str, value: Any) -> tuple[str, ...]:
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) and word for word in words):
+        raise ConfigError(f"{where}: a text or a list of texts is expected")
+    return tuple(words)
+
+
+def _seconds(most: int) -> Callable[[str, Any], int]:
+    def read(where: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise ConfigError(f"{where}: seconds from 0 to {most} are expected")
+        return value
+
+    return read
+
+
+def _grants(where: str, value: Any) -> tuple[ClaimGrant, ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where}: a list is expected")
+    return tuple(_claim_grant(f"{where}[{index}]", item) for index, item in enumerate(value))
+
+
+def _claim_grant(where: str, item: Any) -> ClaimGrant:
+    if not isinstance(item, Mapping) or not set(item) <= {"group", "scope", "operations", "addresses"}:
+        raise ConfigError(f"{where}: group or scope, operations and addresses are expected")
+    named = [claim for claim in ("group", "scope") if item.get(claim)]
+    if len(named) != 1:
+        raise ConfigError(f"{where}: either group or scope is expected")
+    operations = _words(f"{where}.operations", item.get("operations"))
+    for operation in operations:
+        if operation not in OPERATIONS:
+            raise ConfigError(f"{where}.operations: {operation!r:.50} is none; there are {', '.join(OPERATIONS)}")
+    addresses = _words(f"{where}.addresses", item.get("addresses") or ())
+    if not operations or (ADDRESS_OPERATIONS & set(operations) and not addresses):
+        raise ConfigError(f"{where}: at least one operation is expected, and addresses to send to or receive from")
+    return ClaimGrant(named[0], _text(f"{where}.{named[0]}", item[named[0]]), Grant(operations, addresses))
+
+
+_READERS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "issuer": ("issuer", check_provider_url),
+    "audience": ("audience", _words),
+    "clientId": ("client_id", _text),
+    "clientSecret": ("client_secret", _text),
+    "usernameClaim": ("username_claim", _text),
+    "groupsClaim": ("groups_claim", _text),
+    "groupGrants": ("group_grants", _flag),
+    "grants": ("grants", _grants),
+    "scopes": ("scopes", _text),
+    "passwordGrant": ("password_grant", _flag),
+    "caCert": ("ca_cert", _text),
+    "leeway": ("leeway_s", _seconds(MAX_LEEWAY_S)),
+    "passwordCache": ("password_cache_s", _seconds(MAX_PASSWORD_CACHE_S)),
+    "revision": ("revision", _text),
+}
