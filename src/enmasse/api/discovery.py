@@ -1,23 +1,28 @@
-"""What clients ask first: which groups and kinds are here, and of which version."""
+"""What clients ask first: which groups and kinds are here, and of which version.
+
+The same is told in two ways: document by document, and all at once in the
+aggregated form that kubectl prefers since 1.26.
+"""
 
 from __future__ import annotations
 
-from itertools import groupby
+import platform
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
 
-from enmasse.api.actions import ACTIONS
-from enmasse.model.kinds import KINDS
+from enmasse.api.negotiation import JSON, MediaRange, choose
+from enmasse.api.served import SERVED, Served, Subresource, group_prefix
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
-    from enmasse.model.kinds import Kind
+    from collections.abc import Sequence
 
 __all__ = ["discovery_routes"]
 
-_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+_AGGREGATED = "apidiscovery.k8s.io"
+_CATEGORY = "enmasse"
 
 Document = dict[str, Any]
 
@@ -25,65 +30,170 @@ Document = dict[str, Any]
 def discovery_routes() -> APIRouter:
     """Return the routes for discovery and version."""
     router = APIRouter(tags=["discovery"])
-    groups = [list(kinds) for _, kinds in groupby(KINDS, key=lambda kind: kind.group)]
+    groups = list(dict.fromkeys(item.group for item in SERVED))
+    named = [group for group in groups if group]
 
-    def serve(path: str, document: Document) -> None:
-        async def endpoint() -> JSONResponse:
-            return JSONResponse(document)
+    def serve(path: str, document: Document, aggregated: Sequence[str] | None = None) -> None:
+        async def endpoint(request: Request) -> Response:
+            if aggregated is None:
+                return JSONResponse(document)
+            form = choose(
+                request,
+                [
+                    (JSON, lambda wanted: "as" not in wanted.parameters, ""),
+                    (JSON, lambda wanted: _wants_aggregated(wanted, "v2"), "v2"),
+                    (JSON, lambda wanted: _wants_aggregated(wanted, "v2beta1"), "v2beta1"),
+                ],
+            )
+            if not form:
+                return JSONResponse(document)
+            return JSONResponse(
+                _aggregate(aggregated, form),
+                media_type=f"{JSON};g={_AGGREGATED};v={form};as=APIGroupDiscoveryList",
+            )
 
-        router.add_api_route(path, endpoint, methods=["GET"], response_model=None, summary=document["kind"])
+        router.add_api_route(
+            path, endpoint, methods=["GET"], response_model=None, summary=document["kind"], name=f"discover {path}"
+        )
 
-    # The core group is empty: Kubernetes' own kinds are not here.
-    serve("/api", {"kind": "APIVersions", "versions": []})
-    serve("/apis", {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(kinds) for kinds in groups]})
-    for kinds in groups:
-        serve(f"/apis/{kinds[0].group}", {"kind": "APIGroup", "apiVersion": "v1"} | _group(kinds))
-        serve(f"/apis/{kinds[0].api_version}", _resources(kinds))
+    core = [item.version for item in SERVED if not item.group]
+    versions = {"kind": "APIVersions", "versions": list(dict.fromkeys(core)), "serverAddressByClientCIDRs": []}
+    serve("/api", versions, [group for group in groups if not group])
+    listed = {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(group) for group in named]}
+    serve("/apis", listed, named)
+    for group in groups:
+        if group:
+            serve(f"/apis/{group}", {"kind": "APIGroup", "apiVersion": "v1"} | _group(group))
+        for served in _versions(group):
+            serve(f"{group_prefix(group)}/{served}", _resources(group, served))
 
     @router.get("/version", summary="Version")
     async def version() -> JSONResponse:
-        major, minor, *_ = __version__.split(".")
-        return JSONResponse({"major": major, "minor": minor, "gitVersion": f"v{__version__}"})
+        return JSONResponse(_version())
 
     return router
 
 
-def _group(kinds: list[Kind]) -> Document:
-    version = {"groupVersion": kinds[0].api_version, "version": kinds[0].version}
-    return {"name": kinds[0].group, "versions": [version], "preferredVersion": version}
+def _version() -> Document:
+    major, minor, *_ = __version__.split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"v{__version__}",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": platform.python_implementation(),
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+    }
 
 
-def _resources(kinds: list[Kind]) -> Document:
+def _wants_aggregated(wanted: MediaRange, version: str) -> bool:
+    parameters = wanted.parameters
+    return (parameters.get("as"), parameters.get("g"), parameters.get("v")) == (
+        "APIGroupDiscoveryList",
+        _AGGREGATED,
+        version,
+    )
+
+
+def _versions(group: str) -> list[str]:
+    found = dict.fromkeys(item.version for item in SERVED if item.group == group)
+    return sorted(found, reverse=True)  # v1beta2 is preferred to v1beta1
+
+
+def _group(group: str) -> Document:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in _versions(group)]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _of(group: str, version: str) -> list[Served]:
+    return [item for item in SERVED if (item.group, item.version) == (group, version)]
+
+
+def _resources(group: str, version: str) -> Document:
+    served = _of(group, version)
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
-        "groupVersion": kinds[0].api_version,
-        "resources": [*(_kind(kind) for kind in kinds), *(item for kind in kinds for item in _actions(kind))],
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": [resource for item in served for resource in (_resource(item), *_below(item))],
     }
 
 
-def _kind(kind: Kind) -> Document:
+def _resource(item: Served) -> Document:
     return {
-        "name": kind.plural,
-        "singularName": kind.singular,
-        "namespaced": True,
-        "kind": kind.name,
-        "verbs": _VERBS,
-        "shortNames": list(kind.short_names),
-        "categories": ["enmasse"],
+        "name": item.kind.plural,
+        "singularName": item.kind.singular,
+        "namespaced": item.is_namespaced,
+        "kind": item.kind.name,
+        "verbs": list(item.verbs),
+        "shortNames": list(item.kind.short_names),
+        "categories": _categories(item),
     }
 
 
-def _actions(kind: Kind) -> list[Document]:
+def _below(item: Served) -> list[Document]:
     return [
         {
-            "name": f"{kind.plural}/{action}",
+            "name": f"{item.kind.plural}/{below.name}",
             "singularName": "",
-            "namespaced": True,
-            "kind": "Status",
-            "group": "",
-            "version": "v1",
-            "verbs": ["create"],
+            "namespaced": item.is_namespaced,
+            "verbs": list(below.verbs),
         }
-        for action in (ACTIONS if kind.name == "Address" else ())
+        | _response_kind(item, below)
+        for below in item.subresources
     ]
+
+
+def _response_kind(item: Served, below: Subresource) -> Document:
+    if below.kind:
+        return {"group": "", "version": "v1", "kind": below.kind}
+    return {"group": item.group, "version": item.version, "kind": item.kind.name}
+
+
+def _categories(item: Served) -> list[str]:
+    return [_CATEGORY] if item.group.endswith("enmasse.io") else []
+
+
+def _aggregate(groups: Sequence[str], version: str) -> Document:
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"{_AGGREGATED}/{version}",
+        "metadata": {},
+        "items": [
+            {
+                "metadata": {"name": group, "creationTimestamp": None},
+                "versions": [
+                    {
+                        "version": served,
+                        "freshness": "Current",
+                        "resources": [_discovered(item) for item in _of(group, served)],
+                    }
+                    for served in _versions(group)
+                ],
+            }
+            for group in groups
+        ],
+    }
+
+
+def _discovered(item: Served) -> Document:
+    return {
+        "resource": item.kind.plural,
+        "responseKind": {"group": item.group, "version": item.version, "kind": item.kind.name},
+        "scope": "Namespaced" if item.is_namespaced else "Cluster",
+        "singularResource": item.kind.singular,
+        "verbs": list(item.verbs),
+        "shortNames": list(item.kind.short_names),
+        "categories": _categories(item),
+        "subresources": [
+            {
+                "subresource": below.name,
+                "responseKind": _response_kind(item, below),
+                "verbs": list(below.verbs),
+            }
+            for below in item.subresources
+        ],
+    }

@@ -24,12 +24,39 @@ def test_clients_find_groups_versions_and_kinds(api: Api) -> None:
         for resource in found["resources"]:
             assert resource["namespaced"]
             if "/" in resource["name"]:
-                assert (resource["verbs"], resource["name"].partition("/")[0]) == (["create"], "addresses")
                 continue
             assert "watch" in resource["verbs"]
             path = f"/apis/{found['groupVersion']}/{resource['name']}"
             assert api("GET", path).json()["kind"] == f"{resource['kind']}List"
     assert api("GET", "/api").json()["kind"] == "APIVersions"
+
+
+def test_everything_is_discovered_at_once_where_the_client_can_read_that(api: Api) -> None:
+    def ask(path: str, version: str) -> httpx.Response:
+        accept = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList,application/json"
+        return api("GET", path, headers={"accept": accept})
+
+    for version in ("v2", "v2beta1"):
+        found = ask("/apis", version)
+        assert found.headers["content-type"].endswith(f"g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
+        listed = found.json()
+        assert (listed["kind"], listed["apiVersion"]) == ("APIGroupDiscoveryList", f"apidiscovery.k8s.io/{version}")
+        for group in listed["items"]:
+            name = group["metadata"]["name"]
+            plain = api("GET", f"/apis/{name}").json()
+            assert [item["version"] for item in group["versions"]] == [item["version"] for item in plain["versions"]]
+            for item in group["versions"]:
+                resources = api("GET", f"/apis/{name}/{item['version']}").json()["resources"]
+                told = [item["resource"] for item in item["resources"]]
+                told += [
+                    f"{resource['resource']}/{below['subresource']}"
+                    for resource in item["resources"]
+                    for below in resource["subresources"]
+                ]
+                assert sorted(told) == sorted(resource["name"] for resource in resources)
+    assert ask("/api", "v2").json()["kind"] == "APIGroupDiscoveryList"
+    assert ask("/apis", "v3").json()["kind"] == "APIGroupList"
+    assert api("GET", "/apis", headers={"accept": "text/html"}).status_code == 406
 
 
 def test_health_and_version_are_told(api: Api) -> None:
