@@ -4,7 +4,9 @@ Rules:
 1. Every write has a version of its own, one higher than the last, for all kinds together.
 2. A write and its change record are one transaction; listeners hear of it after the commit.
 3. Changes are kept for the last ``history`` versions; who asks for older ones must list again.
-4. A write that returned is on disk (WAL with a sync per commit).
+4. A write that returned is on disk (WAL with a sync per commit). One that failed, for
+   whatever reason, has left nothing; the next one is tried on its own merits.
+5. No operation on one object takes longer because there are many.
 
 The store is used from one thread, the event loop's: a commit takes about as
 long as a disk sync, and the control process carries no messages. It knows
@@ -25,31 +27,20 @@ from enmasse.control.errors import (
     ResourceExistsError,
     ResourceNotFoundError,
 )
-from enmasse.errors import ConfigError
+from enmasse.control.store_schema import open_database, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Action", "Change", "Document", "ResourceStore"]
+__all__ = ["Action", "Change", "Document", "Key", "Page", "ResourceStore"]
 
 Document = dict[str, Any]
 Action = Literal["ADDED", "MODIFIED", "DELETED"]
+Key = tuple[str, str]
+"""Namespace and name."""
 
-_FORMAT = 1
-_SCHEMA = """
-CREATE TABLE objects (
-    kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    version INTEGER NOT NULL, body TEXT NOT NULL,
-    PRIMARY KEY (kind, namespace, name)
-) WITHOUT ROWID;
-CREATE TABLE changes (
-    version INTEGER PRIMARY KEY, action TEXT NOT NULL,
-    kind TEXT NOT NULL, namespace TEXT NOT NULL, body TEXT NOT NULL
-);
-CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO facts VALUES ('version', 0), ('compacted', 0);
-"""
+_BEYOND = "\U0010ffff"  # sorts after every character of a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +50,25 @@ class Change:
     version: int
     action: Action
     document: Document
+    before_text: str | None = None
+
+    @property
+    def before(self) -> Document | None:
+        """The object before this write; None: there was none."""
+        return None if self.before_text is None else json.loads(self.before_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list.
+
+    Attributes:
+        bodies: objects in their JSON form, by namespace and name.
+        last: the key of the last one; None: the list ends with this page.
+    """
+
+    bodies: list[str]
+    last: Key | None
 
 
 class ResourceStore:
@@ -68,6 +78,9 @@ class ResourceStore:
         path: the database file; its directory must exist.
         history: how many changes are kept for those who watch.
 
+    Every method raises ``StoreBusyError``, ``StoreFullError``, ``StoreReadOnlyError``
+    or ``StoreBrokenError`` when the file cannot be used.
+
     Raises:
         ConfigError: when the file was written by a newer version or is no database.
     """
@@ -76,12 +89,9 @@ class ResourceStore:
         self._history = history
         self._listeners: set[Callable[[], None]] = set()
         self._is_writing = False
-        self._database = sqlite3.connect(path, isolation_level=None)
-        try:
-            self._prepare(path)
-        except BaseException:
-            self._database.close()
-            raise
+        self._touched: set[str] = set()  # uids with another aside than before this transaction
+        self._written: set[str] = set()  # uids written in this transaction
+        self._database = open_database(path)
         self._version = self.fact("version")
         self._compacted = self.fact("compacted")
 
@@ -102,12 +112,12 @@ class ResourceStore:
 
     def fact(self, name: str) -> int:
         """Return a number kept beside the objects, 0 if it was never written."""
-        row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return int(row[0]) if row else 0
+        rows = self._run("SELECT value FROM facts WHERE name = ?", (name,))
+        return int(rows[0][0]) if rows else 0
 
     def write_fact(self, name: str, value: int) -> None:
         """Keep a number beside the objects."""
-        self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+        self._run("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     @contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
@@ -128,21 +138,25 @@ class ResourceStore:
         if self._is_writing:
             yield
             return
-        version = self._version
-        self._database.execute("BEGIN IMMEDIATE")
+        version, compacted = self._version, self._compacted
+        self._run("BEGIN IMMEDIATE")
         self._is_writing = True
+        is_committed = False
         try:
             yield
-            if dry_run:
-                self._roll_back(version)
-            else:
+            self._show_touched()
+            if not dry_run:
                 self._compact()
-                self._database.execute("COMMIT")
-        except BaseException:
-            self._roll_back(version)
-            raise
+                self._run("COMMIT")
+                is_committed = True
         finally:
             self._is_writing = False
+            self._touched.clear()
+            self._written.clear()
+            if not is_committed:
+                self._version, self._compacted = version, compacted
+                if self._database.in_transaction:  # SQLite rolls back by itself when the disk is full
+                    self._run("ROLLBACK")
         if self._version != version:
             for listener in tuple(self._listeners):
                 listener()
@@ -160,19 +174,94 @@ class ResourceStore:
 
     def find(self, kind: str, namespace: str, name: str) -> Document | None:
         """Return one object, or None when there is none of this name."""
-        row = self._database.execute(
+        rows = self._run(
             "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name = ?", (kind, namespace, name)
-        ).fetchone()
-        return json.loads(row[0]) if row else None
+        )
+        return json.loads(rows[0][0]) if rows else None
 
-    def select(self, kind: str, namespace: str | None = None, prefix: str = "") -> list[Document]:
-        """Return the objects of a kind by namespace and name; ``prefix`` is that of their names."""
-        rows = self._database.execute(
-            "SELECT body FROM objects WHERE kind = ? AND (? IS NULL OR namespace = ?)"
-            " AND substr(name, 1, ?) = ? ORDER BY namespace, name",
-            (kind, namespace, namespace, len(prefix), prefix),
+    def find_uid(self, uid: str) -> Document | None:
+        """Return the object with this identity, or None when there is none."""
+        rows = self._run("SELECT body FROM objects WHERE uid = ?", (uid,))
+        return json.loads(rows[0][0]) if rows else None
+
+    def select(self, kind: str, namespace: str | None = None, prefix: str = "", limit: int = -1) -> list[Document]:
+        """Return the objects of a kind by namespace and name.
+
+        Args:
+            kind: of this kind.
+            namespace: only this one; None: all.
+            prefix: only those whose names begin so.
+            limit: how many at most; -1: all of them.
+        """
+        if namespace is None:
+            rows = self._run(
+                "SELECT body FROM objects WHERE kind = ? AND substr(name, 1, ?) = ?"
+                " ORDER BY kind, namespace, name LIMIT ?",
+                (kind, len(prefix), prefix, limit),
+            )
+        else:
+            rows = self._run(
+                "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name >= ? AND name < ?"
+                " ORDER BY kind, namespace, name LIMIT ?",
+                (kind, namespace, prefix, prefix + _BEYOND, limit),
+            )
+        return [json.loads(row[0]) for row in rows]
+
+    def select_address(self, kind: str, namespace: str, address: str) -> list[Document]:
+        """Return the objects of a kind and namespace with this ``spec.address``, by their names."""
+        rows = self._run(
+            "SELECT body FROM objects WHERE kind = ? AND json_extract(body, '$.spec.address') = ?"
+            " AND namespace = ? ORDER BY name",
+            (kind, address, namespace),
         )
         return [json.loads(row[0]) for row in rows]
+
+    def count(self, kind: str, namespace: str | None = None, after: Key | None = None) -> int:
+        """Return how many objects of a kind there are, in one namespace or all, after a key or in all."""
+        space, name = after or ("", "")
+        rows = self._run(
+            "SELECT count(*) FROM objects WHERE kind = ? AND (? IS NULL OR namespace = ?)"
+            " AND (namespace, name) > (?, ?)",
+            (kind, namespace, namespace, space, name),
+        )
+        return int(rows[0][0])
+
+    def page(
+        self, kind: str, namespace: str | None = None, *, after: Key | None = None, limit: int = 500, at: int = 0
+    ) -> Page:
+        """Return a part of the list of all objects of a kind as it was at a version.
+
+        Args:
+            kind: of this kind.
+            namespace: only this one; None: all.
+            after: the last key of the former part.
+            limit: how many objects at most.
+            at: the version; 0: the present one.
+
+        Raises:
+            ExpiredVersionError: when the history does not reach back so far.
+        """
+        at = at or self._version
+        if not self._compacted <= at <= self._version:
+            raise ExpiredVersionError(at, self._compacted, self._version)
+        where, key = "(namespace, name) > (?, ?)", after or ("", "")
+        if namespace is not None:
+            where, key = "namespace = ? AND name > ?", (namespace, key[1])
+        rows = self._run(
+            f"SELECT namespace, name, body FROM objects WHERE kind = ? AND {where}"  # noqa: S608  # constants
+            " AND version <= ? ORDER BY kind, namespace, name LIMIT ?",
+            (kind, *key, at, limit + 1),
+        )
+        if at < self._version:
+            # What was written since lies in the first change after that version, as it was before.
+            former = self._run(
+                f"SELECT namespace, name, before, min(version) FROM changes WHERE kind = ? AND {where}"  # noqa: S608
+                " AND version > ? GROUP BY namespace, name",
+                (kind, *key, at),
+            )
+            rows = sorted([*rows, *(row[:3] for row in former if row[2] is not None)])
+        found = [row[2] for row in rows[:limit]]
+        return Page(found, (rows[limit - 1][0], rows[limit - 1][1]) if len(rows) > limit else None)
 
     def create(self, document: Document) -> Document:
         """Add an object and return it with its version.
@@ -183,11 +272,16 @@ class ResourceStore:
         key = _key(document)
         with self.transaction():
             stored, body = self._stamp(document)
+            uid = _uid(document)
             try:
-                self._database.execute("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", (*key, self._version, body))
+                self._run(
+                    "INSERT INTO objects (kind, namespace, name, uid, version, body) VALUES (?, ?, ?, ?, ?, ?)",
+                    (*key, uid, self._version, body),
+                )
             except sqlite3.IntegrityError:
                 raise ResourceExistsError(*key) from None
-            self._record("ADDED", key, body)
+            self._own(uid, None, document)
+            self._record("ADDED", key, uid, body, None)
         return stored
 
     def replace(self, document: Document, expected: str = "") -> Document:
@@ -203,13 +297,14 @@ class ResourceStore:
         """
         key = _key(document)
         with self.transaction():
-            self._expect(key, expected)
+            row, before = self._expect(key, expected)
             stored, body = self._stamp(document)
-            self._database.execute(
-                "UPDATE objects SET version = ?, body = ? WHERE kind = ? AND namespace = ? AND name = ?",
-                (self._version, body, *key),
+            uid = _uid(document)
+            self._run(
+                "UPDATE objects SET uid = ?, version = ?, body = ? WHERE id = ?", (uid, self._version, body, row)
             )
-            self._record("MODIFIED", key, body)
+            self._own(uid, before, document)
+            self._record("MODIFIED", key, uid, body, before)
         return stored
 
     def delete(self, kind: str, namespace: str, name: str, expected: str = "") -> Document:
@@ -221,11 +316,80 @@ class ResourceStore:
         """
         key = (kind, namespace, name)
         with self.transaction():
-            self._expect(key, expected)
-            last, body = self._stamp(self.get(*key))
-            self._database.execute("DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?", key)
-            self._record("DELETED", key, body)
+            row, before = self._expect(key, expected)
+            last, body = self._stamp(json.loads(before))
+            uid = _uid(last)
+            self._run("DELETE FROM objects WHERE id = ?", (row,))
+            self._run("DELETE FROM asides WHERE uid = ?", (uid,))
+            self._own(uid, before, None)
+            self._record("DELETED", key, uid, body, before)
         return last
+
+    def put_aside(self, uid: str, name: str, value: bytes) -> None:
+        """Keep private data beside an object: gone with it, never shown by the API.
+
+        Those who watch hear of it as of any change of the object. It may be
+        put there in the transaction that creates the object, before it is
+        created; without an object it is not kept.
+
+        Args:
+            uid: the identity of the object.
+            name: what the data is.
+            value: the data; takes the place of what had the name before.
+        """
+        with self.transaction():
+            if self.aside(uid, name) != value:
+                self._run("INSERT OR REPLACE INTO asides VALUES (?, ?, ?)", (uid, name, value))
+                self._touched.add(uid)
+
+    def aside(self, uid: str, name: str) -> bytes | None:
+        """Return what was put beside an object under a name, or None."""
+        rows = self._run("SELECT value FROM asides WHERE uid = ? AND name = ?", (uid, name))
+        return rows[0][0] if rows else None
+
+    def take_aside(self, uid: str, name: str | None = None) -> None:
+        """Remove what was put beside an object, under one name or all."""
+        with self.transaction():
+            found = self._run("SELECT 1 FROM asides WHERE uid = ? AND (? IS NULL OR name = ?)", (uid, name, name))
+            if found:
+                self._run("DELETE FROM asides WHERE uid = ? AND (? IS NULL OR name = ?)", (uid, name, name))
+                self._touched.add(uid)
+
+    def dependents(self, owner: str, limit: int = 100) -> list[Document]:
+        """Return objects which name an object, by its uid, among their owners."""
+        rows = self._run(
+            "SELECT body FROM owners JOIN objects ON uid = dependent WHERE owner = ? ORDER BY dependent LIMIT ?",
+            (owner, limit),
+        )
+        return [json.loads(row[0]) for row in rows]
+
+    def lost_owners(self) -> list[str]:
+        """Return the uids that objects name as their owners, and that no object has."""
+        rows = self._run("SELECT DISTINCT owner FROM owners WHERE owner NOT IN (SELECT uid FROM objects)")
+        return [row[0] for row in rows]
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces that objects lie in."""
+        # One step in the index for each, however many objects lie there.
+        found: list[str] = []
+        for (kind,) in self._run("SELECT DISTINCT kind FROM objects"):
+            last = ""
+            while rows := self._run(
+                "SELECT namespace FROM objects WHERE kind = ? AND namespace > ? ORDER BY namespace LIMIT 1",
+                (kind, last),
+            ):
+                last = rows[0][0]
+                found.append(last)
+        return sorted(set(found))
+
+    def contents(self, namespace: str, kinds: tuple[str, ...], limit: int = 100) -> list[Document]:
+        """Return objects of some kinds that lie in a namespace."""
+        found: list[Document] = []
+        for kind in kinds:
+            found += self.select(kind, namespace, limit=limit - len(found))
+            if len(found) >= limit:
+                break
+        return found
 
     def changes(
         self, after: int, *, kinds: tuple[str, ...] = (), namespace: str | None = None, limit: int = 500
@@ -245,62 +409,77 @@ class ResourceStore:
         if not self._compacted <= after <= self._version:
             raise ExpiredVersionError(after, self._compacted, self._version)
         marks = ", ".join("?" * len(kinds))
-        rows = self._database.execute(
-            "SELECT version, action, body FROM changes WHERE version > ?"  # noqa: S608  # only question marks
+        rows = self._run(
+            "SELECT version, action, body, before FROM changes WHERE version > ?"  # noqa: S608  # only marks
             f" AND (? IS NULL OR namespace = ?){f' AND kind IN ({marks})' if kinds else ''}"
             " ORDER BY version LIMIT ?",
             (after, namespace, namespace, *kinds, limit),
-        ).fetchall()
-        found = [Change(version, action, json.loads(body)) for version, action, body in rows]
+        )
+        found = [Change(version, action, json.loads(body), before) for version, action, body, before in rows]
         return found, found[-1].version if len(found) == limit else self._version
 
-    def _prepare(self, path: Path) -> None:
+    def _run(self, statement: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
         try:
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            (found,) = self._database.execute("PRAGMA user_version").fetchone()
+            return self._database.execute(statement, arguments).fetchall()
+        except sqlite3.IntegrityError:
+            raise
         except sqlite3.DatabaseError as error:
-            raise ConfigError(f"{path} is not a resource store: {error}") from None
-        if found > _FORMAT:
-            raise ConfigError(f"{path} was written by a newer version of EnMasse: update this one")
-        if found < _FORMAT:
-            self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
-
-    def _roll_back(self, version: int) -> None:
-        if self._database.in_transaction:  # SQLite rolls back by itself when the disk is full
-            self._database.execute("ROLLBACK")
-        self._version = version
-        self._compacted = self.fact("compacted")
+            raise translate(error) from None
 
     def _stamp(self, document: Document) -> tuple[Document, str]:
         self._version += 1
         stamped = document | {"metadata": document["metadata"] | {"resourceVersion": str(self._version)}}
-        return stamped, json.dumps(stamped, ensure_ascii=False, separators=(",", ":"))
+        return stamped, _text(stamped)
 
-    def _record(self, action: Action, key: tuple[str, str, str], body: str) -> None:
-        kind, namespace, _ = key
-        self._database.execute(
-            "INSERT INTO changes VALUES (?, ?, ?, ?, ?)", (self._version, action, kind, namespace, body)
-        )
-        self._database.execute("UPDATE facts SET value = ? WHERE name = 'version'", (self._version,))
+    def _record(self, action: Action, key: tuple[str, str, str], uid: str, body: str, before: str | None) -> None:
+        self._run("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", (self._version, action, *key, body, before))
+        self._run("UPDATE facts SET value = ? WHERE name = 'version'", (self._version,))
+        self._written.add(uid)
 
-    def _expect(self, key: tuple[str, str, str], expected: str) -> None:
-        row = self._database.execute(
-            "SELECT version FROM objects WHERE kind = ? AND namespace = ? AND name = ?", key
-        ).fetchone()
-        if row is None:
+    def _own(self, uid: str, before: str | None, document: Document | None) -> None:
+        """Keep the index of owners right."""
+        if before is not None and '"ownerReferences"' in before:
+            self._run("DELETE FROM owners WHERE dependent = ?", (uid,))
+        if document is not None:
+            for owner in document["metadata"].get("ownerReferences") or ():
+                self._run("INSERT OR IGNORE INTO owners VALUES (?, ?)", (owner["uid"], uid))
+
+    def _show_touched(self) -> None:
+        """Give objects whose private data changed a new version, unless they have one."""
+        for uid in self._touched - self._written:
+            document = self.find_uid(uid)
+            if document is None:
+                self._run("DELETE FROM asides WHERE uid = ?", (uid,))
+            else:
+                self.replace(document)
+
+    def _expect(self, key: tuple[str, str, str], expected: str) -> tuple[int, str]:
+        """Return where an object lies and what it is."""
+        rows = self._run("SELECT id, version, body FROM objects WHERE kind = ? AND namespace = ? AND name = ?", key)
+        if not rows:
             raise ResourceNotFoundError(*key)
-        if expected and expected != str(row[0]):
-            raise ConflictError(f"{key[0]} {key[2]}", f"version {expected}", f"version {row[0]}")
+        row, version, body = rows[0]
+        if expected and expected != str(version):
+            raise ConflictError(f"{key[0]} {key[2]}", f"version {expected}", f"version {version}")
+        return row, body
 
     def _compact(self) -> None:
         # In steps of a tenth, so that not every write deletes a row.
         if self._version - self._compacted > self._history * 1.1:
             self._compacted = self._version - self._history
-            self._database.execute("DELETE FROM changes WHERE version <= ?", (self._compacted,))
-            self._database.execute("UPDATE facts SET value = ? WHERE name = 'compacted'", (self._compacted,))
+            self._run("DELETE FROM changes WHERE version <= ?", (self._compacted,))
+            self._run("UPDATE facts SET value = ? WHERE name = 'compacted'", (self._compacted,))
 
 
 def _key(document: Document) -> tuple[str, str, str]:
     metadata = document["metadata"]
-    return document["kind"], metadata["namespace"], metadata["name"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def _uid(document: Document) -> str:
+    uid: str = document["metadata"].get("uid", "")
+    return uid
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.control.errors import ConflictError, ResourceNotFoundError
+from enmasse.control.errors import ConflictError, ForbiddenError, ResourceNotFoundError
 from enmasse.control.registry import Preconditions, Registry
+from enmasse.control.writes import Requester, Write
 from enmasse.model.catalog import default_plans
 from enmasse.model.conditions import Condition
 from enmasse.model.errors import InvalidResourceError
@@ -128,3 +129,69 @@ def test_the_catalog_is_planted_once(registry: Registry) -> None:
     registry.delete("AddressPlan", "enmasse-infra", "standard-small-queue")
     registry.plant_catalog()
     assert registry.store.find("AddressPlan", "enmasse-infra", "standard-small-queue") is None
+
+
+class Doorman:
+    """An admission that labels what it lets in, puts something aside, and refuses on demand."""
+
+    kinds = frozenset({"AddressSpace"})
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+        self.refuses = False
+
+    def admit(self, write: Write) -> Resource:
+        self.seen.append((write.operation, write.user.name))
+        resource = write.resource
+        write.store.put_aside(resource.metadata.uid, "note", write.operation.encode())
+        if self.refuses:
+            raise ForbiddenError("not today")
+        labelled = resource.metadata.model_copy(update={"labels": {"seen": "yes"}})
+        return resource.model_copy(update={"metadata": labelled})
+
+
+def test_an_admission_sees_every_write_of_its_kinds_and_may_change_what_is_stored(
+    registry: Registry, make_space: Make, make_address: Make
+) -> None:
+    doorman = Doorman()
+    registry.ask(doorman)
+    created = registry.create(make_space(), user=Requester("ann"))
+    assert created["metadata"]["labels"] == {"seen": "yes"}
+    registry.create(make_address())
+    registry.replace(make_space(plan="other"), user=Requester("bob"))
+    assert registry.store.aside(created["metadata"]["uid"], "note") == b"UPDATE"
+    registry.delete("AddressSpace", "default", "shop")
+    assert doorman.seen == [("CREATE", "ann"), ("UPDATE", "bob"), ("DELETE", "system:operator")]
+
+
+def test_what_an_admission_refuses_leaves_nothing(registry: Registry, make_space: Make) -> None:
+    doorman = Doorman()
+    registry.ask(doorman)
+    created = registry.create(make_space())
+    doorman.refuses = True
+    with pytest.raises(ForbiddenError):
+        registry.create(make_space("other"))
+    with pytest.raises(ForbiddenError):
+        registry.replace(make_space(plan="p"))
+    with pytest.raises(ForbiddenError):
+        registry.delete("AddressSpace", "default", "shop")
+    assert registry.store.select("AddressSpace") == [created]
+    assert registry.store.aside(created["metadata"]["uid"], "note") == b"CREATE"
+
+
+def test_an_object_with_finalizers_is_marked_and_goes_with_the_last_of_them(
+    registry: Registry, make_space: Make
+) -> None:
+    uid = registry.create(make_space())["metadata"]["uid"]
+    registry.change_finalizers("AddressSpace", "default", "shop", uid=uid, add="enmasse.io/infra")
+    registry.change_finalizers("AddressSpace", "default", "shop", uid=uid, add="example.com/mine")
+    marked = registry.delete("AddressSpace", "default", "shop")
+    assert marked["metadata"]["deletionTimestamp"]
+    assert registry.delete("AddressSpace", "default", "shop") == marked
+    registry.change_finalizers("AddressSpace", "default", "shop", uid=uid, remove="enmasse.io/infra")
+    assert registry.store.get("AddressSpace", "default", "shop")["metadata"]["finalizers"] == ["example.com/mine"]
+    registry.change_finalizers("AddressSpace", "default", "shop", uid=uid, add="example.com/late")
+    registry.change_finalizers("AddressSpace", "default", "shop", uid="former", remove="example.com/mine")
+    assert registry.store.find("AddressSpace", "default", "shop") is not None
+    registry.change_finalizers("AddressSpace", "default", "shop", uid=uid, remove="example.com/mine")
+    assert registry.store.find("AddressSpace", "default", "shop") is None

@@ -141,3 +141,41 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "db").write_bytes(b"not a database, but long enough to look like one" * 100)
     with pytest.raises(ConfigError, match="is not a resource store"):
         ResourceStore(tmp_path / "db")
+
+
+def test_private_data_lies_beside_an_object_and_goes_with_it(store: ResourceStore) -> None:
+    created = store.create(thing("a", metadata={"namespace": "default", "name": "a", "uid": "u"}))
+    store.put_aside("u", "scram", b"secret")
+    store.put_aside("u", "token", b"other")
+    assert (store.aside("u", "scram"), store.aside("u", "other")) == (b"secret", None)
+    assert "secret" not in str(store.select("Thing"))
+    store.take_aside("u", "token")
+    assert store.aside("u", "token") is None
+    store.delete("Thing", "default", "a", expected="")
+    assert store.aside("u", "scram") is None
+    assert created["metadata"]["resourceVersion"] == "1"
+
+
+def test_another_private_value_is_a_change_of_the_object_and_the_same_one_is_none(store: ResourceStore) -> None:
+    store.create(thing("a", metadata={"namespace": "default", "name": "a", "uid": "u"}))
+    store.put_aside("u", "scram", b"1")
+    assert [change.action for change in store.changes(1)[0]] == ["MODIFIED"]
+    store.put_aside("u", "scram", b"1")
+    assert store.version == 2
+    store.take_aside("u")
+    assert store.version == 3
+    with store.transaction():
+        store.put_aside("u", "scram", b"2")
+        store.replace(thing("a", metadata={"namespace": "default", "name": "a", "uid": "u"}, spec=1))
+    assert store.version == 4
+
+
+def test_private_data_put_aside_before_its_object_is_created_is_kept(store: ResourceStore) -> None:
+    with store.transaction():
+        store.put_aside("u", "scram", b"1")
+        store.create(thing("a", metadata={"namespace": "default", "name": "a", "uid": "u"}))
+    assert (store.aside("u", "scram"), store.version) == (b"1", 1)
+    with store.transaction(dry_run=True):
+        store.put_aside("u", "scram", b"2")
+    store.put_aside("nobody", "scram", b"1")
+    assert (store.aside("u", "scram"), store.aside("nobody", "scram")) == (b"1", None)

@@ -1,0 +1,209 @@
+"""Events: what happened to objects, for people who ask (``kubectl describe``, ``enmasse events``).
+
+Rules:
+1. An event that happens again is counted, not stored again.
+2. Events never slow down what they tell of: they are noted in memory and
+   written together, once in a while; of a flood only the last are written.
+3. The oldest go when there are too many.
+
+They are objects of kind ``Event`` of the core group, stored like all others,
+so that they can be listed and watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from enmasse.errors import EnmasseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.control.store import Document, ResourceStore
+
+__all__ = ["EventRecorder", "EventType"]
+
+EventType = Literal["Normal", "Warning"]
+
+_log = logging.getLogger(__name__)
+
+_KIND = "Event"
+_SOURCE = "enmasse"
+_NAMESPACE_OF_CLUSTER = "default"  # where Kubernetes puts events of objects without a namespace
+_MESSAGE_LIMIT = 1024
+
+
+@dataclass(slots=True)
+class _Noted:
+    """One event that is not written yet."""
+
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+    type: EventType
+    reason: str
+    message: str
+    first: str
+    last: str
+    count: int = 1
+
+
+class EventRecorder:
+    """Notes events and writes them to the store.
+
+    Args:
+        store: where they go.
+        now: gives the present, RFC 3339 in UTC.
+        new_uid: gives a unique identity.
+        most: how many events are kept.
+        most_at_once: how many are written at a time; of more, the last.
+        every_s: seconds between two writes.
+    """
+
+    def __init__(
+        self,
+        store: ResourceStore,
+        *,
+        now: Callable[[], str],
+        new_uid: Callable[[], str],
+        most: int = 2000,
+        most_at_once: int = 200,
+        every_s: float = 0.5,
+    ) -> None:
+        self._store = store
+        self._now = now
+        self._new_uid = new_uid
+        self._most = most
+        self._most_at_once = most_at_once
+        self._every_s = every_s
+        self._noted: OrderedDict[str, _Noted] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], None] | None = None  # oldest first; None: not read yet
+        self._something = asyncio.Event()
+
+    def record(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        uid: str,
+        type: EventType,  # noqa: A002  # as Kubernetes calls it
+        reason: str,
+        message: str,
+        *,
+        api_version: str = "",
+    ) -> None:
+        """Note an event; it can be read about half a second later.
+
+        Args:
+            kind: of the object that it is about.
+            namespace: where that lies; empty for one of the whole installation.
+            name: its name.
+            uid: its identity.
+            type: ``Warning`` for what somebody should look at.
+            reason: a word for programs, in CamelCase.
+            message: a sentence for people.
+            api_version: of the object.
+        """
+        now = self._now()
+        key = _name(kind, namespace, name, uid, reason, message)
+        noted = self._noted.get(key)
+        if noted is not None:
+            noted.count += 1
+            noted.last = now
+            self._noted.move_to_end(key)
+            return
+        self._noted[key] = _Noted(
+            kind, api_version, namespace, name, uid, type, reason, message[:_MESSAGE_LIMIT], now, now
+        )
+        if len(self._noted) > self._most_at_once:
+            self._noted.popitem(last=False)
+        self._something.set()
+
+    async def run(self) -> None:
+        """Write what is noted, until cancelled."""
+        while True:
+            await self._something.wait()
+            await asyncio.sleep(self._every_s)
+            try:
+                self.flush()
+            except EnmasseError as error:
+                _log.warning("events are not written now: %s", error)
+
+    def flush(self) -> None:
+        """Write what is noted; what cannot be written now is still noted."""
+        self._something.clear()
+        if not self._noted:
+            return
+        try:
+            with self._store.transaction():
+                kept = OrderedDict(self._read_kept())
+                for name, noted in self._noted.items():
+                    namespace = noted.namespace or _NAMESPACE_OF_CLUSTER
+                    self._write(name, namespace, noted)
+                    kept.pop((namespace, name), None)
+                    kept[namespace, name] = None
+                while len(kept) > self._most:
+                    (namespace, name), _ = kept.popitem(last=False)
+                    if self._store.find(_KIND, namespace, name) is not None:
+                        self._store.delete(_KIND, namespace, name)
+        except BaseException:
+            self._something.set()
+            raise
+        self._kept = kept
+        self._noted.clear()
+
+    def _read_kept(self) -> OrderedDict[tuple[str, str], None]:
+        if self._kept is None:
+            found = sorted(self._store.select(_KIND), key=lambda item: str(item.get("lastTimestamp")))
+            self._kept = OrderedDict(
+                ((item["metadata"]["namespace"], item["metadata"]["name"]), None) for item in found
+            )
+        return self._kept
+
+    def _write(self, name: str, namespace: str, noted: _Noted) -> None:
+        former = self._store.find(_KIND, namespace, name)
+        if former is not None:
+            again: Document = {"count": int(former.get("count") or 1) + noted.count, "lastTimestamp": noted.last}
+            self._store.replace(former | again)
+            return
+        about = {
+            "kind": noted.kind,
+            "apiVersion": noted.api_version,
+            "namespace": noted.namespace,
+            "name": noted.name,
+            "uid": noted.uid,
+        }
+        self._store.create(
+            {
+                "apiVersion": "v1",
+                "kind": _KIND,
+                "metadata": {
+                    "name": name,
+                    "namespace": namespace,
+                    "uid": self._new_uid(),
+                    "creationTimestamp": noted.last,
+                },
+                "involvedObject": {key: value for key, value in about.items() if value},
+                "reason": noted.reason,
+                "message": noted.message,
+                "source": {"component": _SOURCE},
+                "firstTimestamp": noted.first,
+                "lastTimestamp": noted.last,
+                "count": noted.count,
+                "type": noted.type,
+                "reportingComponent": _SOURCE,
+            }
+        )
+
+
+def _name(kind: str, namespace: str, name: str, *rest: str) -> str:
+    """Return the name of an event: the same one whenever the same thing happens."""
+    digest = hashlib.sha256("\0".join((kind, namespace, name, *rest)).encode()).hexdigest()[:16]
+    return f"{name[:200].rstrip('.-')}.{digest}"
