@@ -20,6 +20,7 @@ from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream import Stream
 from enmasse.messaging.subscription import Subscription
 from enmasse.messaging.topic import Topic
+from enmasse.model.entity_digest import entity_digest
 from enmasse.node.address_factory import configure_address, make_address
 from enmasse.node.entity_fields import ADDRESS_TYPE, FIELDS, SPACE_TYPE, Record, check_address, checked, home_of
 from enmasse.node.errors import EntityError
@@ -53,6 +54,8 @@ class Entities:
         self.spaces: dict[str, Space] = {}
         self.records: dict[str, dict[str, Record]] = {SPACE_TYPE: {}, ADDRESS_TYPE: {}}
         """Type to name to attributes."""
+        self.changes = 0
+        """Entities created, changed and deleted since the start."""
         self._addresses: dict[str, Address] = {}
         self._new_id = new_id
         self._space_closed = space_closed
@@ -150,6 +153,7 @@ class Entities:
         def stored(reason: str | None) -> None:
             del self._coming[key]
             if reason is None:
+                self.changes += 1
                 self.records[entity_type][name] = record
                 self._build(entity_type, record)
                 if entity_type == ADDRESS_TYPE:
@@ -203,6 +207,7 @@ class Entities:
                 done(EntityError(404, f"{name!r} was deleted meanwhile"))
                 return
             if reason is None:
+                self.changes += 1
                 self._apply(entity_type, record)
             done(None if reason is None else EntityError(503, f"{name!r} was not stored: {reason}"))
 
@@ -251,6 +256,7 @@ class Entities:
                     self._load(self._addresses[name])
                 done(EntityError(503, f"{name!r} was not deleted: {reason}"))
                 return
+            self.changes += 1
             # Every batch that could hold frames of it is committed now.
             log = record.get("log")
             if log is not None:
@@ -284,7 +290,7 @@ class Entities:
             EntityError: 404 it does not exist.
         """
         record = self._existing(entity_type, name)
-        attributes = {"type": entity_type, "identity": name, **_public(record)}
+        attributes = {"type": entity_type, "identity": name, **_public(record), "digest": entity_digest(record)}
         address = self._addresses.get(name) if entity_type == ADDRESS_TYPE else None
         if address is not None:
             attributes |= address.counts()
@@ -296,6 +302,13 @@ class Entities:
     def read_all(self, entity_type: str, page: slice = slice(None)) -> list[dict[str, Any]]:
         """The entities of a type, or some of them in the order of their creation, as ``read`` gives them."""
         return [self.read(entity_type, name) for name in list(self.records[entity_type])[page]]
+
+    def tell(self, entity_type: str, names: list[str], page: slice) -> list[list[Any]]:
+        """What identifies the entities of a type, as rows, and their digests, which change with any attribute."""
+        return [
+            [entity_digest(record) if name == "digest" else record.get(name) for name in names]
+            for record in list(self.records[entity_type].values())[page]
+        ]
 
 
 def _public(record: Record) -> dict[str, Any]:

@@ -7,22 +7,50 @@ its body; the answer goes to ``reply-to`` with the request's correlation-id, or 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.errors import RemoteError
 from enmasse.node.actions import ACTIONS, act
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.entity_fields import FIELDS
 from enmasse.node.errors import EntityError
+from enmasse.node.user_fields import USER_TYPE
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
     from enmasse.node.entities import Entities
 
-__all__ = ["Management"]
+__all__ = ["Declared", "Management"]
+
+_IDENTIFYING = frozenset({"name", "space", "uid", "generation", "digest"})
+"""Attributes that tell which entity it is and whether it has changed; nothing is counted for them."""
 
 Reply = Callable[[int, str, Any], None]
 Views = dict[str, Callable[[], list[dict[str, Any]]]]
 Operations = dict[tuple[str, str], Callable[[str, Any], dict[str, Any]]]
+
+
+class Declared(Protocol):
+    """Entities of some types that can be declared: see ``Entities``."""
+
+    def create(
+        self, entity_type: str, name: str, attributes: dict[str, Any], done: Callable[[EntityError | None], None], /
+    ) -> None:
+        """Add an entity."""
+
+    def update(
+        self, entity_type: str, name: str, attributes: dict[str, Any], done: Callable[[EntityError | None], None], /
+    ) -> None:
+        """Change an entity."""
+
+    def delete(self, entity_type: str, name: str, done: Callable[[EntityError | None], None], /) -> None:
+        """Remove an entity."""
+
+    def read(self, entity_type: str, name: str, /) -> dict[str, Any]:
+        """One entity's attributes."""
+
+    def read_all(self, entity_type: str, page: slice = ..., /) -> list[dict[str, Any]]:
+        """Some entities' attributes."""
 
 
 class Management:
@@ -34,6 +62,7 @@ class Management:
         answer: sends a payload to an address of the management space.
         operations: what else can be asked for, by entity type and operation: given the entity's name, or
             nothing, and the request's body, each gives the body of the answer.
+        users: the users that can be created, changed and deleted.
     """
 
     def __init__(
@@ -42,11 +71,15 @@ class Management:
         views: Views,
         answer: Callable[[str, bytes], None],
         operations: Operations | None = None,
+        users: Declared | None = None,
     ) -> None:
         self._entities = entities
         self._views = views
         self._answer = answer
         self._operations = operations or {}
+        self._declared: dict[str, Declared] = {SPACE_TYPE: entities, ADDRESS_TYPE: entities}
+        if users is not None:
+            self._declared[USER_TYPE] = users
 
     def serve(self, payload: bytes) -> None:
         """Take one request; malformed ones without a way back are dropped."""
@@ -85,7 +118,7 @@ class Management:
             return
         entity_type = str(asked.get("type", ""))
         name = str(asked.get("name") or asked.get("identity") or "")
-        if entity_type not in (SPACE_TYPE, ADDRESS_TYPE) and entity_type not in self._views:
+        if entity_type not in self._declared and entity_type not in self._views:
             raise EntityError(501, f"there is no entity type {entity_type!r}")
         if operation == "READ":
             reply(200, "OK", self._read(entity_type, name))
@@ -108,14 +141,15 @@ class Management:
                 reply(204, "No Content", {})
             else:
                 status, description = (201, "Created") if operation == "CREATE" else (200, "OK")
-                reply(status, description, self._entities.read(entity_type, name))
+                reply(status, description, declared.read(entity_type, name))
 
+        declared = self._declared[entity_type]
         if operation == "CREATE":
-            self._entities.create(entity_type, name, attributes, done)
+            declared.create(entity_type, name, attributes, done)
         elif operation == "UPDATE":
-            self._entities.update(entity_type, name, attributes, done)
+            declared.update(entity_type, name, attributes, done)
         else:
-            self._entities.delete(entity_type, name, done)
+            declared.delete(entity_type, name, done)
 
     def _act_on_messages(self, operation: str, name: str, body: Any, reply: Reply) -> None:
         def done(count: int, error: EntityError | None) -> None:
@@ -130,7 +164,7 @@ class Management:
     def _read(self, entity_type: str, name: str) -> dict[str, Any]:
         view = self._views.get(entity_type)
         if view is None:
-            return self._entities.read(entity_type, name)
+            return self._declared[entity_type].read(entity_type, name)
         for entity in view():
             if name in (entity.get("identity"), entity.get("name")):
                 return entity
@@ -142,10 +176,15 @@ class Management:
         count = _place(asked, "count")
         if count is not None:
             page = slice(page.start, page.start + count)
+        asked_for = body.get("attributeNames") if isinstance(body, dict) else None
+        if entity_type in FIELDS and _is_list(asked_for) and _IDENTIFYING.issuperset(asked_for):
+            rows = self._entities.tell(entity_type, asked_for, page)
+            reply(200, "OK", {"attributeNames": asked_for, "results": rows})
+            return
         if view is not None:
             found = view()[page]
-        elif entity_type in (SPACE_TYPE, ADDRESS_TYPE):
-            found = self._entities.read_all(entity_type, page)
+        elif entity_type in self._declared:
+            found = self._declared[entity_type].read_all(entity_type, page)
         else:
             raise EntityError(501, f"there is no entity type {entity_type!r}")
         names = body.get("attributeNames") if isinstance(body, dict) else None
@@ -155,6 +194,10 @@ class Management:
             raise EntityError(400, f"attributeNames is a list of strings, not {names!r:.100}")
         rows = [[entity.get(name) for name in names] for entity in found]
         reply(200, "OK", {"attributeNames": names, "results": rows})
+
+
+def _is_list(names: Any) -> bool:
+    return isinstance(names, list) and bool(names) and all(isinstance(name, str) for name in names)
 
 
 def _place(asked: dict[str, Any], name: str) -> int | None:

@@ -34,9 +34,12 @@ from enmasse.node.health import Health, LoopWatch
 from enmasse.node.logs import LoggedBinding, Tally
 from enmasse.node.management import Management
 from enmasse.node.ports import Admitting, PortOptions, Ports
-from enmasse.node.review import review
-from enmasse.node.statistics import check_server, read_statistics
+from enmasse.node.review import review, review_user
+from enmasse.node.statistics import check_server, read_configuration, read_statistics
+from enmasse.node.stored_users import StoredUsers
 from enmasse.node.trace import Tracer
+from enmasse.node.user_directory import NodeUsers
+from enmasse.node.user_fields import USER_TYPE
 from enmasse.storage.link import JournalLink
 from enmasse.version import __version__
 from enmasse.wire.amqp.connection import Connection
@@ -100,15 +103,19 @@ class Server:
         ports: PortOptions | None = None,
     ) -> None:
         self.name = name
+        self.instance = secrets.token_hex(8)
+        """Another one with every start."""
         self.directory = directory
         self._turn = Turn(asyncio.get_running_loop())
         directory.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
         self.journal = JournalLink(directory / "journal", journal_changed=journal_changed)
         self.core = Core(self.journal, self._request_turn, self._on_fault)
         self.connections = Connections(lambda: int(time.time() * 1000))
-        self.entities = Entities(self.core, secrets.token_hex, self.connections.close_space)
+        self.entities = Entities(self.core, secrets.token_hex, self._close_space)
         self.entities.space_changed = lambda _space: self._review()
         self.gate = Gate(self.entities.records[SPACE_TYPE], self._turn.loop.time, gate, tokens)
+        self.stored_users = StoredUsers(self.core, self._uid_of_space, self._review_user)
+        self.users = self.gate.users = NodeUsers(self.stored_users)
         self.reloads: list[Callable[[], None]] = []
         """What is to be read again when the operator asks for it (SIGHUP)."""
         self._users_file: UsersFile | None = None
@@ -145,17 +152,36 @@ class Server:
                 "io.enmasse.connection": self.connections.read_connections,
                 "io.enmasse.link": self.connections.read_links,
                 "io.enmasse.statistics": lambda: read_statistics(self),
+                "io.enmasse.configuration": lambda: read_configuration(self),
                 "io.enmasse.health": self.health.read,
             },
             self._answer,
-            {("io.enmasse.connection", "TRACE"): self.tracer.start},
+            {
+                ("io.enmasse.connection", "TRACE"): self.tracer.start,
+                (USER_TYPE, "LIST"): self.stored_users.list_after,
+            },
+            self.stored_users,
         )
         self.admin.add(Service(self.core, "$management", management.serve))
         self._turn.add_hook(self._run_turn)
 
     def _set_users(self, users: Users) -> None:
-        self.gate.users = users
+        self.users.file = users
         self._review()
+
+    def _uid_of_space(self, name: str) -> str | None:
+        record = self.entities.records[SPACE_TYPE].get(name)
+        return None if record is None else str(record["uid"])
+
+    def _close_space(self, space: Space) -> None:
+        self.stored_users.space_closed(space.name)
+        self.connections.close_space(space)
+
+    def _review_user(self, space: str, name: str) -> None:
+        """A user is another one now, or none: so its connections are reviewed."""
+        if self.gate.has(space, name):
+            self._turn.begin()
+            review_user(self.connections, self.entities.spaces.get(space), name)
 
     def _review(self) -> None:
         """Who may come in, or what they may do, has changed: so it does for those that are here."""
@@ -195,10 +221,12 @@ class Server:
         """Start the journal and take up what it holds."""
         await self.journal.start(self.core)
         self.entities.load()
+        self.stored_users.load()
         guarded = [name for name in self.entities.spaces if not self.gate.is_open(name)]
-        if guarded and not len(self.gate.users):
+        if guarded and self.users.is_empty:
             _log.warning(
-                "nobody can enter %s: there are no users; start the node with --users", ", ".join(guarded[:5])
+                "nobody can enter %s: there are no users; declare MessagingUsers, or start the node with --users",
+                ", ".join(guarded[:5]),
             )
         self.is_loaded = True
         self.watch.start()

@@ -17,7 +17,7 @@ from enmasse.version import __version__
 if TYPE_CHECKING:
     from enmasse.node.server import Server
 
-__all__ = ["check_server", "read_statistics"]
+__all__ = ["check_server", "read_configuration", "read_statistics"]
 
 
 def read_statistics(server: Server) -> list[dict[str, Any]]:
@@ -60,6 +60,19 @@ def read_statistics(server: Server) -> list[dict[str, Any]]:
             "handshakeTimeouts": server.ports.door.timed_out,
             "events": dict(server.tally.counts),
             "ready": server.health.is_ready,
+        }
+    ]
+
+
+def read_configuration(server: Server) -> list[dict[str, Any]]:
+    """The one entity of type ``io.enmasse.configuration``: whether what the node was told has changed."""
+    return [
+        {
+            "type": "io.enmasse.configuration",
+            "identity": server.name,
+            "name": server.name,
+            "instance": server.instance,
+            "changes": server.entities.changes,
         }
     ]
 
