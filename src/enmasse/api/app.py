@@ -16,6 +16,7 @@ from enmasse.api.figures import Figures
 from enmasse.api.guard import Guard
 from enmasse.api.health import health_routes
 from enmasse.api.metrics import ControllerTimes, metrics_routes
+from enmasse.api.openapi import openapi_routes
 from enmasse.api.resources import resource_routes
 from enmasse.api.status import answer, answer_error
 from enmasse.errors import EnmasseError
@@ -55,6 +56,7 @@ def create_app(
     app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None)
     app.add_middleware(Guard)
     app.include_router(discovery_routes())
+    app.include_router(openapi_routes())
     asked = None if figures is None else Figures(figures)
     app.include_router(health_routes(registry, asked))
     app.include_router(metrics_routes(registry, asked, times or ControllerTimes(), canary))

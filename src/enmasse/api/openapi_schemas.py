@@ -1,0 +1,213 @@
+"""The schemas that OpenAPI tells of, by name: our kinds, and what all kinds of Kubernetes share."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.api.served import SERVED
+
+if TYPE_CHECKING:
+    from enmasse.api.served import Served
+
+__all__ = ["META", "REFERENCE", "schema_name", "schemas"]
+
+REFERENCE: Final = "#/components/schemas/"
+META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
+
+Schema = dict[str, Any]
+
+
+def schema_name(served: Served) -> str:
+    """Return the name of a kind's schema, as in ``io.enmasse.v1beta1.Address``."""
+    if served.group.endswith(".k8s.io") or not served.group:
+        return f"io.k8s.api.{served.group.partition('.')[0] or 'core'}.{served.version}.{served.kind.name}"
+    return f"{'.'.join(reversed(served.group.split('.')))}.{served.version}.{served.kind.name}"
+
+
+@cache
+def schemas() -> dict[str, Schema]:
+    """Return every schema, in the form of OpenAPI 3.0; nobody changes what is returned."""
+    found: dict[str, Schema] = {}
+    for served in SERVED:
+        name = schema_name(served)
+        found[name] = _kind_schema(served)
+        found[f"{name}List"] = _list_schema(served, name)
+    return dict(sorted((found | _shared()).items()))
+
+
+def reference(name: str) -> Schema:
+    """Return a reference to a schema."""
+    return {"$ref": f"{REFERENCE}{name}"}
+
+
+def _kind_schema(served: Served) -> Schema:
+    schema = dict(served.kind.model.model_json_schema(by_alias=True))
+    definitions = schema.pop("$defs", {})
+    plain: Schema = _structural(schema, definitions)
+    plain["properties"]["metadata"] = reference(f"{META}.ObjectMeta")
+    plain["x-kubernetes-group-version-kind"] = _gvk(served, served.kind.name)
+    return plain
+
+
+def _list_schema(served: Served, name: str) -> Schema:
+    return {
+        "type": "object",
+        "description": f"A list of objects of kind {served.kind.name}.",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": reference(f"{META}.ListMeta"),
+            "items": {"type": "array", "items": reference(name)},
+        },
+        "x-kubernetes-group-version-kind": _gvk(served, f"{served.kind.name}List"),
+    }
+
+
+def _gvk(served: Served, kind: str) -> list[Schema]:
+    return [{"group": served.group, "version": served.version, "kind": kind}]
+
+
+def _structural(schema: Any, definitions: Schema) -> Any:
+    """Return a schema with all references written out, as a CRD has it."""
+    if isinstance(schema, list):
+        return [_structural(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = dict(schema)
+    if reference := schema.pop("$ref", None):
+        schema = definitions[reference.rpartition("/")[2]] | schema
+    if choices := schema.pop("anyOf", None):
+        chosen = [choice for choice in choices if choice.get("type") != "null"]
+        return _structural(chosen[0] | schema, definitions)
+    plain: Schema = {}
+    for key, value in schema.items():
+        match key:
+            case "title" | "default":
+                continue
+            case "properties":
+                plain[key] = {name: _structural(item, definitions) for name, item in value.items()}
+            case "additionalProperties" if value is False:
+                continue
+            case "const":
+                plain["enum"] = [value]
+            case _:
+                plain[key] = _structural(value, definitions)
+    return plain
+
+
+def _shared() -> dict[str, Schema]:
+    text, whole, truth = {"type": "string"}, {"type": "integer", "format": "int64"}, {"type": "boolean"}
+    texts = {"type": "object", "additionalProperties": text}
+    owner = {
+        "type": "object",
+        "description": "The object that this one belongs to, and goes with.",
+        "required": ["apiVersion", "kind", "name", "uid"],
+        "properties": {
+            "apiVersion": text,
+            "kind": text,
+            "name": text,
+            "uid": text,
+            "controller": truth,
+            "blockOwnerDeletion": truth,
+        },
+    }
+    managed = {
+        "type": "object",
+        "description": "Which fields one manager has set.",
+        "properties": {
+            "manager": text,
+            "operation": text,
+            "apiVersion": text,
+            "time": {"type": "string", "format": "date-time"},
+            "fieldsType": text,
+            "fieldsV1": {"type": "object"},
+            "subresource": text,
+        },
+    }
+    time = {"type": "string", "format": "date-time"}
+    metadata: dict[str, tuple[Schema, str]] = {
+        "name": (text, "Unique among the objects of its kind in a namespace."),
+        "generateName": (text, "What a name that the server makes begins with, where there is no name."),
+        "namespace": (text, "The namespace that it lies in."),
+        "labels": (texts, "Words to choose objects by."),
+        "annotations": (texts, "What people and programs keep with the object."),
+        "uid": (text, "Written by the server: tells an object from a later one of the same name."),
+        "resourceVersion": (text, "Written by the server: changes with every write."),
+        "generation": (whole, "Written by the server: changes with every write to the spec."),
+        "creationTimestamp": (time, "Written by the server: when it was created."),
+        "deletionTimestamp": (time, "Written by the server: when its deletion was asked for."),
+        "deletionGracePeriodSeconds": (whole, "Written by the server: how long deletion may take."),
+        "selfLink": (text, "Not used any more."),
+        "finalizers": (
+            {"type": "array", "items": text, "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge"},
+            "What must be done before the object goes.",
+        ),
+        "ownerReferences": (
+            {
+                "type": "array",
+                "items": reference(f"{META}.OwnerReference"),
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["uid"],
+                "x-kubernetes-patch-strategy": "merge",
+                "x-kubernetes-patch-merge-key": "uid",
+            },
+            "The objects that this one belongs to.",
+        ),
+        "managedFields": (
+            {"type": "array", "items": reference(f"{META}.ManagedFieldsEntry")},
+            "Written by the server: which manager has set which fields.",
+        ),
+    }
+    status = {
+        "type": "object",
+        "description": "The answer to what returns no object, and every error.",
+        "properties": {
+            "apiVersion": text,
+            "kind": text,
+            "metadata": reference(f"{META}.ListMeta"),
+            "status": text,
+            "message": text,
+            "reason": text,
+            "details": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            "code": {"type": "integer", "format": "int32"},
+        },
+        "x-kubernetes-group-version-kind": [{"group": "", "kind": "Status", "version": "v1"}],
+    }
+    options = {
+        "type": "object",
+        "description": "How an object is deleted.",
+        "properties": {
+            "apiVersion": text,
+            "kind": text,
+            "dryRun": {"type": "array", "items": text},
+            "gracePeriodSeconds": whole,
+            "orphanDependents": truth,
+            "preconditions": {"type": "object", "properties": {"uid": text, "resourceVersion": text}},
+            "propagationPolicy": text,
+        },
+    }
+    page = {
+        "type": "object",
+        "description": "What a list tells of itself.",
+        "properties": {
+            "continue": text,
+            "remainingItemCount": whole,
+            "resourceVersion": text,
+            "selfLink": text,
+        },
+    }
+    return {
+        f"{META}.ObjectMeta": {
+            "type": "object",
+            "description": "What tells objects from each other, and what is kept about them.",
+            "properties": {name: {"description": told} | schema for name, (schema, told) in metadata.items()},
+        },
+        f"{META}.ManagedFieldsEntry": managed,
+        f"{META}.OwnerReference": owner,
+        f"{META}.ListMeta": page,
+        f"{META}.Status": status,
+        f"{META}.DeleteOptions": options,
+        f"{META}.Patch": {"type": "object", "description": "A change to an object."},
+    }

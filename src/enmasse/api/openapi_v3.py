@@ -1,0 +1,134 @@
+"""The API as OpenAPI 3.0 documents, one for each group and version: what newer clients read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.api.openapi_schemas import META, REFERENCE, schema_name, schemas
+from enmasse.api.operations import PARAMETERS, PATCH_TYPES, Operation, operations_of
+from enmasse.api.served import SERVED
+from enmasse.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["documents_v3"]
+
+Document = dict[str, Any]
+
+_BODIES: Final = {"patch": f"{META}.Patch", "delete-options": f"{META}.DeleteOptions"}
+_OBJECTS: Final = ("application/json", "application/yaml")
+
+
+def documents_v3() -> dict[str, Document]:
+    """Return the documents by the path that they are about, as in ``apis/enmasse.io/v1beta1``."""
+    found: dict[str, Document] = {}
+    for served in SERVED:
+        document = found.setdefault(
+            served.prefix.removeprefix("/"),
+            {"openapi": "3.0.0", "info": {"title": "EnMasse", "version": f"v{__version__}"}, "paths": {}},
+        )
+        for operation in operations_of(served):
+            item = document["paths"].setdefault(operation.path, {})
+            item[operation.method] = _operation(operation)
+            if operation.path_parameters:
+                item["parameters"] = [_in_path(name) for name in operation.path_parameters]
+    for document in found.values():
+        document["components"] = {"schemas": _needed(document["paths"])}
+    return found
+
+
+def _operation(operation: Operation) -> Document:
+    served = operation.served
+    described: Document = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "tags": [served.kind.name],
+        "parameters": [_in_query(name) for name in operation.query],
+        "responses": {
+            str(code): _response("OK" if code == 200 else "Created", _answer(operation, what))
+            for code, what in operation.answers
+        }
+        | {"default": _response("An error", f"{META}.Status")},
+        "x-kubernetes-action": operation.action,
+        "x-kubernetes-group-version-kind": {
+            "group": served.group,
+            "version": served.version,
+            "kind": served.kind.name,
+        },
+    }
+    if operation.body:
+        schema: Document = {"type": "object"}
+        if operation.body == "object":
+            schema = _reference(schema_name(served))
+        elif operation.body in _BODIES:
+            schema = _reference(_BODIES[operation.body])
+        types = PATCH_TYPES if operation.body == "patch" else _OBJECTS
+        described["requestBody"] = {
+            "required": operation.body != "delete-options",
+            "content": {name: {"schema": schema} for name in types},
+        }
+    return described
+
+
+def _response(description: str, schema: str) -> Document:
+    return {"description": description, "content": {"application/json": {"schema": _reference(schema)}}}
+
+
+def _answer(operation: Operation, what: str) -> str:
+    name = schema_name(operation.served)
+    return {"object": name, "list": f"{name}List", "status": f"{META}.Status"}[what]
+
+
+def _in_path(name: str) -> Document:
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": f"The {name}.",
+        "schema": {"type": "string"},
+    }
+
+
+def _in_query(name: str) -> Document:
+    parameter = PARAMETERS[name]
+    schema: Document = {"type": parameter.type} | ({"enum": list(parameter.values)} if parameter.values else {})
+    return {"name": name, "in": "query", "description": parameter.description, "schema": schema}
+
+
+def _reference(name: str) -> Document:
+    return {"$ref": f"{REFERENCE}{name}"}
+
+
+def _needed(paths: Document) -> Document:
+    """Return the schemas that the paths refer to, and those that these refer to."""
+    every, found, open_ones = schemas(), {}, list(_references(paths))
+    while open_ones:
+        name = open_ones.pop()
+        if name not in found:
+            found[name] = _in_version_3(every[name])
+            open_ones += _references(found[name])
+    return dict(sorted(found.items()))
+
+
+def _in_version_3(schema: Any) -> Any:
+    """Put references with something beside them into an ``allOf``: 3.0 ignores what stands beside one."""
+    if isinstance(schema, list):
+        return [_in_version_3(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    converted = {key: _in_version_3(value) for key, value in schema.items()}
+    if "$ref" in converted and len(converted) > 1:
+        return {"allOf": [{"$ref": converted.pop("$ref")}]} | converted
+    return converted
+
+
+def _references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(found := part.get("$ref"), str):
+            yield found.removeprefix(REFERENCE)
+        for value in part.values():
+            yield from _references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _references(value)
