@@ -20,7 +20,7 @@ from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.errors import EntityError
 from enmasse.node.gate import GateOptions
 from enmasse.node.server import Server
-from enmasse.node.users import matcher_of
+from enmasse.node.user_patterns import matcher_of
 
 pytestmark = pytest.mark.slow
 

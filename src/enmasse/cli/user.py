@@ -16,10 +16,12 @@ import typer
 
 from enmasse.cli.output import Writer, make_table
 from enmasse.errors import ConfigError, RemoteError
+from enmasse.identity.names import space_name, user_name
 from enmasse.identity.permissions import OPERATIONS, Grant, Permissions
 from enmasse.identity.users import DEFAULT_ITERATIONS, DEFAULT_MECHANISMS, SALT_BYTES, User, Users, make_keys
-from enmasse.identity.users_file import read_users, space_name, user_name, write_users
-from enmasse.node.users import load_users, matcher_of
+from enmasse.identity.users_file import read_users, write_users
+from enmasse.node.user_patterns import matcher_of
+from enmasse.node.users import load_users
 
 __all__ = ["user"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from enmasse.errors import RemoteError
 from enmasse.identity.errors import UsersFileError
+from enmasse.identity.names import space_name, user_name
 from enmasse.identity.permissions import (
     ADDRESS_OPERATIONS,
     OPERATIONS,
@@ -20,12 +20,9 @@ from enmasse.identity.permissions import (
 )
 from enmasse.identity.users import User, Users
 from enmasse.identity.verifiers import key_fields, read_keys, shown, to_bytes, to_text
-from enmasse.wire.amqp.saslprep import saslprep
 from enmasse.wire.amqp.scram import HASHES, sign
 
-__all__ = ["MAX_NAME_LENGTH", "read_users", "space_name", "user_name", "write_users"]
-
-MAX_NAME_LENGTH = 255
+__all__ = ["read_users", "write_users"]
 
 _HEAD = """\
 # Users of EnMasse. Passwords are not in here, but from the keys weak ones can be guessed: keep it to yourself.
@@ -33,35 +30,6 @@ _HEAD = """\
 """
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-def space_name(text: str) -> str:
-    """``<namespace>/<space>``; a space alone lies in the namespace ``default``.
-
-    Raises:
-        UsersFileError: it is no such name.
-    """
-    words = text.split("/")
-    if len(words) > 2 or not all(words) or any(letter.isspace() for letter in text):
-        raise UsersFileError(f"{text!r:.100} names no space; NAMESPACE/SPACE is expected, such as default/shop")
-    return text if len(words) == 2 else f"default/{text}"
-
-
-def user_name(text: str) -> str:
-    """A user's name as it is compared.
-
-    Raises:
-        UsersFileError: it cannot be a name.
-    """
-    try:
-        name = saslprep(text)
-    except RemoteError as error:
-        raise UsersFileError(f"{text!r:.100} cannot be a user's name: {error.description}") from None
-    if not 1 <= len(name) <= MAX_NAME_LENGTH or any(letter.isspace() for letter in name):
-        raise UsersFileError(
-            f"{text!r:.100} cannot be a user's name: it has 1 to {MAX_NAME_LENGTH} characters and no white space"
-        )
-    return name
 
 
 def read_users(text: str, matcher_of: MatcherOf) -> Users:

@@ -65,8 +65,8 @@ class Admission:
     """
 
     __slots__ = (
-        "_default", "_facts", "_fixed", "_gate", "_given_user", "_is_counted", "_is_here", "_login", "_sasl_host",
-        "_spaces", "mechanism", "rights",
+        "_account_name", "_default", "_facts", "_fixed", "_gate", "_given_user", "_is_counted", "_is_here", "_login",
+        "_sasl_host", "_spaces", "mechanism", "rights",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,8 @@ class Admission:
         self._facts = facts
         self._fixed = fixed
         self._is_here = _is_here(facts.peer)
+        self._account_name = ""
+        """For whom failures are counted."""
         self._sasl_host: str | None = None
         self._given_user: str | None = None
         self.mechanism: str | None = None
@@ -185,13 +187,20 @@ class Admission:
             self.rights.user = login.user
         elif verdict is False:
             # Another answer says nothing of the credentials.
-            self._gate.failed(self._host, login.named)
+            self._gate.failed(self._host, self._account_name or login.named)
         return verdict
 
     def _place_of(self, named: str) -> Place:
-        """Where somebody wants to go, as far as the connection has said that by now."""
-        if named and self._gate.must_wait(self._host, named):
+        """Where somebody wants to go, unless that must wait."""
+        place = self._find_place(named)
+        # With the space: equal names in two spaces are two users, and neither locks the other out.
+        self._account_name = f"{place.space or ''} {place.user}" if named else ""
+        if named and self._gate.must_wait(self._host, self._account_name):
             raise _MustWaitError("amqp:resource-limit-exceeded", "too many logins have failed")
+        return place
+
+    def _find_place(self, named: str) -> Place:
+        """Where somebody wants to go, as far as the connection has said that by now."""
         spaces = self._spaces()
         self._given_user = named
         name, _, realm = named.rpartition("@")

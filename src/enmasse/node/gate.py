@@ -13,6 +13,7 @@ from enmasse.identity.tokens import TokenAuthority
 from enmasse.identity.users import User, Users
 
 if TYPE_CHECKING:
+    from enmasse.identity.directory import UserDirectory
     from enmasse.node.entity_fields import Record
 
 __all__ = ["MAX_USER_CONNECTIONS", "OPEN", "STANDARD", "Gate", "GateOptions"]
@@ -68,7 +69,7 @@ class Gate:
         options: GateOptions | None = None,
         tokens: TokenAuthority | None = None,
     ) -> None:
-        self.users = Users(seed=secrets.token_bytes(32))
+        self.users: UserDirectory = Users(seed=secrets.token_bytes(32))
         self.options = options or GateOptions()
         self.tokens = tokens
         self.passwords = Passwords(secrets.token_bytes(32))
@@ -112,6 +113,10 @@ class Gate:
             return False
         self._connections[key] += 1
         return True
+
+    def has(self, space: str, name: str) -> bool:
+        """Whether a user has connections."""
+        return (space, name) in self._connections
 
     def left(self, user: User) -> None:
         """A user has one connection less."""

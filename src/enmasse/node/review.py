@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enmasse.node.connections import Connections
     from enmasse.wire.amqp.link import Link
 
-__all__ = ["review"]
+__all__ = ["review", "review_user"]
 
 
 def review(connections: Connections, spaces: Iterable[Space]) -> None:
@@ -24,12 +24,27 @@ def review(connections: Connections, spaces: Iterable[Space]) -> None:
         # Whoever names addresses in messages is asked anew.
         space.version += 1
     for binding in list(connections.shells):
-        reason = binding.admission.review()
-        if reason is not None:
-            binding.connection.close(AmqpError("amqp:unauthorized-access", f"{reason}; authenticate again"))
-            continue
-        for link in list(binding.links):
-            _review_link(binding, link)
+        _review(binding)
+
+
+def review_user(connections: Connections, space: Space | None, name: str) -> None:
+    """Do so for the connections of one user."""
+    if space is None:
+        return
+    space.version += 1
+    for binding in list(connections.shells):
+        rights = binding.admission.rights
+        if rights.space is space and rights.user is not None and rights.user.name == name:
+            _review(binding)
+
+
+def _review(binding: Binding) -> None:
+    reason = binding.admission.review()
+    if reason is not None:
+        binding.connection.close(AmqpError("amqp:unauthorized-access", f"{reason}; authenticate again"))
+        return
+    for link in list(binding.links):
+        _review_link(binding, link)
 
 
 def _review_link(binding: Binding, link: Link) -> None:

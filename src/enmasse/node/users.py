@@ -12,24 +12,17 @@ from typing import TYPE_CHECKING
 from enmasse.errors import ConfigError
 from enmasse.identity.errors import UsersFileError
 from enmasse.identity.users_file import read_users
-from enmasse.messaging.patterns import covers, parse_permission
+from enmasse.node.user_patterns import matcher_of
 
 if TYPE_CHECKING:
     from enmasse.identity.users import Users
 
-__all__ = ["UsersFile", "load_users", "matcher_of"]
+__all__ = ["UsersFile", "load_users"]
 
 LOOK_S = 1.0
 """One system call in a second; nobody waits longer for a change."""
 
 _log = logging.getLogger(__name__)
-
-
-def matcher_of(text: str, user: str = "") -> Callable[[str], bool]:
-    """Whether an address, or everything that a pattern stands for, lies within the pattern of a user's permission."""
-    pattern = parse_permission(text, user)
-    # What begins so belongs to the node itself: who may go there is another question.
-    return lambda name: not name.startswith("$") and covers(pattern, name)
 
 
 def load_users(path: Path) -> Users:

@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from enmasse.identity.errors import UsersFileError
+from enmasse.identity.names import space_name, user_name
 from enmasse.identity.permissions import RECV, SEND, Grant
 from enmasse.identity.users import Users
-from enmasse.identity.users_file import read_users, space_name, user_name, write_users
+from enmasse.identity.users_file import read_users, write_users
 from tests.unit.identity.people import SEED, exactly, person
 
 

@@ -16,7 +16,7 @@ from enmasse.node.admission import Facts
 from enmasse.node.entities import SPACE_TYPE
 from enmasse.node.gate import Gate, GateOptions
 from enmasse.node.review import review
-from enmasse.node.users import matcher_of
+from enmasse.node.user_patterns import matcher_of
 from enmasse.wire.amqp.pending import Pending
 from enmasse.wire.amqp.performatives import Rejected, Source, Target
 from enmasse.wire.amqp.sasl import Anonymous, ClientMechanism, External, OAuthBearer, Plain, SaslClient, Scram
