@@ -10,7 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from enmasse.api.account_routes import account_routes
 from enmasse.api.actions import action_routes
+from enmasse.api.authentication import Authenticator
+from enmasse.api.authorization import Access
 from enmasse.api.discovery import discovery_routes
 from enmasse.api.figures import Figures
 from enmasse.api.guard import Guard
@@ -18,7 +21,9 @@ from enmasse.api.health import health_routes
 from enmasse.api.metrics import ControllerTimes, metrics_routes
 from enmasse.api.openapi import openapi_routes
 from enmasse.api.resources import resource_routes
+from enmasse.api.reviews import review_routes
 from enmasse.api.status import answer, answer_error
+from enmasse.control.rights import Rights
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds import KINDS
 from enmasse.version import __version__
@@ -42,6 +47,7 @@ def create_app(
     figures: FiguresSource | None = None,
     times: ControllerTimes | None = None,
     canary: Canary | None = None,
+    authenticator: Authenticator | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -52,9 +58,15 @@ def create_app(
         figures: the way to what the node says of itself.
         times: how long the controller's looks take.
         canary: what tries whether messaging works.
+        authenticator: knows who asks; without, everybody is the local operator.
     """
     app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None)
-    app.add_middleware(Guard)
+    authenticator = authenticator or Authenticator()
+    rights = Rights(registry.store)
+    app.add_middleware(Access, authenticator=authenticator, rights=rights)
+    app.add_middleware(Guard, is_open=not authenticator.is_required)
+    app.include_router(account_routes(authenticator))
+    app.include_router(review_routes(rights))
     app.include_router(discovery_routes())
     app.include_router(openapi_routes())
     asked = None if figures is None else Figures(figures)

@@ -1,9 +1,8 @@
 """What every request must be before anyone looks at it.
 
 Rules:
-1. The Host header names a loopback interface: a web page that had its own name
-   resolved to 127.0.0.1 (DNS rebinding) is sent away. There are no users yet,
-   so reaching the port is all the permission there is.
+1. Where no proof is needed of who asks, the Host header names a loopback interface: a web page that had its
+   own name resolved to 127.0.0.1 (DNS rebinding) is sent away. Reaching the port is all the permission there.
 2. A body is small, whatever its announced length.
 """
 
@@ -24,10 +23,16 @@ MAX_BODY_BYTES = 1024 * 1024
 
 
 class Guard:
-    """The outermost layer of the application."""
+    """The outermost layer of the application.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: what is behind it.
+        is_open: whether reaching the port is all the permission that is needed.
+    """
+
+    def __init__(self, app: ASGIApp, *, is_open: bool = True) -> None:
         self._app = app
+        self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope."""
@@ -36,7 +41,7 @@ class Guard:
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "")
-        if not is_loopback(_without_port(host)):
+        if self._is_open and not is_loopback(_without_port(host)):
             refusal = answer(
                 403,
                 f"the Host header names '{host}': without users only localhost and loopback addresses are served",

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from enmasse.control.errors import (
     ConflictError,
     ExpiredVersionError,
+    ForbiddenError,
     NodeRefusedError,
     ResourceExistsError,
     ResourceNotFoundError,
@@ -26,6 +27,7 @@ __all__ = ["RequestError", "answer", "answer_error", "deleted", "status_of"]
 
 _REASONS = {
     400: "BadRequest",
+    401: "Unauthorized",
     403: "Forbidden",
     404: "NotFound",
     405: "MethodNotAllowed",
@@ -34,6 +36,7 @@ _REASONS = {
     413: "RequestEntityTooLarge",
     415: "UnsupportedMediaType",
     422: "Invalid",
+    429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",
 }
@@ -80,6 +83,8 @@ def answer_error(error: EnmasseError) -> JSONResponse:
     match error:
         case RequestError():
             return answer(error.code, str(error))
+        case ForbiddenError():
+            return answer(403, str(error))
         case ResourceNotFoundError():
             code, reason, details = 404, "NotFound", _about(error.kind, error.name)
         case ResourceExistsError():

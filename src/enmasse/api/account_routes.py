@@ -1,0 +1,203 @@
+"""Logging in and out, accounts and tokens.
+
+Accounts are the administrators' matter; tokens of one's own account are everybody's. What is answered holds
+no hash, and the secret of a token once: when it is made.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from enmasse.api.authentication import session_secret
+from enmasse.api.bodies import OBJECTS, read_body
+from enmasse.api.sessions import COOKIE, SESSION_S
+from enmasse.api.status import RequestError
+from enmasse.control.errors import ForbiddenError, ResourceNotFoundError
+from enmasse.identity.requester import ANONYMOUS
+
+if TYPE_CHECKING:
+    from enmasse.api.authentication import Authenticator
+    from enmasse.control.accounts import Account, Accounts, Token
+    from enmasse.identity.requester import Requester
+
+__all__ = ["ACCESS_PATH", "account_routes"]
+
+ACCESS_PATH = "/apis/access.enmasse.io/v1beta1"
+
+MAX_TOKEN_SECONDS = 10 * 366 * 86_400
+
+Document = dict[str, Any]
+
+
+def account_routes(authenticator: Authenticator) -> APIRouter:
+    """Return the routes.
+
+    Args:
+        authenticator: knows the accounts, and checks passwords.
+    """
+    router = APIRouter(tags=["access"])
+    routes = _Routes(authenticator)
+    accounts, tokens = f"{ACCESS_PATH}/accounts", f"{ACCESS_PATH}/tokens"
+    for path, endpoint, method, summary in (
+        ("/login", routes.log_in, "POST", "Begin a session with a password"),
+        ("/logout", routes.log_out, "POST", "End the session"),
+        ("/whoami", routes.who, "GET", "Say who one is"),
+        (accounts, routes.accounts, "GET", "List accounts"),
+        (accounts, routes.add_account, "POST", "Add an account"),
+        (f"{accounts}/{{name}}", routes.remove_account, "DELETE", "Remove an account with its tokens"),
+        (f"{accounts}/{{name}}/password", routes.set_password, "PUT", "Give an account another password"),
+        (tokens, routes.tokens, "GET", "List tokens"),
+        (tokens, routes.create_token, "POST", "Make a token"),
+        (f"{tokens}/{{name}}", routes.revoke_token, "DELETE", "Revoke a token"),
+    ):
+        router.add_api_route(
+            path,
+            endpoint,
+            methods=[method],
+            summary=summary,
+            response_class=JSONResponse,
+            response_model=None,
+            operation_id=f"access_{endpoint.__name__}",
+        )
+    return router
+
+
+class _Routes:
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+
+    @property
+    def _accounts(self) -> Accounts:
+        accounts = self._authenticator.accounts
+        if accounts is None:
+            raise RequestError(404, "this API has no accounts")
+        return accounts
+
+    async def log_in(self, request: Request) -> Response:
+        body = await read_body(request, OBJECTS)
+        name, password = _text(body, "username"), _text(body, "password")
+        host = request.client.host if request.client else ""
+        account = await self._authenticator.log_in(name, password, host)
+        secret = self._authenticator.sessions.begin(account.name, self._accounts.password_of(account.name))
+        answer = JSONResponse(_of_account(account) | {"expirationSeconds": SESSION_S})
+        answer.set_cookie(
+            COOKIE,
+            secret,
+            max_age=SESSION_S,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return answer
+
+    async def log_out(self, request: Request) -> Response:
+        if secret := session_secret(request.scope):
+            self._authenticator.sessions.end(secret)
+        answer = JSONResponse(_success("logged out"))
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return answer
+
+    async def who(self, request: Request) -> Response:
+        requester: Requester = request.state.requester
+        return JSONResponse({"username": requester.name, "groups": list(requester.groups)})
+
+    async def accounts(self, request: Request) -> Response:
+        _require_admin(request, "list accounts")
+        return JSONResponse({"items": [_of_account(account) for account in self._accounts.all()]})
+
+    async def add_account(self, request: Request) -> Response:
+        _require_admin(request, "add accounts")
+        body = await read_body(request, OBJECTS)
+        groups = body.get("groups") or []
+        if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
+            raise RequestError(400, "groups: expected a list of names")
+        kept = await self._authenticator.hash(_text(body, "password")) if body.get("password") else ""
+        account = self._accounts.add(_text(body, "username"), password_hash=kept, groups=tuple(groups))
+        return JSONResponse(_of_account(account), status_code=201)
+
+    async def remove_account(self, request: Request, name: str) -> Response:
+        _require_admin(request, "remove accounts")
+        self._accounts.remove(name)
+        return JSONResponse(_success(f"account {name} removed"))
+
+    async def set_password(self, request: Request, name: str) -> Response:
+        body = await read_body(request, OBJECTS)
+        requester: Requester = request.state.requester
+        if not requester.is_admin:
+            if requester.name != name:
+                raise ForbiddenError(f'User "{requester.name}" cannot change the password of another account')
+            # Who has found an open session, or a token, must not be able to keep the account.
+            host = request.client.host if request.client else ""
+            await self._authenticator.log_in(name, _text(body, "oldPassword"), host)
+        self._accounts.set_password(name, await self._authenticator.hash(_text(body, "password")))
+        return JSONResponse(_success(f"the password of account {name} is another now"))
+
+    async def tokens(self, request: Request) -> Response:
+        requester: Requester = request.state.requester
+        found = self._accounts.tokens(None if requester.is_admin else requester.name)
+        return JSONResponse({"items": [_of_token(token) for token in found]})
+
+    async def create_token(self, request: Request) -> Response:
+        body = await read_body(request, OBJECTS)
+        requester: Requester = request.state.requester
+        account = _text(body, "account", requester.name)
+        if account != requester.name and not requester.is_admin:
+            raise ForbiddenError(f'User "{requester.name}" cannot make tokens of another account')
+        seconds = body.get("expirationSeconds") or 0
+        if not isinstance(seconds, int) or not 0 <= seconds <= MAX_TOKEN_SECONDS:
+            raise RequestError(400, f"expirationSeconds: expected a number from 0 to {MAX_TOKEN_SECONDS}")
+        if requester is ANONYMOUS or self._accounts.find(account) is None:
+            raise ResourceNotFoundError("account", "", account)
+        made = self._accounts.create_token(account, note=_text(body, "note", ""), seconds=seconds)
+        document = _of_token(made.token) | {"token": made.secret}
+        return JSONResponse(document, status_code=201, headers={"Cache-Control": "no-store"})
+
+    async def revoke_token(self, request: Request, name: str) -> Response:
+        requester: Requester = request.state.requester
+        self._accounts.revoke_token(name, account=None if requester.is_admin else requester.name)
+        return JSONResponse(_success(f"token {name} revoked"))
+
+
+def _require_admin(request: Request, what: str) -> None:
+    requester: Requester = request.state.requester
+    if not requester.is_admin:
+        raise ForbiddenError(f'User "{requester.name}" cannot {what}')
+
+
+def _of_account(account: Account) -> Document:
+    return {
+        "username": account.name,
+        "groups": list(account.groups),
+        "hasPassword": account.has_password,
+        "created": _time(account.created),
+    }
+
+
+def _of_token(token: Token) -> Document:
+    return {
+        "id": token.id,
+        "account": token.account,
+        "note": token.note,
+        "created": _time(token.created),
+        "expires": _time(token.expires),
+        "lastUsed": _time(token.used),
+    }
+
+
+def _time(seconds: int) -> str | None:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
+
+
+def _success(message: str) -> Document:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "message": message}
+
+
+def _text(body: Document, field: str, default: str | None = None) -> str:
+    value = body.get(field, default)
+    if not isinstance(value, str):
+        raise RequestError(400, f"{field}: expected a string")
+    return value
