@@ -189,8 +189,8 @@ def _kind_of(document: Document) -> Kind:
 
 
 def _path(kind: Kind, namespace: str | None, name: str = "") -> str:
-    place = f"/namespaces/{namespace}" if namespace is not None else ""
-    return f"/apis/{kind.api_version}{place}/{kind.plural}" + (f"/{name}" if name else "")
+    place = f"/namespaces/{namespace}" if namespace is not None and kind.scope == "Namespaced" else ""
+    return f"{kind.base_path()}{place}/{kind.plural}" + (f"/{name}" if name else "")
 
 
 def _key(document: Document) -> tuple[str, str, str]:

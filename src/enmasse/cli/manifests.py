@@ -88,6 +88,7 @@ def _placed(resource: Resource, namespace: str | None, source: str) -> Resource:
     if named and namespace and named != namespace:
         problem = Problem("metadata.namespace", f"'{named}' contradicts --namespace {namespace}")
         raise ManifestError(source, None, [problem])
-    place = named or namespace or kind_of(resource).default_namespace
+    kind = kind_of(resource)
+    place = (named or namespace or kind.default_namespace) if kind.scope == "Namespaced" else ""
     metadata = resource.metadata.model_copy(update={"namespace": place})
     return resource.model_copy(update={"metadata": metadata})

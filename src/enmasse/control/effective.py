@@ -10,30 +10,53 @@ Rules:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from enmasse.control.ports import AddressSettings
+from enmasse.control.ports import AddressSettings, SpaceLimitSettings
 from enmasse.model.addresses import AddressStatus
 from enmasse.model.durations import MAX_MS, milliseconds, written
-from enmasse.model.storing import AddressLimits, MessageRedelivery, MessageTtl, Retention, SubscriptionSpec
+from enmasse.model.limits import AddressLimits, SpaceLimits
+from enmasse.model.storing import MessageRedelivery, MessageTtl, Retention, SubscriptionSpec
 
 if TYPE_CHECKING:
     from enmasse.model.addresses import Address, AddressSpec
     from enmasse.model.plans import AddressPlanSpec, AddressSpacePlanSpec
     from enmasse.model.spaces import AddressSpaceSpec
 
-__all__ = ["effective_settings", "effective_space_bytes", "effective_status"]
+__all__ = ["effective_settings", "effective_space_bytes", "effective_space_limits", "effective_status", "told_limits"]
 
 _DEFAULT_ATTEMPTS = 10
 _NOTHING = AddressSettings()
+_NO_SPACE_LIMITS = SpaceLimits()
+_NUMBERS = tuple(name for name in SpaceLimits.model_fields if name != "ttl")
 _NO_TTL, _NO_REDELIVERY, _NO_LIMITS, _ALL = MessageTtl(), MessageRedelivery(), AddressLimits(), Retention()
+
+
+def effective_space_limits(spec: AddressSpaceSpec, plan: AddressSpacePlanSpec | None) -> SpaceLimits:
+    """Return the least of what a space and its plan say, limit by limit; None is without limit."""
+    said, planned = spec.limits or _NO_SPACE_LIMITS, (plan.limits if plan else None) or _NO_SPACE_LIMITS
+    found = {name: _least(getattr(said, name), getattr(planned, name)) or None for name in _NUMBERS}
+    ttl = _least(said.ttl_ms, planned.ttl_ms)
+    return SpaceLimits(**found, ttl=written(ttl) if ttl else None)
 
 
 def effective_space_bytes(spec: AddressSpaceSpec, plan: AddressSpacePlanSpec | None) -> int:
     """Return how much the queues, subscriptions and streams of a space may store together; 0 is without limit."""
-    said = spec.limits.max_bytes if spec.limits else None
-    planned = plan.limits.max_bytes if plan and plan.limits else None
-    return _least(said, planned)
+    return effective_space_limits(spec, plan).max_bytes or 0
+
+
+def told_limits(limits: SpaceLimits) -> SpaceLimitSettings:
+    """Return the limits of a space that its node keeps, in the node's words; 0 is without limit."""
+    return SpaceLimitSettings(
+        max_connections=limits.connections or 0,
+        max_devices=limits.devices or 0,
+        max_links=limits.links or 0,
+        max_message_rate=limits.message_rate or 0,
+        max_byte_rate=limits.byte_rate or 0,
+        max_message_size=limits.message_size or 0,
+        max_ttl=min(limits.ttl_ms or 0, MAX_MS),
+    )
 
 
 def effective_settings(address: Address, plan: AddressPlanSpec | None, topic: Address | None) -> AddressSettings:
@@ -45,19 +68,27 @@ def effective_settings(address: Address, plan: AddressPlanSpec | None, topic: Ad
         topic: of a subscription, the topic that it belongs to, if that exists.
     """
     spec = address.spec
+    limits = spec.limits or _NO_LIMITS
+    planned = plan.limits if plan and plan.limits else _NO_LIMITS
+    bounds = AddressSettings(
+        max_links=_least(limits.links, planned.links),
+        max_message_rate=_least(limits.message_rate, planned.message_rate),
+        max_byte_rate=_least(limits.byte_rate, planned.byte_rate),
+        max_message_size=_least(limits.message_size, planned.message_size),
+    )
     if spec.type in ("anycast", "multicast"):
-        return AddressSettings(
+        return replace(
+            bounds,
             slow_policy=_slow_policy(spec, plan),
             distribution=spec.distribution or _NOTHING.distribution,
             fallback=spec.fallback or "",
         )
-    limits = spec.limits or _NO_LIMITS
-    planned = plan.limits if plan and plan.limits else _NO_LIMITS
     max_bytes = _least(limits.max_bytes, planned.max_bytes)
     if spec.type == "stream":
         retention = spec.retention or _ALL
         planned_age = milliseconds(plan.retention_age) if plan and plan.retention_age else None
-        return AddressSettings(
+        return replace(
+            bounds,
             max_bytes=max_bytes,
             retention_bytes=_least(retention.size, plan.retention_bytes if plan else None),
             retention_ms=_least(retention.age_ms, planned_age),
@@ -72,7 +103,8 @@ def effective_settings(address: Address, plan: AddressPlanSpec | None, topic: Ad
     consumers = spec.max_consumers
     if spec.type != "subscription":
         consumers = _least(consumers or None, planned.max_consumers)
-    return AddressSettings(
+    return replace(
+        bounds,
         max_bytes=max_bytes,
         max_consumers=consumers,
         full_policy=spec.full_policy or (plan.full_policy if plan else None) or _NOTHING.full_policy,
@@ -155,9 +187,15 @@ def _told_redelivery(address_type: str, settings: AddressSettings) -> MessageRed
 
 def _told_limits(address_type: str, settings: AddressSettings) -> AddressLimits | None:
     consumers = settings.max_consumers if address_type != "subscription" else 0
-    if not settings.max_bytes and not consumers:
-        return None
-    return AddressLimits(max_bytes=settings.max_bytes or None, max_consumers=consumers or None)
+    found = AddressLimits(
+        max_bytes=settings.max_bytes or None,
+        max_consumers=consumers or None,
+        message_rate=settings.max_message_rate or None,
+        byte_rate=settings.max_byte_rate or None,
+        message_size=settings.max_message_size or None,
+        links=settings.max_links or None,
+    )
+    return None if found == _NO_LIMITS else found
 
 
 def _told_retention(settings: AddressSettings) -> Retention | None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from enmasse.model.errors import Problem
-from enmasse.model.names import address_problem, space_of
+from enmasse.model.limits import AddressLimits
+from enmasse.model.names import address_problem, in_space_problem, space_of
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model, describe_value
 from enmasse.model.storing import (
-    AddressLimits,
     Distribution,
     FullPolicy,
     MessageRedelivery,
@@ -34,6 +34,9 @@ __all__ = [
     "AddressSpec",
     "AddressStatus",
     "AddressType",
+    "BrokerStatus",
+    "Forwarder",
+    "ForwarderStatus",
     "PlanStatus",
 ]
 
@@ -69,7 +72,6 @@ _OWNERS: dict[str, tuple[AddressType, ...]] = {
     "fallback": _DIRECT,
     "storage": _KEEPING,
     "full_policy": _KEEPING,
-    "limits": (*_KEEPING, "stream"),
     "forwarders": _QUEUES,
 }
 """Fields that not every type has."""
@@ -148,12 +150,35 @@ class PlanStatus(Model):
 
     name: str
     partitions: int | None = None
+    resources: dict[str, float] = Field(default_factory=dict)
+    """Credits that the address uses up."""
+
+
+class BrokerStatus(Model):
+    """A store that holds messages of the address."""
+
+    cluster_id: str
+    container_id: str
+    broker_id: str | None = None
+    state: Literal["Active", "Migrating", "Draining"]
+
+
+class ForwarderStatus(Model):
+    """Whether a forwarder works."""
+
+    name: str
+    is_ready: bool = False
+    messages: tuple[str, ...] = Field(default=(), strict=False)
 
 
 class AddressStatus(ResourceStatus):
     """What the controller found about an address."""
 
     plan_status: PlanStatus | None = None
+    broker_statuses: tuple[BrokerStatus, ...] = Field(default=(), strict=False)
+    """Where its messages are stored."""
+    forwarders: tuple[ForwarderStatus, ...] = Field(default=(), strict=False)
+    """How its forwarders are."""
     subscription: SubscriptionSpec | None = None
     """In effect, after defaults; as all that follow."""
     message_ttl: MessageTtl | None = None
@@ -189,15 +214,13 @@ class Address(Resource):
         """Namespace and name of the space, as in ``default/shop``."""
         return f"{self.metadata.namespace}/{self.space}"
 
+    def name_problem(self, name: str) -> str | None:
+        """Return what is wrong with a name."""
+        return super().name_problem(name) or in_space_problem(name)
+
     def spec_problems(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the types of single fields."""
         spec = self.spec
-        if "." not in self.metadata.name:
-            yield Problem(
-                "metadata.name",
-                "expected <space>.<anything>, where the part before the first dot names the space, "
-                f"got {describe_value(self.metadata.name)}",
-            )
         if problem := address_problem(spec.address):
             yield Problem("spec.address", problem)
         if spec.type == "subscription" and not spec.topic:
@@ -216,6 +239,8 @@ class Address(Resource):
         if spec.limits and spec.limits.max_consumers and spec.type not in ("queue", "deadletter"):
             hint = "; use spec.subscription.maxConsumers" if spec.type == "subscription" else ""
             yield Problem("spec.limits.maxConsumers", f"only a queue has it, this is {_a(spec.type)}{hint}")
+        if spec.limits and spec.limits.max_bytes and spec.type in _DIRECT:
+            yield Problem("spec.limits.maxBytes", f"only what stores has it, this is {_a(spec.type)}")
         yield from self._ttl_problems()
         yield from self._redelivery_problems()
         yield from self._forwarder_problems()
@@ -250,8 +275,11 @@ class Address(Resource):
 
     def _forwarder_problems(self) -> Iterator[Problem]:
         spec = self.spec
+        names = [forwarder.name for forwarder in spec.forwarders]
         for index, forwarder in enumerate(spec.forwarders):
             path = f"spec.forwarders[{index}]"
+            if forwarder.name in names[:index]:
+                yield Problem(f"{path}.name", f"expected a name used once, but '{forwarder.name}' occurs before")
             connector, _, remote = forwarder.remote_address.partition("/")
             if not connector or not remote:
                 yield Problem(

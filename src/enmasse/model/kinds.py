@@ -4,79 +4,190 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
 from enmasse.model.addresses import Address
+from enmasse.model.authentication import AuthenticationService
+from enmasse.model.console import ConsoleService
+from enmasse.model.core import ConfigMap, Event, Namespace, Secret, Service
 from enmasse.model.errors import InvalidResourceError, Problem
+from enmasse.model.former import in_present_form
+from enmasse.model.infra import BrokeredInfraConfig, StandardInfraConfig
 from enmasse.model.plans import PLAN_NAMESPACE, AddressPlan, AddressSpacePlan
+from enmasse.model.rbac import ClusterRole, ClusterRoleBinding, RoleBinding
 from enmasse.model.schema import describe_value, explain, without_nulls
+from enmasse.model.space_schema import AddressSpaceSchema
 from enmasse.model.spaces import AddressSpace
+from enmasse.model.users import MessagingUser
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from enmasse.model.resource import Resource
 
-__all__ = ["KINDS", "Kind", "decode", "kind_named", "kind_of", "restore"]
+__all__ = ["KINDS", "Kind", "Scope", "decode", "kind_named", "kind_of", "restore"]
+
+Scope = Literal["Namespaced", "Cluster"]
 
 _FOREIGN_METADATA = ("managedFields", "selfLink")  # other servers write them into exported YAML
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind of resources.
 
     Attributes:
-        name: as ``kind:`` has it.
-        group: the API group.
-        version: the version of the group.
+        model: the class that holds one.
+        group: the API group; empty for the core group of Kubernetes.
+        versions: of the group, in which it is served; it is kept in the first. All have the same fields.
         plural: the collection's name in paths.
         short_names: what the command line takes as well.
-        model: the class that holds one.
-        default_namespace: where one lies when nothing else is said.
+        default_namespace: where one lies when nothing else is said; empty for what lies in none.
+        is_read_only: whether only the service itself writes it.
     """
 
-    name: str
-    group: str
-    version: str
-    plural: str
-    short_names: tuple[str, ...]
     model: type[Resource]
-    default_namespace: str
+    group: str
+    versions: tuple[str, ...]
+    plural: str
+    short_names: tuple[str, ...] = ()
+    default_namespace: str = "default"
+    is_read_only: bool = False
+
+    @property
+    def name(self) -> str:
+        """As ``kind:`` has it."""
+        return str(self.model.model_fields["kind"].default)
+
+    @property
+    def version(self) -> str:
+        """The version in which it is kept."""
+        return self.versions[0]
 
     @property
     def api_version(self) -> str:
-        """Group and version, as ``apiVersion:`` has it."""
-        return f"{self.group}/{self.version}"
+        """Group and version in which it is kept, as ``apiVersion:`` has it."""
+        return self.api_version_of(self.version)
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        """Everything that ``apiVersion:`` may say, the one in which it is kept first."""
+        return tuple(self.api_version_of(version) for version in self.versions)
+
+    @property
+    def scope(self) -> Scope:
+        """Whether it lies in a namespace, or is of the whole installation."""
+        return "Namespaced" if self.model.is_namespaced else "Cluster"
 
     @property
     def singular(self) -> str:
         """The kind in lower case."""
         return self.name.lower()
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a kind of EnMasse, not one of Kubernetes."""
+        return self.group.endswith("enmasse.io")
+
+    def api_version_of(self, version: str) -> str:
+        """Return group and one version, as ``apiVersion:`` has it."""
+        return f"{self.group}/{version}" if self.group else version
+
+    def base_path(self, version: str | None = None) -> str:
+        """Return the path of a version of the group, as ``/apis/enmasse.io/v1beta1`` or ``/api/v1``."""
+        return f"/{'apis' if self.group else 'api'}/{self.api_version_of(version or self.version)}"
+
+
+_ADMIN, _ENMASSE, _USER, _RBAC = "admin.enmasse.io", "enmasse.io", "user.enmasse.io", "rbac.authorization.k8s.io"
 
 KINDS: tuple[Kind, ...] = (
-    Kind("AddressSpace", "enmasse.io", "v1beta1", "addressspaces", ("space", "spaces"), AddressSpace, "default"),
-    Kind("Address", "enmasse.io", "v1beta1", "addresses", ("addr",), Address, "default"),
+    Kind(model=Namespace, group="", versions=("v1",), plural="namespaces", short_names=("ns",), default_namespace=""),
+    Kind(model=ConfigMap, group="", versions=("v1",), plural="configmaps", short_names=("cm",)),
+    Kind(model=Secret, group="", versions=("v1",), plural="secrets"),
+    Kind(model=Service, group="", versions=("v1",), plural="services", short_names=("svc",)),
+    Kind(model=Event, group="", versions=("v1",), plural="events", short_names=("ev",)),
     Kind(
-        "AddressSpacePlan",
-        "admin.enmasse.io",
-        "v1beta2",
-        "addressspaceplans",
-        ("splan", "splans", "spaceplan", "spaceplans"),
-        AddressSpacePlan,
-        PLAN_NAMESPACE,
+        model=ClusterRole,
+        group=_RBAC,
+        versions=("v1",),
+        plural="clusterroles",
+        default_namespace="",
+        is_read_only=True,
+    ),
+    Kind(model=ClusterRoleBinding, group=_RBAC, versions=("v1",), plural="clusterrolebindings", default_namespace=""),
+    Kind(model=RoleBinding, group=_RBAC, versions=("v1",), plural="rolebindings"),
+    Kind(
+        model=AuthenticationService,
+        group=_ADMIN,
+        versions=("v1beta1",),
+        plural="authenticationservices",
+        short_names=("authsvc",),
+        default_namespace=PLAN_NAMESPACE,
     ),
     Kind(
-        "AddressPlan",
-        "admin.enmasse.io",
-        "v1beta2",
-        "addressplans",
-        ("plan", "plans", "aplan", "aplans"),
-        AddressPlan,
-        PLAN_NAMESPACE,
+        model=StandardInfraConfig,
+        group=_ADMIN,
+        versions=("v1beta1",),
+        plural="standardinfraconfigs",
+        short_names=("sinfra",),
+        default_namespace=PLAN_NAMESPACE,
+    ),
+    Kind(
+        model=BrokeredInfraConfig,
+        group=_ADMIN,
+        versions=("v1beta1",),
+        plural="brokeredinfraconfigs",
+        short_names=("binfra",),
+        default_namespace=PLAN_NAMESPACE,
+    ),
+    Kind(
+        model=AddressPlan,
+        group=_ADMIN,
+        versions=("v1beta2", "v1beta1"),
+        plural="addressplans",
+        short_names=("plan", "plans", "aplan", "aplans"),
+        default_namespace=PLAN_NAMESPACE,
+    ),
+    Kind(
+        model=AddressSpacePlan,
+        group=_ADMIN,
+        versions=("v1beta2", "v1beta1"),
+        plural="addressspaceplans",
+        short_names=("splan", "splans", "spaceplan", "spaceplans"),
+        default_namespace=PLAN_NAMESPACE,
+    ),
+    Kind(
+        model=ConsoleService,
+        group=_ADMIN,
+        versions=("v1beta1",),
+        plural="consoleservices",
+        short_names=("console",),
+        default_namespace=PLAN_NAMESPACE,
+    ),
+    Kind(
+        model=AddressSpaceSchema,
+        group=_ENMASSE,
+        versions=("v1beta1",),
+        plural="addressspaceschemas",
+        default_namespace="",
+        is_read_only=True,
+    ),
+    Kind(
+        model=AddressSpace,
+        group=_ENMASSE,
+        versions=("v1beta1",),
+        plural="addressspaces",
+        short_names=("space", "spaces"),
+    ),
+    Kind(model=Address, group=_ENMASSE, versions=("v1beta1",), plural="addresses", short_names=("addr",)),
+    Kind(
+        model=MessagingUser,
+        group=_USER,
+        versions=("v1beta1",),
+        plural="messagingusers",
+        short_names=("muser", "musers"),
     ),
 )
 """In the order in which they are best applied: what is referred to comes first."""
@@ -115,13 +226,16 @@ def decode(document: Any) -> Resource:
     if isinstance(metadata, dict):
         document["metadata"] = {key: metadata[key] for key in metadata if key not in _FOREIGN_METADATA}
     subject = _subject(kind.name, metadata)
+    document = in_present_form(document | {"apiVersion": kind.api_version})
+    if "spec" in document and kind.model.model_fields["spec"].exclude:
+        raise InvalidResourceError(subject, [Problem("spec", f"unknown field: a {kind.name} has no spec")])
     try:
         resource = kind.model.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidResourceError(subject, explain(error, kind.model)) from None
     if problems := list(resource.problems()):
         raise InvalidResourceError(subject, problems)
-    return resource
+    return resource.settled()
 
 
 def _kind_of_document(document: dict[str, Any]) -> Kind:
@@ -130,8 +244,9 @@ def _kind_of_document(document: dict[str, Any]) -> Kind:
     if kind is None:
         problem = Problem("kind", _wrong_kind(name, _BY_NAME))
         raise InvalidResourceError("the document", [problem])
-    if version != kind.api_version:
-        message = f"expected {kind.api_version} for kind {kind.name}, got {describe_value(version)}"
+    if version not in kind.api_versions:
+        expected = " or ".join(kind.api_versions)
+        message = f"expected {expected} for kind {kind.name}, got {describe_value(version)}"
         raise InvalidResourceError(_subject(kind.name, document.get("metadata")), [Problem("apiVersion", message)])
     return kind
 

@@ -13,9 +13,11 @@ import re
 __all__ = [
     "MAX_ADDRESS_CHARACTERS",
     "address_problem",
+    "in_space_problem",
     "is_label",
     "is_subdomain",
     "object_name",
+    "pattern_problem",
     "space_of",
 ]
 
@@ -44,6 +46,13 @@ def space_of(name: str) -> str:
     return name.partition(".")[0]
 
 
+def in_space_problem(name: str) -> str | None:
+    """Return what is wrong with the name of an object that belongs to a space, or None."""
+    if name.partition(".")[2]:
+        return None
+    return f"expected <space>.<anything>, where the part before the first dot names the space, got '{name}'"
+
+
 def address_problem(address: str) -> str | None:
     """Return what is wrong with an address, or None."""
     if not address:
@@ -54,6 +63,23 @@ def address_problem(address: str) -> str | None:
         return f"expected a name without white space and control characters, got {address!r}"
     if address.startswith("$"):
         return f"names that start with '$' belong to the service itself, got {address!r}"
+    return None
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Return what is wrong with a pattern of addresses, or None.
+
+    Words are divided by ``/``; ``*`` is one word and ``#`` any number of them, wherever they stand. ``*`` at the
+    very end may also follow the beginning of a word. ``${username}`` is the only variable.
+    """
+    if problem := address_problem(pattern.replace("${username}", "x")):
+        return problem.replace("expected a name", "expected a pattern")
+    if "${" in pattern.replace("${username}", ""):
+        return f"the only variable is ${{username}}, got '{pattern}'"
+    *words, last = pattern.split("/")
+    for word in (*words, last.removesuffix("*")):
+        if word != "*" and "*" in word:
+            return f"'*' stands for a whole word between '/', or for any rest at the very end, got '{pattern}'"
     return None
 
 

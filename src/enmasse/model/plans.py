@@ -12,17 +12,16 @@ from pydantic import Field
 
 from enmasse.model.addresses import MAX_PARTITIONS, AddressType
 from enmasse.model.durations import Duration
+from enmasse.model.limits import AddressLimits, SpaceLimits
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model
 from enmasse.model.spaces import SpaceType
 from enmasse.model.storing import (
     MAX_NUMBER,
-    AddressLimits,
     FullPolicy,
     MessageRedelivery,
     MessageTtl,
     SlowPolicy,
-    SpaceLimits,
 )
 
 __all__ = [
@@ -58,6 +57,8 @@ class AddressSpacePlanSpec(_Described):
     infra_config_ref: str | None = None
     limits: SpaceLimits | None = None
     """A space may ask for less, never for more."""
+    quota: Literal["limits", "credits"] = "limits"
+    """Which policy decides what has a place in a space: limits in real units, or the credits of EnMasse 1.0."""
 
 
 class AddressPlanSpec(_Described):

@@ -8,41 +8,27 @@ from pydantic import Field
 
 from enmasse.model.conditions import Condition, phase_of, stamp, unmet
 from enmasse.model.errors import Problem
-from enmasse.model.names import is_label, is_subdomain
+from enmasse.model.metadata import Metadata
+from enmasse.model.names import is_subdomain
 from enmasse.model.schema import Model, describe_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Metadata", "Resource", "ResourceStatus"]
-
-
-class Metadata(Model):
-    """Identity and book-keeping; what only the store writes is marked so."""
-
-    name: str
-    namespace: str = ""
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-    uid: str = ""
-    """Written by the store: tells an object from a later one of the same name."""
-    resource_version: str = ""
-    """Written by the store: changes with every write, for watches and optimistic locking."""
-    generation: int = 0
-    """Written by the store: changes with every write to ``spec``."""
-    creation_timestamp: str = ""
-    """Written by the store: RFC 3339 in UTC."""
-    deletion_timestamp: str | None = None
-    """Written by the store: when the deletion was asked for, while it is going on."""
+__all__ = ["Data", "Metadata", "Resource", "ResourceStatus"]
 
 
 class ResourceStatus(Model):
     """What a controller found; written by controllers only."""
 
     is_ready: bool = False
+    """Whether it can be used."""
     phase: str = "Pending"
+    """How far it has come: Pending, Configuring, Active, Failed or Terminating."""
     messages: tuple[str, ...] = Field(default=(), strict=False)
+    """What it waits for, in sentences."""
     conditions: tuple[Condition, ...] = Field(default=(), strict=False)
+    """What holds and what does not, and why."""
 
     def with_conditions(self, found: Sequence[Condition], now: str) -> Self:
         """Return the status with these conditions and all that follows from them."""
@@ -66,9 +52,13 @@ class Resource(Model):
     immutable: ClassVar[tuple[str, ...]] = ()
     """Paths below ``spec`` that keep their first value for the object's life."""
 
+    is_namespaced: ClassVar[bool] = True
+    """Whether it lies in a namespace, or is of the whole installation."""
+
     api_version: str
+    """Group and version of the kind."""
     kind: str
-    metadata: Metadata
+    metadata: Metadata = Metadata()
     spec: Model
     status: ResourceStatus = ResourceStatus()
 
@@ -79,16 +69,17 @@ class Resource(Model):
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the types of single fields."""
-        name, namespace = self.metadata.name, self.metadata.namespace
-        if not is_subdomain(name):
-            yield Problem("metadata.name", _name_rule(name))
-        if namespace and not is_label(namespace):
-            yield Problem(
-                "metadata.namespace",
-                "expected lower-case letters, digits and '-', beginning and ending with a letter or digit, "
-                f"at most 63 characters, got {describe_value(namespace)}",
-            )
+        name = self.metadata.name_to_check
+        if not name:
+            yield Problem("metadata.name", "required, but it is missing")
+        elif problem := self.name_problem(name):
+            yield Problem("metadata.name", problem)
+        yield from self.metadata.place_problems(is_namespaced=self.is_namespaced)
         yield from self.spec_problems()
+
+    def name_problem(self, name: str) -> str | None:
+        """Return what is wrong with a name for an object of this kind, or None."""
+        return None if is_subdomain(name) else _name_rule(name)
 
     def spec_problems(self) -> Iterator[Problem]:
         """Yield what is wrong with the spec; each kind adds its own rules."""
@@ -98,12 +89,31 @@ class Resource(Model):
         """Yield a sentence for each field that is kept and shown, but changes nothing yet."""
         yield from ()
 
+    def settled(self) -> Self:
+        """Return the form that is kept: what is written in a way that only people need is in its place."""
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without absent and empty metadata."""
         document = super().to_dict()
         metadata = document["metadata"]
-        document["metadata"] = {key: value for key, value in metadata.items() if value not in ("", 0, {})}
+        document["metadata"] = {
+            key: value
+            for key, value in metadata.items()
+            if value not in ("", 0, {}) or key == "deletionGracePeriodSeconds"
+        }
         return document
+
+
+class _Nothing(Model):
+    """No spec."""
+
+
+class Data(Resource):
+    """An object without spec and status: what it holds is what is."""
+
+    spec: Model = Field(default=_Nothing(), exclude=True)
+    status: ResourceStatus = Field(default=ResourceStatus(), exclude=True)
 
 
 def _name_rule(name: str) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from enmasse.model.errors import Problem
+from enmasse.model.limits import SpaceLimits
 from enmasse.model.names import is_label
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model, describe_value
-from enmasse.model.storing import SpaceLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,12 @@ __all__ = [
     "NO_AUTHENTICATION",
     "AddressSpace",
     "AddressSpaceSpec",
+    "AddressSpaceStatus",
     "AuthenticationServiceReference",
+    "ConnectorStatus",
+    "Endpoint",
+    "EndpointStatus",
+    "RouterStatus",
     "SpaceType",
 ]
 
@@ -190,6 +195,53 @@ class AddressSpaceSpec(Model):
         return self.plan or _DEFAULT_PLANS[self.type]
 
 
+class EndpointStatus(Model):
+    """Where an endpoint is reached."""
+
+    name: str
+    service_host: str | None = None
+    """The host name within the installation."""
+    service_ports: dict[str, int] = Field(default_factory=dict)
+    """Ports there, by the name of what they speak."""
+    external_host: str | None = None
+    """The host name from outside."""
+    external_ports: dict[str, int] = Field(default_factory=dict)
+    """Ports there, by the name of what they speak."""
+    cert: str | None = None
+    """Its certificate, PEM."""
+
+
+class ConnectorStatus(Model):
+    """Whether a connector works."""
+
+    name: str
+    is_ready: bool = False
+    messages: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class RouterStatus(Model):
+    """A node of the space and whom it is connected to."""
+
+    id: str
+    neighbors: tuple[str, ...] = Field(default=(), strict=False)
+    undelivered: int | None = None
+
+
+class AddressSpaceStatus(ResourceStatus):
+    """What the controller found about a space."""
+
+    ca_cert: str | None = None
+    """Certificates of the authorities that vouch for the endpoints, PEM."""
+    endpoint_statuses: tuple[EndpointStatus, ...] = Field(default=(), strict=False)
+    """Where it is reached."""
+    connectors: tuple[ConnectorStatus, ...] = Field(default=(), strict=False)
+    """How its connectors are."""
+    routers: tuple[RouterStatus, ...] = Field(default=(), strict=False)
+    """How its nodes are."""
+    limits: SpaceLimits | None = None
+    """In effect: the least of what space and plan say."""
+
+
 class AddressSpace(Resource):
     """A tenant's group of addresses, reachable over one connection."""
 
@@ -198,16 +250,19 @@ class AddressSpace(Resource):
     api_version: Literal["enmasse.io/v1beta1"] = "enmasse.io/v1beta1"
     kind: Literal["AddressSpace"] = "AddressSpace"
     spec: AddressSpaceSpec = AddressSpaceSpec()
-    status: ResourceStatus = ResourceStatus()
+    status: AddressSpaceStatus = AddressSpaceStatus()
+
+    def name_problem(self, name: str) -> str | None:
+        """Return what is wrong with a name."""
+        if is_label(name):
+            return None
+        return (
+            "the name of a space is a single word of lower-case letters, digits and '-', at most "
+            f"63 characters, because host names contain it; got {describe_value(name)}"
+        )
 
     def spec_problems(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the types of single fields."""
-        if not is_label(self.metadata.name):
-            yield Problem(
-                "metadata.name",
-                "the name of a space is a single word of lower-case letters, digits and '-', at most "
-                f"63 characters, because host names contain it; got {describe_value(self.metadata.name)}",
-            )
         yield from _repeated("spec.endpoints", [item.name for item in self.spec.endpoints])
         yield from _repeated("spec.connectors", [item.name for item in self.spec.connectors])
 

@@ -11,14 +11,12 @@ from enmasse.model.schema import Model
 
 __all__ = [
     "MAX_NUMBER",
-    "AddressLimits",
     "Distribution",
     "FullPolicy",
     "MessageRedelivery",
     "MessageTtl",
     "Retention",
     "SlowPolicy",
-    "SpaceLimits",
     "Storage",
     "SubscriptionSpec",
 ]
@@ -57,22 +55,6 @@ class SubscriptionSpec(Model):
     """What a subscription allows."""
 
     max_consumers: int = Field(default=1, ge=1, le=1_000_000)
-
-
-class AddressLimits(Model):
-    """How much an address takes."""
-
-    max_bytes: int | None = Field(default=None, ge=1, le=MAX_NUMBER)
-    """Stored bytes."""
-    max_consumers: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Receivers at a time; of a queue. A subscription says it in a field of its own."""
-
-
-class SpaceLimits(Model):
-    """How much the queues, subscriptions and streams of a space take together."""
-
-    max_bytes: int | None = Field(default=None, ge=1, le=MAX_NUMBER)
-    """Stored bytes."""
 
 
 class Retention(Model):

@@ -16,13 +16,19 @@ if TYPE_CHECKING:
 
 def test_clients_find_groups_versions_and_kinds(api: Api) -> None:
     groups = api("GET", "/apis").json()["groups"]
-    assert [group["name"] for group in groups] == ["enmasse.io", "admin.enmasse.io"]
+    assert {group["name"] for group in groups} == {
+        "enmasse.io",
+        "admin.enmasse.io",
+        "user.enmasse.io",
+        "rbac.authorization.k8s.io",
+    }
     for group in groups:
         assert api("GET", f"/apis/{group['name']}").json()["preferredVersion"] == group["versions"][0]
         found = api("GET", f"/apis/{group['preferredVersion']['groupVersion']}").json()
         assert found["kind"] == "APIResourceList"
         for resource in found["resources"]:
-            assert resource["namespaced"]
+            is_of_all = resource["kind"] in ("AddressSpaceSchema", "ClusterRole", "ClusterRoleBinding")
+            assert resource["namespaced"] is not is_of_all
             if "/" in resource["name"]:
                 continue
             assert "watch" in resource["verbs"]

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from enmasse.model.kinds import decode
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import httpx
+
+    from enmasse.control.registry import Registry
 
     Api = Callable[..., httpx.Response]
 
@@ -68,12 +72,13 @@ def test_a_body_may_be_yaml(api: Api) -> None:
     assert api("POST", SPACES, content=text, headers=headers).status_code == 201
 
 
-def test_lists_carry_the_version_to_watch_from(api: Api) -> None:
+def test_lists_carry_the_version_to_watch_from(api: Api, registry: Registry) -> None:
     api("POST", SPACES, json=space())
+    registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
     api("POST", SPACES.replace("default", "other"), json=space())
     listed = api("GET", SPACES).json()
     assert (listed["kind"], listed["apiVersion"]) == ("AddressSpaceList", "enmasse.io/v1beta1")
-    assert listed["metadata"]["resourceVersion"] == "2"
+    assert listed["metadata"]["resourceVersion"] == "3"
     assert [item["metadata"]["namespace"] for item in listed["items"]] == ["default"]
     everywhere = api("GET", f"{BASE}/addressspaces").json()["items"]
     assert [item["metadata"]["namespace"] for item in everywhere] == ["default", "other"]

@@ -96,6 +96,7 @@ def test_a_watch_goes_on_from_a_version(registry: Registry) -> None:
 
 
 def test_a_watch_keeps_to_its_namespace(registry: Registry) -> None:
+    registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
     acts = (lambda: put(registry, "a", namespace="other"), lambda: put(registry, "b"))
     assert seen(registry, *acts) == ["ADDED b"]
     assert seen(registry, namespace=None) == ["ADDED b", "ADDED a"]

@@ -20,6 +20,7 @@ from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
 from enmasse.engines.embedded.paths import Layout
 from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
+from enmasse.model.kinds import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +91,8 @@ def api(tmp_path: Path) -> Iterator[str]:
         with ResourceStore(layout.data / "resources.db") as store:
             registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
             registry.plant_catalog()
+            for name in ("team-a", "other"):
+                registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
             await serve_http(create_app(registry, stop, MemoryMessages()), listener, stop)
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))

@@ -12,9 +12,10 @@ from enmasse.control.planning import SpacePlan, SpaceView, plan_space, plan_spac
 from enmasse.control.ports import AddressEntity, AddressSettings, Entity, NodeState, SpaceEntity
 from enmasse.model.addresses import Address, AddressStatus, PlanStatus
 from enmasse.model.catalog import default_plans
+from enmasse.model.limits import AddressLimits
 from enmasse.model.plans import AddressPlan, AddressSpacePlan
 from enmasse.model.spaces import AddressSpace
-from enmasse.model.storing import AddressLimits, MessageTtl
+from enmasse.model.storing import MessageTtl
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -57,7 +57,7 @@ def test_an_error_names_file_document_and_path() -> None:
 def test_an_error_in_a_list_names_the_item() -> None:
     items = [read_documents(SPACE, "x")[0], {"kind": "Pod"}]
     assert refusal(json.dumps({"kind": "List", "items": items})).startswith(
-        "shop.yaml: document 1: items[1].kind: expected one of AddressSpace,"
+        "shop.yaml: document 1: items[1].kind: expected one of Namespace,"
     )
 
 

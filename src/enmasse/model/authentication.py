@@ -1,0 +1,183 @@
+"""AuthenticationService: who knows the users of a space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from enmasse.model.errors import Problem
+from enmasse.model.quantities import Quantity
+from enmasse.model.resource import Resource, ResourceStatus
+from enmasse.model.schema import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "AuthenticationService",
+    "AuthenticationServiceSpec",
+    "AuthenticationServiceStatus",
+    "AuthenticationServiceType",
+    "ExternalAuthentication",
+    "KeycloakSettings",
+    "OidcSettings",
+    "ServiceSecret",
+    "StandardAuthentication",
+]
+
+AuthenticationServiceType = Literal["none", "standard", "external"]
+
+
+class ServiceSecret(Model):
+    """The name of a secret, in the service's namespace unless one is said."""
+
+    name: str
+    namespace: str | None = None
+
+
+class NoAuthentication(Model):
+    """Of a service that lets everyone in."""
+
+    certificate_secret: ServiceSecret | None = None
+    image: dict[str, str] | None = None
+    replicas: int | None = Field(default=None, ge=0)
+    resources: dict[str, Any] | None = None
+
+
+class Datasource(Model):
+    """Where EnMasse 1.0's Keycloak kept its users."""
+
+    type: Literal["h2", "postgresql"]
+    host: str | None = None
+    port: int | None = Field(default=None, ge=1, le=65535)
+    database: str | None = None
+    credentials_secret: ServiceSecret | None = None
+
+
+class ServiceStorage(Model):
+    """The volume of EnMasse 1.0's Keycloak."""
+
+    type: Literal["ephemeral", "persistent-claim"]
+    size: Quantity | None = None
+    storage_class: str | None = Field(default=None, alias="class")
+    claim_name: str | None = None
+    delete_claim: bool | None = None
+
+
+class KeycloakSettings(Model):
+    """A Keycloak of our own: each space gets a realm, and its users are kept there."""
+
+    url: str
+    """Where it is, as `https://keycloak.example.com`."""
+    credentials_secret: ServiceSecret
+    """Of an administrator: entries `admin.username` and `admin.password`."""
+    ca_cert_secret: ServiceSecret | None = None
+    """Whom to trust: entry `ca.crt`."""
+
+
+class StandardAuthentication(Model):
+    """Of a service that keeps messaging users: in our own store, or in a Keycloak."""
+
+    certificate_secret: ServiceSecret | None = None
+    credentials_secret: ServiceSecret | None = None
+    datasource: Datasource | None = None
+    storage: ServiceStorage | None = None
+    keycloak: KeycloakSettings | None = None
+    """Where the users are kept; left out: in our own store."""
+    replicas: int | None = Field(default=None, ge=0)
+    jvm_options: str | None = None
+    resources: dict[str, Any] | None = None
+    service_account_name: str | None = None
+    security_context: dict[str, Any] | None = None
+    deployment_name: str | None = None
+    service_name: str | None = None
+    route_name: str | None = None
+
+
+class OidcSettings(Model):
+    """A provider of OpenID Connect: who shows its tokens is let in."""
+
+    issuer: str
+    """The provider, as its tokens name it; its document of discovery lies below."""
+    audience: str | None = None
+    """For whom tokens must be made out; left out: the client id."""
+    client_id: str | None = None
+    """Who asks for tokens on behalf of users that log in with a password; left out: no such users."""
+    client_secret: ServiceSecret | None = None
+    """Its secret: entry `client-secret`."""
+    username_claim: str = "preferred_username"
+    """The claim that names the user."""
+    groups_claim: str = "groups"
+    """The claim that names the user's groups."""
+
+
+class ExternalAuthentication(Model):
+    """Of a service that others run."""
+
+    host: str | None = None
+    port: int | None = Field(default=None, ge=1, le=65535)
+    ca_cert_secret: ServiceSecret | None = None
+    """Whom to trust: entry `ca.crt`."""
+    client_cert_secret: ServiceSecret | None = None
+    """What to show: entries `tls.crt` and `tls.key`."""
+    allow_override: bool = False
+    """Whether a space may name another host, port, realm or authority."""
+    oidc: OidcSettings | None = None
+    """A provider of OpenID Connect."""
+
+
+class AuthenticationServiceSpec(Model):
+    """What kind of service it is."""
+
+    type: AuthenticationServiceType
+    """`none`: everyone is let in; `standard`: messaging users; `external`: whom another service knows."""
+    realm: str | None = None
+    """Which realm of the service is asked; left out: one for each space."""
+    none: NoAuthentication | None = None
+    standard: StandardAuthentication | None = None
+    external: ExternalAuthentication | None = None
+
+
+class AuthenticationServiceStatus(ResourceStatus):
+    """What was found about the service."""
+
+    message: str | None = None
+    """What is wrong."""
+    host: str | None = None
+    port: int | None = None
+    ca_cert_secret: ServiceSecret | None = None
+
+
+class AuthenticationService(Resource):
+    """A service that knows the users of spaces."""
+
+    api_version: Literal["admin.enmasse.io/v1beta1"] = "admin.enmasse.io/v1beta1"
+    kind: Literal["AuthenticationService"] = "AuthenticationService"
+    spec: AuthenticationServiceSpec
+    status: AuthenticationServiceStatus = AuthenticationServiceStatus()
+
+    def spec_problems(self) -> Iterator[Problem]:
+        """Yield what is wrong beyond the types of single fields."""
+        spec = self.spec
+        for name in ("none", "standard", "external"):
+            if getattr(spec, name) is not None and name != spec.type:
+                yield Problem(f"spec.{name}", f"only a service of type {name} has it, this is {spec.type}")
+        if spec.type != "external":
+            return
+        external = spec.external
+        if external is None:
+            yield Problem("spec.external", "required for a service of type external")
+        elif external.oidc is None:
+            for name in ("host", "port"):
+                if getattr(external, name) is None:
+                    yield Problem(f"spec.external.{name}", "required where there is no spec.external.oidc")
+
+    def unapplied(self) -> Iterator[str]:
+        """Yield a sentence for each field that is kept and shown, but changes nothing."""
+        applied = {"none": (), "standard": ("keycloak",), "external": ("ca_cert_secret", "allow_override", "oidc")}
+        part = getattr(self.spec, self.spec.type)
+        for field in type(part).model_fields if part is not None else ():
+            if field not in applied[self.spec.type] and getattr(part, field) not in (None, ()):
+                name = type(part).model_fields[field].alias
+                yield f"{self.metadata.name}: spec.{self.spec.type}.{name} is kept, but has no effect in this version"

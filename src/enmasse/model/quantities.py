@@ -1,0 +1,57 @@
+"""Amounts as Kubernetes writes them: ``512Mi``, ``2Gi``, ``500m``, ``1.5``."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+__all__ = ["IntOrString", "Quantity", "amount_of"]
+
+_UNITS = {
+    "m": Decimal("0.001"),
+    "": Decimal(1),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "P": Decimal(10**15),
+    "E": Decimal(10**18),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
+}
+_WRITTEN = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(m|k|[MGTPE]|[KMGTPE]i)?")
+
+
+def amount_of(quantity: str | float) -> Decimal:
+    """Return the amount that a quantity stands for.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _WRITTEN.fullmatch(str(quantity))
+    if found is None:
+        raise ValueError(f"{quantity!r} is no quantity")
+    return Decimal(found[1]) * _UNITS[found[2] or ""]
+
+
+def _check(quantity: str | float) -> str | int | float:
+    try:
+        amount_of(quantity)
+    except ValueError:
+        raise PydanticCustomError("quantity", "expected a quantity such as 512Mi, 2Gi, 500m or 1") from None
+    return quantity
+
+
+Quantity = Annotated[str | int | float, AfterValidator(_check)]
+"""A field that holds an amount of 0 or more."""
+
+IntOrString = int | str
+"""A field that holds a number, or a share such as ``50%``."""
