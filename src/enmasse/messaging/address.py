@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.metering import Meter
 from enmasse.wire.amqp.performatives import AmqpError
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
+    from enmasse.messaging.limits import AddressLimits
 
 __all__ = ["Address", "AttachOptions"]
 
@@ -79,7 +81,7 @@ class Address:
     """Whether its producers take a message while it is still coming (``on_large``)."""
 
     __slots__ = (
-        "_turn", "consumers", "core", "dropped", "gone_counts", "is_due", "name", "producers",
+        "_turn", "consumers", "core", "dropped", "gone_counts", "is_due", "limits", "meter", "name", "producers",
     )  # fmt: skip
 
     def __init__(self, core: Core, name: str) -> None:
@@ -92,7 +94,20 @@ class Address:
         """Messages that nobody was told the fate of: presettled ones without a taker, or expired ones."""
         self.gone_counts = {"in": 0, "out": 0, "accepted": 0, "rejected": 0, "released": 0, "modified": 0}
         """What links that are gone had counted."""
+        self.limits: AddressLimits | None = None
+        """What its links may have; nothing is without limits."""
+        self.meter: Meter | None = None
+        """The bucket of its senders, if their rate is limited."""
         self._turn = 0
+
+    def limit(self, limits: AddressLimits | None) -> None:
+        """Change what its links may have; for those that are there only the rates change."""
+        self.limits = limits
+        rates = (0, 0) if limits is None else (limits.message_rate, limits.byte_rate)
+        if self.meter is not None:
+            self.meter.configure(*rates)
+        elif any(rates):
+            self.meter = Meter(self.core, self.name, *rates)
 
     def due(self) -> None:
         """Have ``on_turn`` called once before the turn of the loop ends."""

@@ -148,7 +148,7 @@ class Fallback:
             self._space.fallbacks.pop(self.name, None)
 
     def _queue(self) -> Queue | None:
-        found = self._space.addresses.get(self.name)
+        found = self._space.address(self.name)
         return found if isinstance(found, Queue) and found not in self._space.homes else None
 
     def _end(self) -> None:

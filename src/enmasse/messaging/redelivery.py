@@ -148,7 +148,7 @@ def move(backlog: Backlog, entry: Entry, target: str, reason: str, details: dict
     from enmasse.messaging.backlog import Backlog  # noqa: PLC0415
 
     space = backlog.space
-    found = None if space is None else space.addresses.get(target)
+    found = None if space is None else space.address(target)
     if not isinstance(found, Backlog) or found is backlog:
         backlog.dropped += 1
         backlog.settle(entry)

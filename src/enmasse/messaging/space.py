@@ -16,6 +16,9 @@ from enmasse.messaging.delivery import ACCEPTED, Consumer, Producer, ProducerPor
 from enmasse.messaging.dynamic import DynamicNodes, Wish
 from enmasse.messaging.errors import AttachError, RedirectError
 from enmasse.messaging.fallback import Direct
+from enmasse.messaging.limits import SpaceLimits, Usage
+from enmasse.messaging.metered_sink import Guest
+from enmasse.messaging.metering import Meter
 from enmasse.messaging.multicast import Multicast
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.stream import Stream
@@ -69,6 +72,9 @@ class Space:
         self.unroutable = 0
         """Settled messages on the anonymous terminus that named no address which takes messages."""
         self.addresses: dict[str, Address] = {}
+        """Those that are made; others are when they are asked for (``address``)."""
+        self.wake: Callable[[str], Address | None] = lambda _name: None
+        """Makes an address that is declared, and adds it."""
         self.version = 0
         """Changes whenever an address comes or goes."""
         self.fallbacks: dict[str, dict[Address, None]] = {}
@@ -77,6 +83,10 @@ class Space:
         """Addresses that other nodes serve."""
         self.dynamic = DynamicNodes(self, new_id)
         """The addresses that links had made for them."""
+        self.usage = Usage(name)
+        """What of it is in use, and how much may be."""
+        self.meter: Meter | None = None
+        """The bucket of its senders, if their rate is limited."""
         self._held: dict[Address, None] = {}
         """Addresses that had their turn while the space was full."""
 
@@ -89,6 +99,14 @@ class Space:
                 address.join(self)
             address.due()
 
+    def limit(self, limits: SpaceLimits) -> None:
+        """Change what its connections may have; for those that are there only the rates change."""
+        self.usage.limits = limits
+        if self.meter is not None:
+            self.meter.configure(limits.message_rate, limits.byte_rate)
+        elif limits.message_rate or limits.byte_rate:
+            self.meter = Meter(self.core, self.name, limits.message_rate, limits.byte_rate)
+
     def balance(self, address: Address) -> None:
         """An address has its turn: it waits while the space is full, and none waits once there is room again."""
         if self.bytes_stored >= self.max_bytes:
@@ -100,6 +118,15 @@ class Space:
         held, self._held = self._held, {}
         for address in held:
             address.due()
+
+    def address(self, name: str) -> Address | None:
+        """The address of a name, made now if it was not before."""
+        return self.addresses.get(name) or self.wake(name)
+
+    def declared(self, name: str) -> None:
+        """An address can be woken from now on."""
+        self.version += 1
+        self._tell_fallbacks(name)
 
     def add(self, address: Address) -> None:
         """Make an address reachable; a subscription is fed by its topic from now on."""
@@ -155,18 +182,18 @@ class Space:
         return found
 
     def _find(self, name: str) -> Address:
-        found = self.addresses.get(name)
+        found = self.address(name)
         if found is not None:
             return found
         if "::" in name:
             topic, _, subscription = name.partition("::")
-            address = self.addresses.get(subscription) or self.addresses.get(name)
+            address = self.address(subscription)
             if isinstance(address, Subscription) and address.topic_name == topic:
                 return address
         upper = name
         while "/" in upper:
             upper = upper.rpartition("/")[0]
-            found = self.addresses.get(upper)
+            found = self.address(upper)
             if isinstance(found, Topic):
                 return found
         raise AttachError("amqp:not-found", f"space {self.name!r} has no address {name!r}")
@@ -294,7 +321,10 @@ class AnonymousTerminus(Producer):
         if isinstance(address, Subscription):
             raise AttachError("amqp:not-allowed", f"send to topic {address.topic_name!r}, not to {to!r}")
         if isinstance(address, Anycast | Multicast | Queue | Stream | Topic | Service):
-            return address.make_producer(self.port, to)
+            producer = address.make_producer(self.port, to)
+            if address.limits is None:
+                return producer
+            return Guest(producer, address.meter, address.limits.message_bytes)
         raise AttachError("amqp:not-allowed", f"{to!r} takes no messages from senders")
 
     def gone(self) -> None:

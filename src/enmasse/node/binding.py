@@ -15,12 +15,13 @@ from enmasse.messaging.backlog import BacklogConsumer
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.dynamic import Wish
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.large import LARGE_BYTES
+from enmasse.messaging.metered_sink import MeteredSink
 from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.messaging.stream_readers import CONSUMER
 from enmasse.messaging.subscribing import SubscriberConsumer
 from enmasse.messaging.subscription import Subscription
 from enmasse.node.admission import Admission, Facts
+from enmasse.node.bounds import MAX_MESSAGE_BYTES, Bounds
 from enmasse.node.coordinator import CAPABILITIES, Coordinator, TransactionLimits
 from enmasse.node.dynamic_terminus import dynamic_properties, dynamic_wish
 from enmasse.node.gate import Gate
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
     from enmasse.wire.amqp.session_output import SessionOutput
 
 __all__ = ["MAX_MESSAGE_BYTES", "Binding"]
-
-MAX_MESSAGE_BYTES = 16 << 20
-"""What is stored or copied is held whole; an anycast address passes a message of any size on while it comes."""
 
 MAX_LINKS = 10_000
 """Links of one connection, over all its sessions: as many as a large client may want, and no memory to speak of."""
@@ -105,6 +103,7 @@ class Binding:
             facts=facts or Facts(peer),
             fixed=fixed,
         )
+        self.bounds = Bounds()
         self._url = url
         self._dynamic: dict[Link, Address] = {}
         self._recovering = Recovering(connections.recovery)
@@ -128,7 +127,9 @@ class Binding:
         """Find the space; a client that names none, or several, is told how."""
         self.container = remote.container_id
         try:
-            self.space = self.admission.enter(remote.hostname)
+            space = self.admission.enter(remote.hostname)
+            self.bounds.enter(space, self.container)
+            self.space = space
         except RemoteError as error:
             connection.close(AmqpError(error.condition, error.description))
             return
@@ -155,6 +156,7 @@ class Binding:
                 assert isinstance(link, SendingLink)
                 self._attach_consumer(space, link, attach)
         except AttachError as error:
+            self.bounds.detached(link)
             link.refuse(error.condition, error.description, error.info)
 
     def _attach_producer(self, space: Space, link: ReceivingLink, attach: Attach) -> None:
@@ -173,8 +175,9 @@ class Binding:
         attachment: Attachment | None = None
         if target.dynamic:
             wish = dynamic_wish(target, options.capabilities)
+            self.bounds.attach(space, link, None)
             address = self._new_dynamic(space, link, wish)
-            producer = address.attach_producer(link, address.name, options)
+            producer = address.attach_producer(self.bounds.port(space, link, None), address.name, options)
             answer = Target(
                 address=address.name,
                 expiry_policy=target.expiry_policy,
@@ -185,29 +188,30 @@ class Binding:
             )
         elif name is None or name == "":
             outcomes = attach.source.outcomes if attach.source is not None else None
+            self.bounds.attach(space, link, None)
             producer = AnonymousTerminus(
                 space,
-                link,
+                self.bounds.port(space, link, None),
                 knows_rejected=not outcomes or REJECTED in outcomes,
                 require=self.admission.rights.require_send,
             )
         else:
             self.admission.rights.require_send(address_of(target))
             address = space.find(address_of(target))
+            self.bounds.attach(space, link, address)
             key = Key(space, self.user, self.container, attach.name, True)
             attachment = self._recovering.attach_sender(key, address, link, attach, target)
             if attachment is not None:
                 answer.durable, answer.timeout = target.durable, target.timeout
                 answer.expiry_policy = target.expiry_policy
-            producer = address.attach_producer(link, address_of(target), options)
+            producer = address.attach_producer(self.bounds.port(space, link, address), address_of(target), options)
         self.links[link] = producer
-        if producer.address.passes_large:
-            link.passes_from = LARGE_BYTES
+        sink, most_bytes = self.bounds.sink(link, producer, self.bounds.size_limit(space, producer.address))
         link.accept(
-            producer,
+            sink,
             source=attach.source or Source(),
             target=answer,
-            max_message_size=None if link.passes_from else MAX_MESSAGE_BYTES,
+            max_message_size=most_bytes,
             offered_capabilities=options.capabilities or None,
             unsettled=None if attachment is None else attachment.told,
             incomplete_unsettled=attachment is not None and attachment.is_incomplete,
@@ -215,6 +219,7 @@ class Binding:
 
     def _attach_controller(self, space: Space, link: ReceivingLink, attach: Attach) -> None:
         link.settle_as(attach.rcv_settle_mode)
+        self.bounds.attach(space, link, None)
         if self._coordinator is None:
             self._coordinator = Coordinator(space.core, self._limits)
         source = attach.source or Source()
@@ -233,6 +238,7 @@ class Binding:
         options = receiver_options(attach, source, self.container, self._url)
         properties = None
         if source.dynamic:
+            self.bounds.attach(space, link, None)
             wish = dynamic_wish(source, options.capabilities)
             properties = dynamic_properties(wish)
             address = self._new_dynamic(space, link, wish)
@@ -242,6 +248,7 @@ class Binding:
             options.source = address_of(source)
             self.admission.rights.require_receive(options.source)
             address = space.find(options.source)
+            self.bounds.attach(space, link, address)
         is_named = CONSUMER in options.filters or CONSUMER in options.properties
         if (address.kind == "stream" or options.browse) and attach.snd_settle_mode != 0 and not is_named:
             # Nothing hangs on a reader's outcome, so it is asked for only if the reader wants to give it.
@@ -299,6 +306,8 @@ class Binding:
         """Keep a message for the end of its transaction."""
         if self.space is not None:
             coordinator = self._coordinator or Coordinator(self.space.core, self._limits)
+            if isinstance(link.sink, MeteredSink):
+                link.sink.port.add_bytes(len(payload))
             coordinator.post(self.space, link, payload, delivery_id, settled, message_format, txn_id)
 
     def on_transactional_outcome(self, session: Session, delivery_id: int, state: Any, settled: bool) -> None:
@@ -313,6 +322,7 @@ class Binding:
     def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
         """Take the link from its address; a dynamic address may go with it."""
         end = self.links.pop(link, None)
+        self.bounds.detached(link)
         self._recovering.leave(link, end, closed=closed)
         if isinstance(end, Consumer):
             end.gone(closed=closed)
@@ -341,4 +351,5 @@ class Binding:
             consumer.lasting.wait("connection-close")
         self._recovering.happened("connection-close")
         self.admission.leave()
+        self.bounds.leave()
         self._connections.closed(self)

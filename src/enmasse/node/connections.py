@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.messaging.delivery import Producer
 from enmasse.node.recovery import Recovery
-from enmasse.wire.amqp.link import SendingLink
+from enmasse.wire.amqp.link import ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import AmqpError
 
 if TYPE_CHECKING:
@@ -88,6 +88,12 @@ class Connections:
         for binding in [b for b in self._open if b.space is space]:
             binding.connection.close(AmqpError("amqp:connection:forced", f"space {space.name!r} was deleted"))
 
+    def meter(self, space: Space) -> None:
+        """Rates of a space are limited from now on: so they are for the senders that are there."""
+        for binding in self._open:
+            if binding.space is space:
+                binding.bounds.meter(space, binding.links)
+
     def read_connections(self) -> list[dict[str, Any]]:
         """Every connection, with its counters."""
         return [self._connection(binding, number) for binding, number in self._open.items()]
@@ -146,5 +152,7 @@ class Connections:
                 "modified": end.modified,
             }
         else:
-            counts = {"credit": end.credit, "deliveries": end.port.received}
+            # What the peer was told, which buckets may have made less than its address grants.
+            assert isinstance(link, ReceivingLink)
+            counts = {"credit": link.credit, "deliveries": end.port.received}
         return common | counts

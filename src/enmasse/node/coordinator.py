@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from enmasse.messaging.address import Address
 from enmasse.messaging.delivery import ACCEPTED, FAILED, Producer, ProducerPort
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.metered_sink import MeteredSink
 from enmasse.messaging.queue import QueueProducer
 from enmasse.messaging.space import ANONYMOUS_CREDIT, AnonymousTerminus, Space
 from enmasse.messaging.stream_producers import MessageProducer
@@ -328,7 +329,8 @@ class Coordinator(Address):
         txn_id: bytes,
     ) -> None:
         """A message has come that counts only if its transaction is committed."""
-        producer: Producer = link.sink
+        sink = link.sink
+        producer: Producer = sink.producer if isinstance(sink, MeteredSink) else sink
         producer.address.due()
         transaction = self.transactions.get(txn_id)
         if transaction is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from enmasse.messaging.limits import AddressLimits, SpaceLimits, least
 from enmasse.messaging.options import FULL_POLICIES, SLOW_POLICIES, STORAGES, StoredOptions
 from enmasse.messaging.space import Home
 from enmasse.node.errors import EntityError
@@ -23,9 +24,11 @@ __all__ = [
     "MAX_PARTITIONS",
     "SPACE_TYPE",
     "Record",
+    "address_limits",
     "check_address",
     "checked",
     "home_of",
+    "space_limits",
     "stored_options",
 ]
 
@@ -55,6 +58,11 @@ MAX_HOSTS, MAX_HOST_LETTERS = 64, 253
 """Further names of one space; a name of the DNS is no longer [RFC 1035 2.3.4]."""
 
 KINDS = ("anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter")
+
+BROKERED_KINDS = ("queue", "topic", "subscription", "deadletter")
+"""What a space of type brokered has: one store, strict order, transactions over all."""
+
+SPACE_TYPES = ("standard", "brokered")
 
 Record = dict[str, Any]
 
@@ -100,7 +108,7 @@ def _setting(kind: type, of: tuple[str, ...], *, choices: tuple[str, ...] = (), 
 
 FIELDS: dict[str, dict[str, Field]] = {
     SPACE_TYPE: {
-        "spaceType": Field(str),
+        "spaceType": Field(str, choices=SPACE_TYPES),
         "authentication": Field(str, is_changeable=True, choices=AUTHENTICATIONS),
         "uid": Field(str),
         "generation": Field(int, is_changeable=True),
@@ -274,14 +282,47 @@ def _list(kinds: tuple[str, ...]) -> str:
     return f"a {kinds[0]}" if len(kinds) == 1 else f"a {', '.join(kinds[:-1])} or {kinds[-1]}"
 
 
-def stored_options(record: Record) -> StoredOptions:
-    """Return the wishes of a queue, topic or subscription that its record holds."""
+def space_limits(record: Record) -> SpaceLimits:
+    """Return what bounds a whole space, beside what it stores."""
+    return SpaceLimits(
+        connections=record.get("maxConnections", 0),
+        devices=record.get("maxDevices", 0),
+        links=record.get("maxLinks", 0),
+        message_rate=record.get("maxMessageRate", 0),
+        byte_rate=record.get("maxByteRate", 0),
+        message_bytes=record.get("maxMessageSize", 0),
+        ttl_ms=record.get("maxTtl", 0),
+    )
+
+
+def address_limits(record: Record) -> AddressLimits | None:
+    """Return what bounds the links of an address, if anything does."""
+    limits = AddressLimits(
+        links=record.get("maxLinks", 0),
+        senders=record.get("maxSenders", 0),
+        receivers=record.get("maxReceivers", 0),
+        message_rate=record.get("maxMessageRate", 0),
+        byte_rate=record.get("maxByteRate", 0),
+        message_bytes=record.get("maxMessageSize", 0),
+    )
+    return limits if any(limits) else None
+
+
+def stored_options(record: Record, max_ttl_ms: int = 0) -> StoredOptions:
+    """Return the wishes of a queue, topic or subscription that its record holds.
+
+    Args:
+        record: of the address.
+        max_ttl_ms: how long its space lets messages wait; 0 is without limit.
+    """
+    ttl_maximum = least(record.get("ttlMaximum", 0), max_ttl_ms)
+    ttl_minimum = record.get("ttlMinimum", 0)
     return StoredOptions(
         max_bytes=record.get("maxBytes", 0),
         full=record.get("fullPolicy", "block"),
         storage=record.get("storage", "message"),
-        ttl_minimum=record.get("ttlMinimum", 0),
-        ttl_maximum=record.get("ttlMaximum", 0),
+        ttl_minimum=min(ttl_minimum, ttl_maximum) if ttl_maximum else ttl_minimum,
+        ttl_maximum=ttl_maximum,
         max_attempts=record.get("maxAttempts", 0),
         redelivery_delay=record.get("redeliveryDelay", 0),
         redelivery_multiplier=record.get("redeliveryDelayMultiplier", 1.0),
