@@ -22,7 +22,9 @@ MERGE_PATCH = ("application/merge-patch+json",)
 Document = dict[str, Any]
 
 
-async def read_body(request: Request, accepted: tuple[str, ...], *, optional: bool = False) -> Document:
+async def read_body(
+    request: Request, accepted: tuple[str, ...], *, optional: bool = False, repeated: list[str] | None = None
+) -> Document:
     """Return the body of a request as a map.
 
     A content type is asked for even where it could be guessed: none of the
@@ -33,6 +35,7 @@ async def read_body(request: Request, accepted: tuple[str, ...], *, optional: bo
         request: the request.
         accepted: the content types that are understood.
         optional: an empty body stands for an empty map.
+        repeated: takes the keys that occur twice in a map; None: that is an error.
 
     Raises:
         RequestError: when the body is missing, of another type, or no map.
@@ -48,7 +51,7 @@ async def read_body(request: Request, accepted: tuple[str, ...], *, optional: bo
         text = raw.decode()
     except UnicodeDecodeError as error:
         raise RequestError(400, f"the body is not UTF-8: {error}") from None
-    documents = read_documents(text, "the body")
+    documents = read_documents(text, "the body", repeated)
     if len(documents) != 1 or not isinstance(documents[0], dict):
         found = describe_value(documents[0]) if len(documents) == 1 else f"{len(documents)} documents"
         raise RequestError(400, f"expected one map as body, got {found}")

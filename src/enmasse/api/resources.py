@@ -9,12 +9,12 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from enmasse.api.bodies import MERGE_PATCH, OBJECTS, fit_to_path, merge, read_body
+from enmasse.api.intake import Intake
 from enmasse.api.negotiation import form_of
 from enmasse.api.status import RequestError, deleted
 from enmasse.api.tables import Shape, include_of
 from enmasse.api.watch import MAX_WATCH_S, watch_events
 from enmasse.control.registry import Preconditions
-from enmasse.model.kinds import decode
 from enmasse.model.selectors import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -108,20 +108,23 @@ class _Routes:
         return JSONResponse(shape.one(self._registry.store.get(self._kind.name, namespace, name)))
 
     async def create(self, request: Request, namespace: str, dry_run: DryRun = None) -> Response:
-        document = fit_to_path(await read_body(request, OBJECTS), self._kind, namespace, None)
-        resource = decode(document)
+        intake = Intake(request)
+        document = fit_to_path(await intake.read_body(OBJECTS), self._kind, namespace, None)
+        resource = intake.decode(document)
         created = self._registry.create(resource, dry_run=_is_dry(dry_run))
-        return _object(created, resource, 201)
+        return _object(created, resource, intake, 201)
 
     async def replace(self, request: Request, namespace: str, name: str, dry_run: DryRun = None) -> Response:
-        document = fit_to_path(await read_body(request, OBJECTS), self._kind, namespace, name)
-        return self._replace(decode(document), dry_run)
+        intake = Intake(request)
+        document = fit_to_path(await intake.read_body(OBJECTS), self._kind, namespace, name)
+        return self._replace(intake, document, dry_run)
 
     async def patch(self, request: Request, namespace: str, name: str, dry_run: DryRun = None) -> Response:
-        patch = await read_body(request, MERGE_PATCH)
+        intake = Intake(request)
+        patch = await intake.read_body(MERGE_PATCH)
         present = self._registry.store.get(self._kind.name, namespace, name)
         document = fit_to_path(merge(present, patch), self._kind, namespace, name)
-        return self._replace(decode(document), dry_run)
+        return self._replace(intake, document, dry_run)
 
     async def delete(self, request: Request, namespace: str, name: str, dry_run: DryRun = None) -> Response:
         options = await read_body(request, OBJECTS, optional=True)
@@ -140,8 +143,9 @@ class _Routes:
     def _shape(self, request: Request, include: str, *, listing: bool = False) -> Shape:
         return Shape(self._kind.name, form_of(request, listing=listing), include_of(include))
 
-    def _replace(self, resource: Resource, dry_run: DryRun) -> Response:
-        return _object(self._registry.replace(resource, dry_run=_is_dry(dry_run)), resource, 200)
+    def _replace(self, intake: Intake, document: Document, dry_run: DryRun) -> Response:
+        resource = intake.decode(document)
+        return _object(self._registry.replace(resource, dry_run=_is_dry(dry_run)), resource, intake, 200)
 
     def _list(
         self,
@@ -195,9 +199,9 @@ def _is_dry(dry_run: DryRun) -> bool:
     return True
 
 
-def _object(document: Document, resource: Resource, code: int) -> Response:
+def _object(document: Document, resource: Resource, intake: Intake, code: int) -> Response:
     response = JSONResponse(document, status_code=code)
-    for warning in resource.unapplied():
+    for warning in (*intake.warnings, *resource.unapplied()):
         # [RFC 7234 5.5], as the Kubernetes API uses it; header values are ASCII.
         text = warning.encode("ascii", "replace").decode().replace("\\", "/").replace('"', "'")
         response.headers.append("Warning", f'299 - "{text}"')

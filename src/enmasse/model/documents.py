@@ -4,13 +4,15 @@ Rules:
 1. Only plain data: strings, numbers, booleans, nulls, lists and maps.
 2. Size, depth and number of values are bounded, aliases counted as often as
    they would be written out, so a small file cannot become a large one.
-3. A key that occurs twice in a map is an error: one of the two would be lost.
+3. A key that occurs twice in a map is an error, because one of the two would be lost, unless the caller
+   wants to be told of it instead.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
@@ -34,12 +36,16 @@ MAX_VALUES = 500_000
 class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
     """A safe loader that refuses repeated keys and leaves dates as strings, as JSON does."""
 
+    repeated: ClassVar[list[str] | None] = None
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(None, None, "expected a string as key", key_node.start_mark)
-            if key_node.value in seen:
+            if key_node.value in seen and self.repeated is not None:
+                self.repeated.append(key_node.value)
+            elif key_node.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key '{key_node.value}' occurs twice in one map", key_node.start_mark
                 )
@@ -54,12 +60,13 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def read_documents(text: str, source: str) -> list[Any]:
+def read_documents(text: str, source: str, repeated: list[str] | None = None) -> list[Any]:
     """Return the documents of a YAML stream or of a JSON text.
 
     Args:
         text: the whole file.
         source: its name, for messages.
+        repeated: takes the keys that occur twice in a map, of which the last counts then; None: that is an error.
 
     Raises:
         ManifestError: when it is neither, or beyond the bounds.
@@ -68,15 +75,15 @@ def read_documents(text: str, source: str) -> list[Any]:
         raise _refusal(source, None, f"expected at most {MAX_BYTES >> 20} MiB; split the file")
     if text.lstrip().startswith(("{", "[")):
         try:
-            return [_read_json(text, source)]
+            return [_read_json(text, source, repeated)]
         except json.JSONDecodeError:
             pass  # YAML's flow style looks alike
-    return _read_yaml(text, source)
+    return _read_yaml(text, source, repeated)
 
 
-def _read_json(text: str, source: str) -> Any:
+def _read_json(text: str, source: str, repeated: list[str] | None) -> Any:
     try:
-        document = json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, source))
+        document = json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, source, repeated))
     except json.JSONDecodeError:
         raise
     except RecursionError:
@@ -87,11 +94,14 @@ def _read_json(text: str, source: str) -> Any:
     return document
 
 
-def _unique(pairs: list[tuple[str, Any]], source: str) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]], source: str, repeated: list[str] | None) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        counted = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counted.items() if count > 1)
+        if repeated is not None:
+            repeated += [key for key, count in counted.items() if count > 1]
+            return mapping
         raise _refusal(source, 1, f"the key '{twice}' occurs twice in one map")
     return mapping
 
@@ -110,10 +120,11 @@ def _check_bounds(document: Any, source: str) -> None:
     raise _too_deep(source, 1)
 
 
-def _read_yaml(text: str, source: str) -> list[Any]:
+def _read_yaml(text: str, source: str, repeated: list[str] | None) -> list[Any]:
+    loader = type("_NotingLoader", (_Loader,), {"repeated": repeated})
     try:
         _scan(text, source)
-        return [document for document in yaml.load_all(text, Loader=_Loader)]  # noqa: C416
+        return [document for document in yaml.load_all(text, Loader=loader)]  # noqa: C416
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

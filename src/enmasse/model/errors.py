@@ -25,10 +25,12 @@ class Problem:
     Attributes:
         path: where, as in ``spec.forwarders[0].name``; empty for the whole object.
         message: what was expected and what was found.
+        unknown: keys and indices that lead to a field which the kind has not; empty for any other problem.
     """
 
     path: str
     message: str
+    unknown: tuple[int | str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

@@ -108,7 +108,14 @@ def join_path(parts: Sequence[int | str]) -> str:
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Turn pydantic's findings into problems with a path, what was expected and what was found."""
-    return [Problem(join_path(detail["loc"]), _message(detail, model)) for detail in error.errors()]
+    return [
+        Problem(
+            join_path(detail["loc"]),
+            _message(detail, model),
+            detail["loc"] if detail["type"] == "extra_forbidden" else (),
+        )
+        for detail in error.errors()
+    ]
 
 
 def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
