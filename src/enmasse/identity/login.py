@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from enmasse.errors import RemoteError
 from enmasse.identity.directory import UserDirectory
@@ -166,7 +166,9 @@ class Login:
         if self._tokens is not None and place.space is not None and self._tokens.knows(place.space):
             if not self._tokens.takes_passwords(place.space):
                 return self._refuse("users of the space show tokens, no passwords")
-            return self._judged(self._tokens.judge_password(place.user, credentials[1], place.space), place)
+            judged = self._tokens.judge_password(place.user, credentials[1], place.space)
+            # Who that is, is for the other side to say: people log in by their mail addresses too.
+            return self._judged(judged, replace(place, user=""))
         user = None if place.space is None else self._users.find(place.space, place.user)
         if not self._passwords.check(self._users, place, user, credentials[1]) or user is None:
             return self._refuse("no such user" if user is None else "wrong password")

@@ -29,6 +29,8 @@ from enmasse.node.connections import Connections
 from enmasse.node.coordinator import Coordinator, TransactionLimits
 from enmasse.node.entities import Entities
 from enmasse.node.entity_fields import SPACE_TYPE
+from enmasse.node.expiry import Expiry
+from enmasse.node.federation import Federation
 from enmasse.node.gate import Gate, GateOptions
 from enmasse.node.health import Health, LoopWatch
 from enmasse.node.logs import LoggedBinding, Tally
@@ -82,7 +84,7 @@ class Server:
         journal_changed: called with the process id of a journal that replaced one that died.
         limits: what transactions may take, and how long.
         gate: what the operator decides on who may come in.
-        tokens: knows what bearer tokens are worth; without it they are not asked for.
+        tokens: knows the users of some spaces in place of the node; by default the providers of external ones do.
         users: the file of users; without it there are none.
         ports: what the operator decides on the ports.
 
@@ -112,8 +114,16 @@ class Server:
         self.core = Core(self.journal, self._request_turn, self._on_fault)
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self._close_space)
-        self.entities.space_changed = lambda _space: self._review()
-        self.gate = Gate(self.entities.records[SPACE_TYPE], self._turn.loop.time, gate, tokens)
+        self.entities.space_changed = self._space_changed
+        self.federation = Federation(
+            self.entities.records[SPACE_TYPE],
+            lambda: self.users,
+            wall=time.time,
+            clock=self._turn.loop.time,
+            settled=self._turn.begin,
+        )
+        clock = self._turn.loop.time
+        self.gate = Gate(self.entities.records[SPACE_TYPE], clock, gate, tokens or self.federation)
         self.stored_users = StoredUsers(self.core, self._uid_of_space, self._review_user)
         self.users = self.gate.users = NodeUsers(self.stored_users)
         self.reloads: list[Callable[[], None]] = []
@@ -138,6 +148,7 @@ class Server:
         self.ports = Ports(self._turn, ports or PortOptions(), self.health.answer)
         self.reloads.append(self.ports.reload)
         self.connections.watchers.append(Admitting(self.connections))
+        self.connections.watchers.append(Expiry(self._turn.loop, time.time, self.federation))
         self.is_loaded = False
         self.is_stopping = False
         self.listeners: list[Listener] = []
@@ -182,6 +193,10 @@ class Server:
         if self.gate.has(space, name):
             self._turn.begin()
             review_user(self.connections, self.entities.spaces.get(space), name)
+
+    def _space_changed(self, _space: Space) -> None:
+        self.federation.prepare()
+        self._review()
 
     def _review(self) -> None:
         """Who may come in, or what they may do, has changed: so it does for those that are here."""
@@ -228,6 +243,7 @@ class Server:
                 "nobody can enter %s: there are no users; declare MessagingUsers, or start the node with --users",
                 ", ".join(guarded[:5]),
             )
+        self.federation.prepare()
         self.is_loaded = True
         self.watch.start()
 
@@ -334,6 +350,7 @@ class Server:
             if late:
                 await asyncio.wait(late, timeout=CLOSE_S)
         self.watch.stop()
+        await self.federation.close()
         await self.journal.stop()
 
     def _is_settled(self) -> bool:

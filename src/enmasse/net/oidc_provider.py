@@ -1,0 +1,305 @@
+"""One OpenID provider, as a process that needs it sees it: its keys, and its word on passwords.
+
+Rules:
+1. Keys that were fetched once are good until newer ones have come: while the provider cannot be reached,
+   whoever has a token signed with a known key notices nothing.
+2. A token with an unknown key makes them be fetched anew, once in ``REFETCH_S`` at most, whoever sends such
+   tokens and however many.
+3. Few passwords are asked for at a time, and few wait: a provider works hard on each of them.
+4. Nothing follows a redirect, reads more than ``MAX_ANSWER_BYTES``, or takes longer than ``DEADLINE_S``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote_plus, urlsplit
+
+import httpx
+
+from enmasse.errors import ConfigError, UnavailableError
+from enmasse.identity.errors import TokenError, UnknownKeyError
+from enmasse.identity.oidc import Identity, KeySet, read_discovery, verify_token
+from enmasse.identity.oidc_settings import OidcSettings, check_provider_url, is_loopback
+
+__all__ = ["DEADLINE_S", "OidcProvider"]
+
+REFETCH_S = 10.0
+"""Between two questions for keys that somebody else causes; a new key is known that much later at worst."""
+
+REFRESH_S = 300.0
+"""Keys that are older are fetched anew when they are next needed, beside the work: those that the provider
+has withdrawn are gone then."""
+
+DEADLINE_S = 10.0
+"""For an answer with everything that it needs; a client waits for it with its login."""
+
+REQUEST_S = 5.0
+"""For one request; so a slow one leaves time for a second."""
+
+MAX_ASKING, MAX_WAITING = 8, 256
+"""Passwords that are asked for at a time, and those that wait for it: Keycloak checks some 20 in a second for
+each core, so that the last one is answered in time."""
+
+MAX_ANSWER_BYTES = 1 << 20
+"""Documents of providers have some KiB; with hundreds of keys, some hundred."""
+
+DISCOVERY = "/.well-known/openid-configuration"
+
+_log = logging.getLogger(__name__)
+
+# It would tell of each request.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+class OidcProvider:
+    """Judges tokens and passwords of one provider.
+
+    Args:
+        settings: what is agreed with it.
+        wall: seconds since 1970 UTC.
+        clock: seconds, by which it is spared.
+        keys: its keys, as far as they are known already.
+    """
+
+    def __init__(
+        self,
+        settings: OidcSettings,
+        *,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
+        keys: KeySet | None = None,
+    ) -> None:
+        self.settings = settings
+        self.keys = keys
+        self._wall = wall
+        self._clock = clock
+        self._http: httpx.AsyncClient | None = None
+        self._token_endpoint = ""
+        self._asked_at: float | None = None
+        self._failure: str | None = None
+        self._fetching: asyncio.Task[None] | None = None
+        self._waiting = 0
+        self._asking = asyncio.Semaphore(MAX_ASKING)
+
+    # Tokens
+
+    def judge(self, token: str) -> Identity | None:
+        """Who the bearer of a token is; nothing if the provider has to be asked for that, see ``fetch_and_judge``.
+
+        Raises:
+            TokenError: the token is not good.
+            UnavailableError: the provider has just failed to give the keys that would be needed.
+        """
+        keys = self.keys
+        if keys is not None:
+            try:
+                found = verify_token(token, self.settings, keys, self._wall())
+            except UnknownKeyError:
+                if self._is_spared and self._failure is None and self._fetching is None:
+                    raise
+            else:
+                if self._asked_at is None or self._clock() - self._asked_at > REFRESH_S:
+                    self.refresh()
+                return found
+        if self._is_spared and self._fetching is None:
+            raise UnavailableError(self._failure or "the provider has given no keys")
+        return None
+
+    async def fetch_and_judge(self, token: str) -> Identity:
+        """Fetch keys if that may help, and say who the bearer of a token is.
+
+        Raises:
+            TokenError: the token is not good.
+            UnavailableError: the provider cannot be asked now.
+        """
+        if not self._is_spared or self._fetching is not None:
+            await self._fetched()
+        if self.keys is None:
+            raise UnavailableError(self._failure or "the provider has given no keys")
+        try:
+            return verify_token(token, self.settings, self.keys, self._wall())
+        except UnknownKeyError:
+            if self._failure is not None:
+                raise UnavailableError(self._failure) from None
+            raise
+
+    @property
+    def _is_spared(self) -> bool:
+        return self._asked_at is not None and self._clock() - self._asked_at < REFETCH_S
+
+    def prepare(self) -> None:
+        """Fetch the keys, beside the work, if that has never been tried."""
+        if self._asked_at is None:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Fetch the keys, beside the work."""
+        if self._fetching is None:
+            self._asked_at = self._clock()
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch(), name="fetch keys")
+
+    async def _fetched(self) -> None:
+        self.refresh()
+        assert self._fetching is not None
+        # Others wait for the same answer: whoever goes away does not end it.
+        await asyncio.shield(self._fetching)
+
+    async def _fetch(self) -> None:
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                issuer = self.settings.issuer
+                said = await self._get(issuer.rstrip("/") + DISCOVERY)
+                keys_url, self._token_endpoint = read_discovery(said, issuer)
+                self.keys = KeySet(await self._get(keys_url))
+        except (TokenError, UnavailableError, ConfigError) as error:
+            self._failed(error.description if isinstance(error, TokenError) else str(error))
+        except TimeoutError:
+            self._failed(f"no answer within {DEADLINE_S:.0f} s")
+        else:
+            if self._failure is not None:
+                _log.info("the OpenID provider %s answers again", self.settings.issuer)
+            self._failure = None
+        finally:
+            self._fetching = None
+
+    def _failed(self, reason: str) -> None:
+        kept = "; the keys that are known go on being used" if self.keys is not None else ""
+        _log.warning("the OpenID provider %s gives no keys: %s%s", self.settings.issuer, reason, kept)
+        self._failure = reason
+
+    # Passwords
+
+    async def judge_password(self, user: str, password: str) -> Identity:
+        """Who a user is whose password the provider finds right.
+
+        Raises:
+            TokenError: it is not right, or the provider does not say for whom.
+            UnavailableError: the provider cannot be asked now.
+        """
+        if self._waiting >= MAX_WAITING:
+            raise UnavailableError(f"{MAX_WAITING} others wait for the provider already")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(DEADLINE_S), self._asking:
+                return await self._show_password(user, password)
+        except TimeoutError:
+            raise UnavailableError(f"no answer within {DEADLINE_S:.0f} s") from None
+        except ConfigError as error:
+            raise UnavailableError(str(error)) from None
+        finally:
+            self._waiting -= 1
+
+    async def _show_password(self, user: str, password: str) -> Identity:
+        if not self._token_endpoint:
+            if not self._is_spared or self._fetching is not None:
+                await self._fetched()
+            if not self._token_endpoint:
+                raise UnavailableError(self._failure or "the provider names no place to ask for tokens")
+        settings = self.settings
+        form = {"grant_type": "password", "username": user, "password": password, "scope": settings.scopes}
+        authentication = None
+        if settings.client_secret:
+            # Both are encoded before they are put together [RFC 6749 2.3.1].
+            authentication = httpx.BasicAuth(quote_plus(settings.client_id), quote_plus(settings.client_secret))
+        else:
+            form["client_id"] = settings.client_id
+        status, said = await self._ask("POST", self._token_endpoint, data=form, auth=authentication)
+        code = said.get("error") if isinstance(said, dict) else None
+        if status in (400, 401) and code == "invalid_grant":
+            raise TokenError("wrong password")
+        if status != 200 or not isinstance(said, dict):
+            raise UnavailableError(f"the provider answers a password with status {status} {code or ''!s:.100}")
+        return await self._read_grant(said)
+
+    async def _read_grant(self, said: dict[str, Any]) -> Identity:
+        """Who it is by the tokens that came for a password."""
+        # Not every provider's access token can be read by others than itself; the other one is always for us.
+        ours = replace(self.settings, audience=(*self.settings.audience, self.settings.client_id))
+        reason = TokenError("the provider gives no token for a password")
+        for name, settings in (("access_token", self.settings), ("id_token", ours)):
+            token = said.get(name)
+            if isinstance(token, str):
+                try:
+                    return await self._judge_given(token, settings)
+                except TokenError as error:
+                    reason = error
+        raise reason
+
+    async def _judge_given(self, token: str, settings: OidcSettings) -> Identity:
+        for is_last in (False, True):
+            if self.keys is not None:
+                try:
+                    return replace(verify_token(token, settings, self.keys, self._wall()), expires_at=None)
+                except UnknownKeyError:
+                    pass
+            if is_last or (self._is_spared and self._fetching is None):
+                break
+            await self._fetched()
+        raise UnavailableError("the provider signs with a key that it does not publish")
+
+    # HTTP
+
+    async def _get(self, url: str) -> Any:
+        status, said = await self._ask("GET", url)
+        if status != 200:
+            raise UnavailableError(f"{url} is answered with status {status}")
+        return said
+
+    async def _ask(self, method: str, url: str, **options: Any) -> tuple[int, Any]:
+        """Status and JSON of an answer.
+
+        Raises:
+            UnavailableError: there is none.
+            ConfigError: the URL is not one that secrets may be sent to, or the authorities cannot be read.
+        """
+        check_provider_url(url.partition("?")[0], url.partition("?")[0])
+        body = bytearray()
+        try:
+            async with self._client().stream(method, url, **options) as answer:
+                async for chunk in answer.aiter_bytes():
+                    body += chunk
+                    if len(body) > MAX_ANSWER_BYTES:
+                        raise UnavailableError(f"{url} answers with more than {MAX_ANSWER_BYTES} bytes")
+                status = answer.status_code
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise UnavailableError(f"{url} does not answer: {str(error) or type(error).__name__}") from None
+        try:
+            return status, json.loads(body) if body else None
+        except (ValueError, RecursionError):
+            if status == 200:
+                raise UnavailableError(f"{url} does not answer with JSON") from None
+            return status, None
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._http is None:
+            self._http = httpx.AsyncClient(
+                verify=_trust(self.settings.ca_cert),
+                timeout=REQUEST_S,
+                limits=httpx.Limits(max_connections=MAX_ASKING + 2, keepalive_expiry=30.0),
+                follow_redirects=False,
+                # Proxies are for what is far away.
+                trust_env=not is_loopback(urlsplit(self.settings.issuer).hostname or ""),
+                headers={"Accept": "application/json"},
+            )
+        return self._http
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.gather(self._fetching, return_exceptions=True)
+        if self._http is not None:
+            await self._http.aclose()
+
+
+def _trust(ca_cert: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=ca_cert or None)
+    except (ssl.SSLError, ValueError):
+        raise ConfigError("caCert: certificates of authorities in PEM are expected") from None
