@@ -44,7 +44,7 @@ def resource_routes(kind: Kind, registry: Registry, stop: asyncio.Event) -> APIR
         stop: set when the server stops, so that watches end.
     """
     routes = _Routes(kind, registry, stop)
-    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+    router = APIRouter(prefix=kind.base_path(), tags=[kind.name])
     collection, single = (
         f"/namespaces/{{namespace}}/{kind.plural}",
         f"/namespaces/{{namespace}}/{kind.plural}/{{name}}",
