@@ -154,7 +154,7 @@ def _response_kind(item: Served, below: Subresource) -> Document:
 
 
 def _categories(item: Served) -> list[str]:
-    return [_CATEGORY] if item.group.endswith("enmasse.io") else []
+    return [_CATEGORY] if item.kind.is_ours else []
 
 
 def _aggregate(groups: Sequence[str], version: str) -> Document:

@@ -50,22 +50,22 @@ class Served:
     @property
     def api_version(self) -> str:
         """Group and version, as ``apiVersion:`` has it."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return self.kind.api_version_of(self.version)
 
     @property
     def prefix(self) -> str:
         """What all its paths begin with."""
-        return f"{group_prefix(self.group)}/{self.version}"
+        return self.kind.base_path(self.version)
 
     @property
     def is_namespaced(self) -> bool:
         """Whether its objects lie in namespaces."""
-        return bool(getattr(self.kind, "scope", "Namespaced") == "Namespaced")
+        return self.kind.scope == "Namespaced"
 
     @property
     def is_read_only(self) -> bool:
         """Whether only the service itself writes its objects."""
-        return bool(getattr(self.kind, "is_read_only", False))
+        return self.kind.is_read_only
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class Served:
     def subresources(self) -> tuple[Subresource, ...]:
         """What lies below each of its objects."""
         found = []
-        if self.group.endswith("enmasse.io") and not self.is_read_only:
+        if self.kind.is_ours and not self.is_read_only:
             found.append(Subresource("status", ("get", "patch", "update")))
         if self.kind.name == "Address":
             found += [Subresource(action, ("create",), "Status") for action in ACTIONS]
@@ -88,7 +88,5 @@ def group_prefix(group: str) -> str:
     return f"/apis/{group}" if group else "/api"
 
 
-SERVED: tuple[Served, ...] = tuple(
-    Served(kind, version) for kind in KINDS for version in getattr(kind, "versions", (kind.version,))
-)
+SERVED: tuple[Served, ...] = tuple(Served(kind, version) for kind in KINDS for version in kind.versions)
 """In the order of the kinds; of each kind, the version that is stored comes first."""

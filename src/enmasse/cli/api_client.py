@@ -79,7 +79,7 @@ class ApiClient:
         """Create an object from its JSON form, which names kind and namespace."""
         kind = _kind_of(document)
         path = _path(kind, document["metadata"]["namespace"])
-        return self._call("POST", path, json=document, params=_dry(dry_run))
+        return self._call("POST", path, json=document, params=_parameters(dry_run))
 
     def apply_all(self, documents: Sequence[Document], *, dry_run: bool = False) -> list[tuple[Document, str]]:
         """Make objects be what is given; labels and annotations are added to those they have.
@@ -107,7 +107,7 @@ class ApiClient:
                     "PUT",
                     _path(kind, metadata["namespace"], metadata["name"]),
                     json=_over(present, document),
-                    params=_dry(dry_run),
+                    params=_parameters(dry_run),
                 )
             except ApiError as error:
                 if error.status != 409 or attempt == _CONFLICTS - 1:
@@ -197,8 +197,8 @@ def _key(document: Document) -> tuple[str, str, str]:
     return document["kind"], document["metadata"]["namespace"], document["metadata"]["name"]
 
 
-def _dry(dry_run: bool) -> dict[str, str]:
-    return {"dryRun": "All"} if dry_run else {}
+def _parameters(dry_run: bool) -> dict[str, str]:
+    return {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
 
 
 def _over(present: Document, wanted: Document) -> Document:
