@@ -35,7 +35,9 @@ from enmasse.node.entity_fields import (
     check_address,
     checked,
     home_of,
+    public,
     space_limits,
+    told,
 )
 from enmasse.node.errors import EntityError
 
@@ -302,7 +304,7 @@ class Entities:
         before = self._changing.get(key) or self._existing(entity_type, name)
         fields = FIELDS[entity_type]
         given = {k: v for k, v in attributes.items() if v is not None or k not in fields or fields[k].is_changeable}
-        after = checked(entity_type, name, {**_public(before), **given})
+        after = checked(entity_type, name, {**public(before), **given})
         for attribute, field in fields.items():
             if before.get(attribute) != after.get(attribute) and not field.is_changeable:
                 raise EntityError(
@@ -447,7 +449,7 @@ class Entities:
             EntityError: 404 it does not exist.
         """
         record = self._existing(entity_type, name)
-        attributes = {"type": entity_type, "identity": name, **_public(record), "digest": entity_digest(record)}
+        attributes = {"type": entity_type, "identity": name, **told(record), "digest": entity_digest(record)}
         if entity_type == ADDRESS_TYPE:
             address = self._addresses.get(name)
             return attributes | (self._counts_of(record) if address is None else address.counts())
@@ -482,11 +484,6 @@ class Entities:
 
     def _names(self, entity_type: str, page: slice) -> list[str]:
         return self.declared.page(page) if entity_type == ADDRESS_TYPE else list(self.records[entity_type])[page]
-
-
-def _public(record: Record) -> dict[str, Any]:
-    """A record without what only the node itself knows."""
-    return {key: value for key, value in record.items() if key != "log"}
 
 
 def _put(entity_type: str, record: Record) -> Operation:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from enmasse.errors import ConfigError
+from enmasse.identity.oidc_settings import read_settings
 from enmasse.messaging.limits import AddressLimits, SpaceLimits, least
 from enmasse.messaging.options import FULL_POLICIES, SLOW_POLICIES, STORAGES, StoredOptions
 from enmasse.messaging.space import Home
@@ -28,8 +30,10 @@ __all__ = [
     "check_address",
     "checked",
     "home_of",
+    "public",
     "space_limits",
     "stored_options",
+    "told",
 ]
 
 SPACE_TYPE = "io.enmasse.space"
@@ -51,6 +55,9 @@ MAX_MULTIPLIER = 1_000.0
 
 AUTHENTICATIONS = ("none", "standard", "external")
 """``none`` lets everybody in; ``standard`` only the space's users; ``external`` whom an OIDC provider knows."""
+
+_SECRETS = frozenset({"clientSecret"})
+"""Of what a space agrees on with a provider: told to nobody."""
 
 MAX_PORT = 65_535
 
@@ -186,6 +193,11 @@ def checked(entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
             raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
         if "hosts" in record:
             record["hosts"] = _hosts(record["hosts"])
+        if "oidc" in record:
+            try:
+                read_settings("attribute oidc", record["oidc"])
+            except ConfigError as error:
+                raise EntityError(400, str(error)) from None
     return record
 
 
@@ -200,7 +212,9 @@ def _hosts(given: list[Any]) -> list[str]:
 
 
 def _value(key: str, field: Field, value: Any) -> Any:
-    wrong = EntityError(400, f"attribute {key} takes {_TAKES[field.type]}, not {value!r:.100}")
+    # What is given for a map may be a secret in the wrong place.
+    shown = type(value).__name__ if field.type is dict else f"{value!r:.100}"
+    wrong = EntityError(400, f"attribute {key} takes {_TAKES[field.type]}, not {shown}")
     if field.type is bool:
         if not isinstance(value, bool):
             raise wrong
@@ -257,6 +271,19 @@ def _check_times(record: Record) -> None:
     multiplier = record.get("redeliveryDelayMultiplier", 1.0)
     if multiplier < 1:
         raise EntityError(400, f"redeliveryDelayMultiplier is 1 or more, not {multiplier}: delays never shrink")
+
+
+def public(record: Record) -> Record:
+    """A record without what only the node itself knows."""
+    return {key: value for key, value in record.items() if key != "log"}
+
+
+def told(record: Record) -> Record:
+    """A record as whoever asks is told of it: without secrets either."""
+    found = public(record)
+    if "oidc" in found:
+        found["oidc"] = {key: value for key, value in found["oidc"].items() if key not in _SECRETS}
+    return found
 
 
 def home_of(record: Record) -> Home | None:
