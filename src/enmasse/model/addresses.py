@@ -83,6 +83,8 @@ _SLOW_POLICIES = {"topic": ("block", "drop-oldest", "spill"), "multicast": ("blo
 class Forwarder(Model):
     """A pump between this address and one behind a connector."""
 
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
     name: str
     remote_address: str
     direction: Literal["in", "out"]
@@ -165,6 +167,8 @@ class BrokerStatus(Model):
 
 class ForwarderStatus(Model):
     """Whether a forwarder works."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
     is_ready: bool = False

@@ -6,7 +6,7 @@ are derived from the conditions and never written apart from them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from enmasse.model.schema import Model
 
@@ -26,6 +26,8 @@ _FAILED_REASONS = frozenset({"NodeRefused", "NodeDiffers"})
 
 class Condition(Model):
     """One fact about an object."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("type",)
 
     type: str
     status: Truth

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 __all__ = ["MAX_MS", "Duration", "milliseconds", "written"]
@@ -48,5 +48,9 @@ def _check(text: str) -> str:
     raise PydanticCustomError("duration", expected)
 
 
-Duration = Annotated[str, AfterValidator(_check)]
+Duration = Annotated[
+    str,
+    AfterValidator(_check),
+    WithJsonSchema({"type": "string", "pattern": f"^{_WHOLE.pattern}$"}),
+]
 """A field that holds a duration above 0."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,8 @@ __all__ = ["ManagedFields", "Metadata", "OwnerReference"]
 
 class OwnerReference(Model):
     """The object that this one belongs to, and goes with."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("uid",)
 
     api_version: str
     kind: str
@@ -57,7 +59,7 @@ class Metadata(Model):
     """For choosing objects by."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Notes of people and programs."""
-    finalizers: tuple[str, ...] = Field(default=(), strict=False)
+    finalizers: tuple[str, ...] = Field(default=(), strict=False, json_schema_extra={"x-kubernetes-list-type": "set"})
     """Who has something to do before the object goes; it goes when the last one is taken off."""
     owner_references: tuple[OwnerReference, ...] = Field(default=(), strict=False)
     """What it belongs to."""

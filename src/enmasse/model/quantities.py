@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 __all__ = ["IntOrString", "Quantity", "amount_of"]
@@ -50,7 +50,17 @@ def _check(quantity: str | float) -> str | int | float:
     return quantity
 
 
-Quantity = Annotated[str | int | float, AfterValidator(_check)]
+Quantity = Annotated[
+    str | int | float,
+    AfterValidator(_check),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": f"^{_WRITTEN.pattern}$",
+        }
+    ),
+]
 """A field that holds an amount of 0 or more."""
 
 IntOrString = int | str

@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 from pydantic.alias_generators import to_camel
@@ -51,6 +51,9 @@ class Model(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
     )
+
+    entry_keys: ClassVar[tuple[str, ...]] = ()
+    """In a list of such parts: the fields that tell them from each other; empty: the list is one value."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without absent fields and optional ones that are empty."""

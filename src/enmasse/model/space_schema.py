@@ -24,6 +24,8 @@ __all__ = [
 class Named(Model):
     """A choice, with texts that help to choose."""
 
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
     name: str
     display_name: str | None = None
     description: str | None = None

@@ -107,6 +107,8 @@ class Export(Model):
 class Endpoint(Model):
     """A door of a space, with a certificate and a way from outside."""
 
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
     name: str
     service: Literal["messaging"]
     cert: Certificate | None = None
@@ -121,18 +123,18 @@ class HostPort(Model):
     port: int | None = Field(default=None, ge=1, le=65535)
 
 
-class ValueOrSecret(Model):
-    """A value given here, or the place in a secret where it lies."""
-
-    value: str | None = None
-    value_from_secret: SecretKey | None = None
-
-
 class SecretKey(Model):
     """One entry of a secret."""
 
     name: str
     key: str | None = None
+
+
+class ValueOrSecret(Model):
+    """A value given here, or the place in a secret where it lies."""
+
+    value: str | None = None
+    value_from_secret: SecretKey | None = None
 
 
 class ConnectorTls(Model):
@@ -153,12 +155,16 @@ class ConnectorCredentials(Model):
 class ConnectorAddress(Model):
     """A pattern of addresses that another messaging service serves."""
 
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
     name: str
     pattern: str
 
 
 class Connector(Model):
     """A connection to another messaging service."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str = Field(pattern=r"^[a-zA-Z0-9]+$")
     endpoint_hosts: tuple[HostPort, ...] = Field(strict=False, min_length=1)
@@ -198,6 +204,8 @@ class AddressSpaceSpec(Model):
 class EndpointStatus(Model):
     """Where an endpoint is reached."""
 
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
     name: str
     service_host: str | None = None
     """The host name within the installation."""
@@ -214,6 +222,8 @@ class EndpointStatus(Model):
 class ConnectorStatus(Model):
     """Whether a connector works."""
 
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
     name: str
     is_ready: bool = False
     messages: tuple[str, ...] = Field(default=(), strict=False)
@@ -221,6 +231,8 @@ class ConnectorStatus(Model):
 
 class RouterStatus(Model):
     """A node of the space and whom it is connected to."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("id",)
 
     id: str
     neighbors: tuple[str, ...] = Field(default=(), strict=False)
