@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from enmasse.api.served import SERVED
+from enmasse.model.openapi import Schema, kind_schema
+from enmasse.model.openapi import schema_name as name_of
 
 if TYPE_CHECKING:
     from enmasse.api.served import Served
@@ -15,14 +17,10 @@ __all__ = ["META", "REFERENCE", "schema_name", "schemas"]
 REFERENCE: Final = "#/components/schemas/"
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
-Schema = dict[str, Any]
-
 
 def schema_name(served: Served) -> str:
     """Return the name of a kind's schema, as in ``io.enmasse.v1beta1.Address``."""
-    if served.group.endswith(".k8s.io") or not served.group:
-        return f"io.k8s.api.{served.group.partition('.')[0] or 'core'}.{served.version}.{served.kind.name}"
-    return f"{'.'.join(reversed(served.group.split('.')))}.{served.version}.{served.kind.name}"
+    return name_of(served.kind, served.version)
 
 
 @cache
@@ -42,12 +40,9 @@ def reference(name: str) -> Schema:
 
 
 def _kind_schema(served: Served) -> Schema:
-    schema = dict(served.kind.model.model_json_schema(by_alias=True))
-    definitions = schema.pop("$defs", {})
-    plain: Schema = _structural(schema, definitions)
-    plain["properties"]["metadata"] = reference(f"{META}.ObjectMeta")
-    plain["x-kubernetes-group-version-kind"] = _gvk(served, served.kind.name)
-    return plain
+    schema = dict(kind_schema(served.kind, served.version))
+    schema["properties"] = schema["properties"] | {"metadata": reference(f"{META}.ObjectMeta")}
+    return schema
 
 
 def _list_schema(served: Served, name: str) -> Schema:
@@ -67,34 +62,6 @@ def _list_schema(served: Served, name: str) -> Schema:
 
 def _gvk(served: Served, kind: str) -> list[Schema]:
     return [{"group": served.group, "version": served.version, "kind": kind}]
-
-
-def _structural(schema: Any, definitions: Schema) -> Any:
-    """Return a schema with all references written out, as a CRD has it."""
-    if isinstance(schema, list):
-        return [_structural(item, definitions) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    schema = dict(schema)
-    if reference := schema.pop("$ref", None):
-        schema = definitions[reference.rpartition("/")[2]] | schema
-    if choices := schema.pop("anyOf", None):
-        chosen = [choice for choice in choices if choice.get("type") != "null"]
-        return _structural(chosen[0] | schema, definitions)
-    plain: Schema = {}
-    for key, value in schema.items():
-        match key:
-            case "title" | "default":
-                continue
-            case "properties":
-                plain[key] = {name: _structural(item, definitions) for name, item in value.items()}
-            case "additionalProperties" if value is False:
-                continue
-            case "const":
-                plain["enum"] = [value]
-            case _:
-                plain[key] = _structural(value, definitions)
-    return plain
 
 
 def _shared() -> dict[str, Schema]:
