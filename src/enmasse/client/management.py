@@ -120,6 +120,16 @@ class Management:
             raise ManagementError(500, "the answer to a query has no attributeNames and results")
         return [dict(zip(names, values, strict=False)) for values in results]
 
+    async def perform(
+        self, operation: str, entity_type: str, name: str | None = None, arguments: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Any other operation that a node knows; the body of its answer.
+
+        Raises:
+            ManagementError: the node does not know it, or refuses it.
+        """
+        return await self._ask(operation, _which(entity_type, name, None), arguments)
+
     async def purge(self, name: str, selector: str | None = None) -> int:
         """Delete messages that an address stores; how many they were.
 

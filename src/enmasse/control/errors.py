@@ -10,10 +10,12 @@ ConfigError
 └── StoreBrokenError        the file of the resource store is damaged
 UnavailableError
 ├── ConflictError           the object changed meanwhile: read it again
+├── FieldConflictError      a configuration would change what others have set
 ├── ExpiredVersionError     the history no longer reaches back so far: list again
 ├── FutureVersionError      the store has not come to this version
 ├── StoreBusyError          another process has the file of the resource store locked
 ├── StoreReadOnlyError      the file of the resource store cannot be written now
+├── UnfinishedWriteError    slow work has to be done first: do it, then write again
 └── NodeUnavailableError    the node cannot be reached now
 ResourceError
 └── StoreFullError          there is no room for another write
@@ -21,17 +23,20 @@ ResourceError
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from enmasse.errors import ConfigError, ResourceError, UnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 __all__ = [
     "ConflictError",
     "DirectoryInUseError",
     "ExpiredVersionError",
+    "FieldConflictError",
     "ForbiddenError",
     "FutureVersionError",
     "NamespaceNotFoundError",
@@ -43,6 +48,7 @@ __all__ = [
     "StoreBusyError",
     "StoreFullError",
     "StoreReadOnlyError",
+    "UnfinishedWriteError",
 ]
 
 
@@ -121,18 +127,51 @@ class DirectoryInUseError(ConfigError):
 
 
 class ConflictError(UnavailableError):
-    """The object changed since the caller read it."""
+    """The object changed since the caller read it.
+
+    Attributes:
+        subject: the kind and name of the object.
+    """
 
     def __init__(self, subject: str, expected: str, found: str) -> None:
+        self.subject = subject
         super().__init__(
             f"{subject} changed meanwhile (expected {expected}, found {found}): read it again, then repeat"
         )
 
 
+class FieldConflictError(UnavailableError):
+    """A configuration would change fields that others own.
+
+    Attributes:
+        conflicts: who owns which of them: a manager, the version that it speaks, and the path of the field.
+    """
+
+    def __init__(self, conflicts: Sequence[tuple[str, str, str]]) -> None:
+        self.conflicts = tuple(conflicts)
+        fields: defaultdict[str, list[str]] = defaultdict(list)
+        for manager, version, path in conflicts:
+            fields[f'"{manager}" using {version}'].append(path)
+        if len(conflicts) == 1:
+            owner, (path,) = next(iter(fields.items()))
+            told = f"1 conflict: conflict with {owner}: {path}"
+        else:
+            owners = (f"conflicts with {owner}:\n- " + "\n- ".join(paths) for owner, paths in fields.items())
+            told = f"{len(conflicts)} conflicts: " + "\n".join(owners)
+        super().__init__(f"Apply failed with {told}")
+
+
 class ExpiredVersionError(UnavailableError):
-    """The history of changes does not cover the version that was asked for."""
+    """The history of changes does not cover the version that was asked for.
+
+    Attributes:
+        version: the one that was asked for.
+        oldest: the oldest that is covered.
+        newest: the newest.
+    """
 
     def __init__(self, version: int, oldest: int, newest: int) -> None:
+        self.version, self.oldest, self.newest = version, oldest, newest
         super().__init__(f"changes since version {version} are not known (known: {oldest} to {newest}): list again")
 
 
@@ -157,6 +196,18 @@ class StoreFullError(ResourceError):
 
 class StoreBrokenError(ConfigError):
     """The file of the resource store is damaged, or its disk fails."""
+
+
+class UnfinishedWriteError(UnavailableError):
+    """Nothing was written, because slow work has to be done first.
+
+    Attributes:
+        work: does it; not to be called on the event loop. The same write then finds it done.
+    """
+
+    def __init__(self, message: str, work: Callable[[], None]) -> None:
+        super().__init__(f"{message}: try again")
+        self.work = work
 
 
 class NodeUnavailableError(UnavailableError):

@@ -26,6 +26,9 @@ __all__ = ["Model", "describe_value", "explain", "join_path", "without_nulls"]
 
 _SHOWN_CHARACTERS = 60  # of a wrong value; enough to recognise it, too few to flood a terminal
 
+_SECRETS = frozenset({"password", "tlsKey", "clientKey", "clientSecret"})
+"""Fields whose value is told to nobody, wrong as it may be."""
+
 _EXPECTED = {
     "string_type": "a string",
     "int_type": "a whole number",
@@ -123,18 +126,19 @@ def explain(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
 
 def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
     kind, found = detail["type"], detail["input"]
+    said = "something that is not shown" if _SECRETS & set(map(str, detail["loc"])) else describe_value(found)
     if kind == "extra_forbidden":
         return _unknown_field(detail["loc"], model)
     if kind == "missing":
         return "required, but it is missing"
     if kind == "literal_error":
         expected = detail["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
-        return f"expected one of {expected}, got {describe_value(found)}"
+        return f"expected one of {expected}, got {said}"
     if kind == "string_type" and isinstance(found, bool | int | float):
-        return f"expected a string, got {describe_value(found)}; put it in quotes"
+        return f"expected a string, got {said}; put it in quotes"
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind]}, got {describe_value(found)}"
-    return f"{detail['msg'].removeprefix('Input ')}, got {describe_value(found)}"
+        return f"expected {_EXPECTED[kind]}, got {said}"
+    return f"{detail['msg'].removeprefix('Input ')}, got {said}"
 
 
 def _unknown_field(location: Sequence[int | str], model: type[BaseModel]) -> str:
