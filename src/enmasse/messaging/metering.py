@@ -163,7 +163,7 @@ class Meter:
         looked = self._looked
         if (
             looked is None
-            or now - looked >= self._tick_s
+            or now >= looked + self._tick_s
             or self._is_full_turn
             or (self.byte_rate and self.bytes_in > self._byte_tokens)
         ):

@@ -124,6 +124,7 @@ class Recorder:
             ``RecordingSink``.
         on_wish: what to do with the peer's attach instead of accepting it.
         opens: whether to answer the peer's open at once.
+        link_errors: what links were detached with by the peer, in order.
     """
 
     def __init__(self) -> None:
@@ -134,6 +135,7 @@ class Recorder:
         self.opens = True
         self.remote_open: Open | None = None
         self.error: AmqpError | None = None
+        self.link_errors: list[AmqpError] = []
 
     def told(self, name: str) -> list[Any]:
         """The details of every call of one name, such as ``detached``."""
@@ -167,6 +169,8 @@ class Recorder:
     def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
         """See ``ConnectionHandler``."""
         self.diary.append(("detached", (link.name, error and error.condition, closed)))
+        if error is not None:
+            self.link_errors.append(error)
 
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
         """See ``ConnectionHandler``."""

@@ -71,7 +71,15 @@ class Node:
 class Client(EnginePair):
     """A client's engine, joined to a node's."""
 
-    def __init__(self, node: Node, hostname: str | None, sasl: SaslClient | None, **options: Any) -> None:
+    def __init__(
+        self,
+        node: Node,
+        hostname: str | None,
+        sasl: SaslClient | None,
+        *,
+        container: str = "client-1",
+        **options: Any,
+    ) -> None:
         self.node = node
         self.diary = Recorder()
         self.binding = Binding(
@@ -88,7 +96,7 @@ class Client(EnginePair):
         )
         node.connections.connected(self.binding, Shell())  # type: ignore[arg-type]
         client = Connection(
-            self.diary, container_id="client-1", is_server=False, now=0.0, hostname=hostname, sasl=sasl
+            self.diary, container_id=container, is_server=False, now=0.0, hostname=hostname, sasl=sasl
         )
         super().__init__(client, self.binding.connection, node.harness.clock)
         self._session: Session | None = None
