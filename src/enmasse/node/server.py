@@ -115,6 +115,7 @@ class Server:
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self._close_space)
         self.entities.space_changed = self._space_changed
+        self.entities.rates_changed = self.connections.meter
         self.federation = Federation(
             self.entities.records[SPACE_TYPE],
             lambda: self.users,
