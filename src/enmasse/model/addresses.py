@@ -8,7 +8,7 @@ from pydantic import Field
 
 from enmasse.model.errors import Problem
 from enmasse.model.limits import AddressLimits
-from enmasse.model.names import address_problem, in_space_problem, space_of
+from enmasse.model.names import MAX_ADDRESS_CHARACTERS, address_problem, in_space_problem, space_of
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model, describe_value
 from enmasse.model.storing import (
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADDRESS_TYPES",
+    "FIELD_OWNERS",
     "MAX_PARTITIONS",
     "Address",
     "AddressSpec",
@@ -58,7 +59,7 @@ MAX_PARTITIONS = 1024
 _DIRECT: tuple[AddressType, ...] = ("anycast", "multicast")
 _QUEUES: tuple[AddressType, ...] = ("queue", "subscription")
 _KEEPING: tuple[AddressType, ...] = ("queue", "topic", "subscription", "deadletter")
-_OWNERS: dict[str, tuple[AddressType, ...]] = {
+FIELD_OWNERS: dict[str, tuple[AddressType, ...]] = {
     "topic": ("subscription",),
     "subscription": ("subscription",),
     "partitions": ("stream",),
@@ -94,7 +95,9 @@ class Forwarder(Model):
 class AddressSpec(Model):
     """What a tenant asks of an address."""
 
-    address: str
+    address: str = Field(
+        json_schema_extra={"minLength": 1, "maxLength": MAX_ADDRESS_CHARACTERS, "pattern": r"^[^\s$][^\s]*$"}
+    )
     """The name that applications use: any text without white space."""
     type: AddressType
     plan: str | None = None
@@ -229,7 +232,7 @@ class Address(Resource):
             yield Problem("spec.address", problem)
         if spec.type == "subscription" and not spec.topic:
             yield Problem("spec.topic", "required for a subscription: the address of its topic")
-        for field, owners in _OWNERS.items():
+        for field, owners in FIELD_OWNERS.items():
             if getattr(spec, field) not in (None, ()) and spec.type not in owners:
                 name = AddressSpec.model_fields[field].alias
                 yield Problem(f"spec.{name}", f"only {_any_of(owners)} has it, this is {_a(spec.type)}")
