@@ -21,7 +21,7 @@ from enmasse.api.app import create_app
 from enmasse.api.canary import Canary
 from enmasse.api.metrics import ControllerTimes
 from enmasse.api.server import open_listener, serve_http
-from enmasse.control.controller import Controller
+from enmasse.control.control_plane import ControlPlane
 from enmasse.control.lock import DirectoryLock
 from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
@@ -86,7 +86,7 @@ async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore
     node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter)
     times = ControllerTimes()
     canary = Canary(node)
-    controller = Controller(registry, node, now=_now, jitter=_jitter, looked=times.observe)
+    controller = ControlPlane(registry, node, now=_now, jitter=_jitter, looked=times.observe)
     url = _url(listener)
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]

@@ -7,23 +7,34 @@ resolved, in the words of the node's management.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 __all__ = [
+    "ENTITY_TYPES",
+    "Action",
     "AddressEntity",
     "AddressSettings",
     "Entity",
+    "EntityType",
     "FiguresSource",
     "MessageAdmin",
     "NodeAdmin",
     "NodeFigures",
+    "NodeRevision",
     "NodeState",
+    "Sighting",
     "SpaceEntity",
     "SpaceLimitSettings",
 ]
+
+Action = Literal["create", "update", "delete"]
+EntityType = Literal["space", "address"]
+
+ENTITY_TYPES: tuple[EntityType, ...] = ("space", "address")
+"""In the order in which a node is told of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,8 @@ class SpaceEntity:
         hosts: names beside ``<space>.<namespace>.<domain>`` that stand for it.
         port: where its clients need not name it; 0 for none of its own.
     """
+
+    entity_type: ClassVar[EntityType] = "space"
 
     name: str
     space_type: str
@@ -151,6 +164,8 @@ class AddressEntity:
         settings: all that can be changed.
     """
 
+    entity_type: ClassVar[EntityType] = "address"
+
     name: str
     space: str
     address: str
@@ -174,6 +189,38 @@ class NodeState:
     addresses: dict[str, AddressEntity] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What identifies an entity of a node, and everything that it was told of it.
+
+    Attributes:
+        name: the entity's name.
+        uid: of the resource that it was made for.
+        digest: the same for entities whose attributes are the same.
+    """
+
+    name: str
+    uid: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRevision:
+    """How often a node's entities have changed.
+
+    Attributes:
+        instance: another one whenever the node was started.
+        changes: to its entities since then.
+    """
+
+    instance: str
+    changes: int
+
+    def next(self) -> NodeRevision:
+        """Return the revision after one more change."""
+        return NodeRevision(self.instance, self.changes + 1)
+
+
 class NodeAdmin(Protocol):
     """The way to tell one node what should be, and to see what is.
 
@@ -188,17 +235,29 @@ class NodeAdmin(Protocol):
     def connections(self) -> AsyncIterator[bool]:
         """Yield True whenever the node has become reachable, False when it no longer is; for ever."""
 
-    async def observe(self) -> NodeState:
-        """Return all that the node has now."""
+    def digest(self, entity: Entity) -> str:
+        """Return the digest of the entity that a node has once it was told of this one."""
 
-    async def create(self, entity: Entity) -> None:
-        """Add an entity."""
+    async def revision(self) -> NodeRevision:
+        """Return how often the node's entities have changed."""
 
-    async def update(self, entity: Entity) -> None:
-        """Give an entity new attributes, with its contents left as they are."""
+    def observe(self, kind: EntityType) -> AsyncIterator[list[Sighting]]:
+        """Yield all entities of a kind that the node has, in pages."""
 
-    async def delete(self, entity: Entity) -> None:
-        """Remove an entity and its contents; one that is not there is removed already."""
+    async def find(self, kind: EntityType, name: str) -> Sighting | None:
+        """Return what the node has under a name, or None."""
+
+    async def find_address(self, name: str) -> AddressEntity | None:
+        """Return an address with all that the node knows of it, or None."""
+
+    async def create(self, entity: Entity) -> bool:
+        """Add an entity; whether the node changed for it."""
+
+    async def update(self, entity: Entity) -> bool:
+        """Give an entity new attributes, with its contents left as they are; whether the node changed for it."""
+
+    async def delete(self, entity: Entity) -> bool:
+        """Remove an entity and its contents; False: it was not there."""
 
 
 @dataclass(frozen=True, slots=True)

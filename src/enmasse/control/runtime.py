@@ -87,6 +87,11 @@ class Controller:
         """How many keys wait."""
         return len(self._queue)
 
+    @property
+    def busy(self) -> int:
+        """How many keys wait or are looked at; those that failed and come again later do not count."""
+        return self._queue.busy
+
     def look_at(self, key: str, *, background: bool = False) -> None:
         """Have a key looked at soon.
 
@@ -143,6 +148,11 @@ class Runtime:
         self._listeners: list[Listener] = []
         self._controllers: list[Controller] = []
         self._version = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all changes are known and nothing that can be done is left to do."""
+        return self._version == self._store.version and not any(item.busy for item in self._controllers)
 
     def add(self, controller: Controller) -> None:
         """Have a controller run with the others."""

@@ -48,6 +48,11 @@ class WorkQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def busy(self) -> int:
+        """How many keys wait or are worked on; those in a back-off do not count."""
+        return len(self._waiting) + len(self._working)
+
     def add(self, key: str, *, background: bool = False) -> None:
         """Have a key looked at soon, whatever delay it was waiting for.
 

@@ -30,12 +30,18 @@ class ResourceStatus(Model):
     conditions: tuple[Condition, ...] = Field(default=(), strict=False)
     """What holds and what does not, and why."""
 
-    def with_conditions(self, found: Sequence[Condition], now: str) -> Self:
-        """Return the status with these conditions and all that follows from them."""
+    def with_conditions(self, found: Sequence[Condition], now: str, *, deleted: bool = False) -> Self:
+        """Return the status with these conditions and all that follows from them.
+
+        Args:
+            found: what holds now.
+            now: the present, RFC 3339 in UTC.
+            deleted: whether the object is about to go.
+        """
         conditions = stamp(found, self.conditions, now)
-        if conditions == self.conditions:
+        phase = phase_of(found, deleted=deleted)
+        if conditions == self.conditions and phase == self.phase:
             return self
-        phase = phase_of(found)
         return self.model_copy(
             update={
                 "conditions": conditions,

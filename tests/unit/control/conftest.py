@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.ports import Entity, NodeState, SpaceEntity
+from enmasse.control.ports import AddressEntity, Entity, EntityType, NodeRevision, NodeState, Sighting
 from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
 from enmasse.model.kinds import decode
@@ -80,6 +80,8 @@ class MemoryNode:
         self.refused: dict[str, tuple[int, str]] = {}
         self.is_up = True
         self.questions = 0
+        self.changes = 0
+        self.instance = "first"
         self._changed = asyncio.Event()
 
     def connect(self) -> None:
@@ -90,6 +92,7 @@ class MemoryNode:
         self.is_up = False
         if lose:
             self.state = NodeState()
+            self.instance += " and another"
         self._changed.set()
 
     async def connections(self) -> AsyncIterator[bool]:
@@ -98,31 +101,58 @@ class MemoryNode:
             await self._changed.wait()
             self._changed.clear()
 
-    async def observe(self) -> NodeState:
+    def digest(self, entity: Entity) -> str:
+        return repr(entity)
+
+    async def revision(self) -> NodeRevision:
         await self._turn()
         self.questions += 1
-        return NodeState(dict(self.state.spaces), dict(self.state.addresses))
+        return NodeRevision(self.instance, self.changes)
 
-    async def create(self, entity: Entity) -> None:
+    async def observe(self, kind: EntityType) -> AsyncIterator[list[Sighting]]:
+        await self._turn()
+        for entity in list(self._tables()[kind].values()):
+            yield [self._seen(entity)]
+
+    async def find(self, kind: EntityType, name: str) -> Sighting | None:
+        await self._turn()
+        entity = self._tables()[kind].get(name)
+        return None if entity is None else self._seen(entity)
+
+    async def find_address(self, name: str) -> AddressEntity | None:
+        await self._turn()
+        return self.state.addresses.get(name)
+
+    async def create(self, entity: Entity) -> bool:
         await self._told("create", entity)
         if entity.name in self._table(entity):
             raise NodeRefusedError(409, f"{entity.name} exists already")
+        if isinstance(entity, AddressEntity) and entity.space not in self.state.spaces:
+            raise NodeRefusedError(404, f"there is no space {entity.space}")
         self._table(entity)[entity.name] = entity
+        self.changes += 1
+        return True
 
-    async def update(self, entity: Entity) -> None:
+    async def update(self, entity: Entity) -> bool:
         await self._told("update", entity)
         if entity.name not in self._table(entity):
             raise NodeRefusedError(404, f"there is no {entity.name}")
         self._table(entity)[entity.name] = entity
+        self.changes += 1
+        return True
 
-    async def delete(self, entity: Entity) -> None:
+    async def delete(self, entity: Entity) -> bool:
         await self._told("delete", entity)
-        self._table(entity).pop(entity.name, None)
+        if self._table(entity).pop(entity.name, None) is None:
+            return False
+        self.changes += 1
+        return True
 
     def forget(self, name: str) -> None:
         """Lose an entity behind the controller's back."""
         self.state.spaces.pop(name, None)
         self.state.addresses.pop(name, None)
+        self.changes += 1
 
     def generations(self) -> dict[str, int]:
         entities = (self.state.spaces | self.state.addresses).values()
@@ -139,8 +169,14 @@ class MemoryNode:
         if not self.is_up:
             raise NodeUnavailableError("the node is down")
 
-    def _table(self, entity: Entity) -> Any:
-        return self.state.spaces if isinstance(entity, SpaceEntity) else self.state.addresses
+    def _tables(self) -> dict[EntityType, dict[str, Any]]:
+        return {"space": self.state.spaces, "address": self.state.addresses}
+
+    def _table(self, entity: Entity) -> dict[str, Any]:
+        return self._tables()[entity.entity_type]
+
+    def _seen(self, entity: Entity) -> Sighting:
+        return Sighting(entity.name, entity.uid, self.digest(entity))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.ports import AddressEntity, AddressSettings, NodeState, SpaceEntity
+from enmasse.control.ports import ENTITY_TYPES, AddressEntity, AddressSettings, Entity, Sighting, SpaceEntity
 from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
 
 if TYPE_CHECKING:
@@ -77,20 +77,34 @@ async def administrated(node: NodeProcess) -> AsyncIterator[tuple[AmqpNodeAdmin,
             await following
 
 
+async def observed(admin: AmqpNodeAdmin) -> set[Sighting]:
+    return {item for kind in ENTITY_TYPES async for page in admin.observe(kind) for item in page}
+
+
+def sightings(admin: AmqpNodeAdmin, *entities: Entity) -> set[Sighting]:
+    """What a node tells that has these entities, with every attribute as it was told."""
+    return {Sighting(entity.name, entity.uid, admin.digest(entity)) for entity in entities}
+
+
 def test_entities_are_created_changed_seen_and_deleted(node: NodeProcess) -> None:
     async def body() -> None:
         async with administrated(node) as (admin, told):
             assert await told.get() is True
-            assert await admin.observe() == NodeState()
+            before = await admin.revision()
+            assert await observed(admin) == set()
             for entity in (SHOP, NEWS, READER, LOG):
                 await admin.create(entity)
-            addresses = {item.name: item for item in (NEWS, READER, LOG)}
-            assert await admin.observe() == NodeState({SHOP.name: SHOP}, addresses)
-            await admin.update(replace(LOG, generation=8))
-            await admin.delete(READER)
-            await admin.delete(READER)
-            found = await admin.observe()
-            assert found.addresses == {NEWS.name: NEWS, LOG.name: replace(LOG, generation=8)}
+            assert await observed(admin) == sightings(admin, SHOP, NEWS, READER, LOG)
+            later = replace(LOG, generation=8)
+            await admin.update(later)
+            assert [await admin.delete(READER), await admin.delete(READER)] == [True, False]
+            assert await observed(admin) == sightings(admin, SHOP, NEWS, later)
+            assert sightings(admin, later) != sightings(admin, LOG)
+            assert await admin.find("address", LOG.name) in sightings(admin, later)
+            assert await admin.find("address", READER.name) is None
+            assert await admin.find_address(LOG.name) == later
+            after = await admin.revision()
+            assert (after.instance, after.changes) == (before.instance, before.changes + 6)
 
     asyncio.run(body())
 
@@ -127,16 +141,12 @@ def test_options_reach_the_node_and_go_back_to_their_defaults(node: NodeProcess)
             assert await told.get() is True
             for entity in (shop, orders, kept, news, quotes):
                 await admin.create(entity)
-            found = await admin.observe()
-            assert found == NodeState({shop.name: shop}, {item.name: item for item in (orders, kept, news, quotes)})
-            for item in (orders, quotes):
-                await admin.update(replace(item, settings=AddressSettings()))
-            for plain in (LOG, NEWS, SHOP):
-                await admin.update(plain)
-            found = await admin.observe()
-            assert found.spaces == {SHOP.name: SHOP}
-            assert {item.settings for item in found.addresses.values()} == {AddressSettings()}
-            assert found.addresses[orders.name].storage == "durable"
+            assert await observed(admin) == sightings(admin, shop, orders, kept, news, quotes)
+            plain = [replace(item, settings=AddressSettings()) for item in (orders, quotes)]
+            changed: list[Entity] = [*plain, LOG, NEWS, SHOP]
+            for entity in changed:
+                await admin.update(entity)
+            assert await observed(admin) == sightings(admin, *changed)
 
     asyncio.run(body())
 
@@ -163,10 +173,10 @@ def test_a_killed_node_is_noticed_and_found_again_with_what_it_had(node: NodePro
             await asyncio.to_thread(node.kill)
             assert await told.get() is False
             with pytest.raises(NodeUnavailableError):
-                await admin.observe()
+                await observed(admin)
             await asyncio.to_thread(node.start)
             assert await told.get() is True
-            assert await admin.observe() == NodeState({SHOP.name: SHOP})
+            assert await observed(admin) == sightings(admin, SHOP)
 
     asyncio.run(body())
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.control.controller import Controller
+from enmasse.control.control_plane import ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -48,12 +48,13 @@ class Stage:
 
     @asynccontextmanager
     async def controlled(self, resync_s: float = 1000.0) -> AsyncIterator[None]:
-        controller = Controller(
+        controller = ControlPlane(
             self.registry,
             self.node,
             now=lambda: "2026-01-01T00:00:00Z",
             jitter=lambda: 1.0,
             resync_s=resync_s,
+            grace_s=0,
         )
         task = asyncio.create_task(controller.run())
         try:
@@ -92,7 +93,7 @@ def test_what_is_declared_comes_to_be_and_is_ready(perform: Perform, make_space:
             stage.registry.replace(make_address(plan="standard-large-queue"))
             await stage.until(lambda: stage.node.generations()["default/shop.orders"] == 2)
             await stage.until(lambda: stage.ready_generation("Address", "shop.orders") == 2)
-            assert stage.status("Address", "shop.orders")["planStatus"] == {"name": "standard-large-queue"}
+            assert stage.status("Address", "shop.orders")["planStatus"]["name"] == "standard-large-queue"
 
     perform(scene)
 

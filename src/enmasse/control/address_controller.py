@@ -1,0 +1,250 @@
+"""The controller of addresses: one address at a time, with what it depends on and nothing else."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from enmasse.control.address_planning import (
+    AddressView,
+    Reference,
+    address_status,
+    claim_of,
+    judge_address,
+    wanted_address,
+)
+from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
+from enmasse.control.placements import held_claim
+from enmasse.control.ports import AddressEntity
+from enmasse.control.quota import Place
+from enmasse.control.space_planning import Outcome, SpaceView, condition, judge_space, readiness
+from enmasse.control.verdicts import ADMITTED, Verdict
+from enmasse.model.addresses import Address
+from enmasse.model.kinds import restore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.control.declared import AddressRow, Declared
+    from enmasse.control.node_mirror import NodeMirror
+    from enmasse.control.placements import Placements
+    from enmasse.control.ports import Entity, Sighting
+    from enmasse.control.statuses import StatusWriter
+    from enmasse.control.store import Document, ResourceStore
+
+__all__ = ["AddressLooks", "bring_about"]
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 2
+"""A node that refuses may have something else than we thought: then it is asked, and told once more."""
+
+
+class AddressLooks:
+    """Looks at addresses.
+
+    Args:
+        store: where they lie.
+        declared: what is declared.
+        placements: who has a place.
+        mirror: the node.
+        statuses: takes what was found.
+        now: gives the present, RFC 3339 in UTC.
+        space_changed: hears of a space of which the node has less than before.
+    """
+
+    def __init__(
+        self,
+        store: ResourceStore,
+        declared: Declared,
+        placements: Placements,
+        mirror: NodeMirror,
+        statuses: StatusWriter,
+        *,
+        now: Callable[[], str],
+        space_changed: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._declared = declared
+        self._placements = placements
+        self._mirror = mirror
+        self._statuses = statuses
+        self._now = now
+        self._space_changed = space_changed
+
+    async def look(self, key: str) -> bool:
+        """Put one address right; whether nothing is left to do."""
+        if self._mirror.is_reachable is None:
+            return True  # looked at again as soon as anything is known of the node
+        row = self._declared.addresses.get(key)
+        if row is None:
+            return await self._remove(key)
+        seen, is_reachable = await self._find(row)
+        document = self._store.find("Address", row.namespace, row.name)
+        if document is None or self._declared.addresses.get(key) is not row or _uid(document) != row.uid:
+            return True  # it has changed, and the change will have it looked at
+        address = restore(document)
+        assert isinstance(address, Address)
+        if row.is_leaving:
+            # It stays as it is until whoever holds it back has let it go.
+            status = address.status.with_conditions(address.status.conditions, self._now(), deleted=True)
+            self._publish(address, address.model_copy(update={"status": status}))
+            return True
+        view = self.view(address, row, is_served=seen is not None and seen.uid == row.uid)
+        verdict, place = self._place(view, row, document)
+        outcome, entity = None, None
+        if place is not None and verdict.is_yes:
+            entity = wanted_address(view, await self._present_stream(view, seen, is_reachable=is_reachable))
+            outcome = await self._bring_about(entity, seen, row, is_reachable=is_reachable)
+        if self._declared.addresses.get(key) is not row:
+            return True
+        self._say(view, verdict, place, entity, outcome)
+        if outcome is not None and not outcome.is_reachable:
+            raise NodeUnavailableError(f"node {self._mirror.name} cannot be reached")
+        return outcome is None or not outcome.refusal
+
+    def view(self, address: Address, row: AddressRow | None, *, is_served: bool = False) -> AddressView:
+        """Return all that an address depends on.
+
+        Args:
+            address: as declared.
+            row: its row; None: it is not declared yet.
+            is_served: whether the node has it.
+        """
+        declared, spec = self._declared, address.spec
+        space = declared.spaces.get(address.space_key)
+        owner = declared.owner(address.space_key, spec.address)
+        names = {name for name in (spec.topic, spec.deadletter, spec.expiry, spec.fallback) if name}
+        return AddressView(
+            address=address,
+            space=space,
+            space_verdict=judge_space(SpaceView(space, declared.plans)) if space else ADMITTED,
+            plans=declared.plans,
+            rival=owner.name if owner is not None and owner is not row else "",
+            references={name: self._reference(address.space_key, name) for name in names},
+            topic=self._topic(address.space_key, spec.topic) if spec.topic else None,
+            is_served=is_served,
+        )
+
+    def _reference(self, space: str, name: str) -> Reference:
+        row = self._declared.owner(space, name)
+        return Reference() if row is None else Reference(row.type, row.is_scheduled)
+
+    def _topic(self, space: str, name: str) -> Address | None:
+        row = self._declared.owner(space, name)
+        document = self._store.find("Address", row.namespace, row.name) if row else None
+        topic = restore(document) if document else None
+        return topic if isinstance(topic, Address) else None
+
+    def _place(self, view: AddressView, row: AddressRow, document: Document) -> tuple[Verdict, Place | None]:
+        """Tell whether an address can be served, and where its place is."""
+        verdict = judge_address(view)
+        places = self._placements.of(row.space)
+        if view.is_served and view.space is not None and places.place_of(row.key) is None:
+            # It was told to the node before its status was published.
+            places.hold(row.key, row.order, held_claim(document), Place())
+        place = places.place_of(row.key)
+        if verdict.is_yes:
+            asked = places.ask(row.key, row.order, claim_of(view))
+            place = asked or place
+            if asked is None:
+                verdict = Verdict("QuotaExceeded", places.refusal(row.key))
+        elif place is None:
+            places.give_back(row.key)  # it does not wait for a place, but for something else
+        if row.is_scheduled != (place is not None):
+            row.is_scheduled = place is not None
+            self._declared.look_at_dependents(row)
+        return verdict, place
+
+    async def _find(self, row: AddressRow) -> tuple[Sighting | None, bool]:
+        try:
+            return await self._mirror.find("address", row.key), bool(self._mirror.is_reachable)
+        except NodeUnavailableError:
+            return None, False
+
+    async def _present_stream(
+        self, view: AddressView, seen: Sighting | None, *, is_reachable: bool
+    ) -> AddressEntity | None:
+        """Return what the node has of a stream whose number of partitions is told nowhere else."""
+        address = view.address
+        is_told = address.spec.partitions is not None or address.status.plan_status is not None
+        if address.spec.type != "stream" or is_told or seen is None or not is_reachable:
+            return None
+        return await self._mirror.find_address(address.key)
+
+    async def _bring_about(
+        self, entity: AddressEntity, seen: Sighting | None, row: AddressRow, *, is_reachable: bool
+    ) -> Outcome:
+        if not is_reachable:
+            return Outcome(self._mirror.digest(entity), is_reachable=False)
+        space, declared = await self._mirror.find("space", row.space), self._declared.spaces.get(row.space)
+        if space is None or declared is None or space.uid != declared.metadata.uid:
+            return Outcome(self._mirror.digest(entity))  # the space is told first, and has its addresses looked at
+        return await bring_about(self._mirror, entity, seen)
+
+    async def _remove(self, key: str) -> bool:
+        """Take an address off the node that is declared no more."""
+        seen = await self._mirror.find("address", key)
+        namespace, _, name = key.partition("/")
+        space = f"{namespace}/{name.partition('.')[0]}"
+        if seen is not None and key not in self._declared.addresses:
+            await self._mirror.perform("delete", AddressEntity(key, space, "", "", "", 0, seen.uid, 0))
+        self._space_changed(space)
+        return True
+
+    def _say(
+        self,
+        view: AddressView,
+        verdict: Verdict,
+        place: Place | None,
+        entity: AddressEntity | None,
+        outcome: Outcome | None,
+    ) -> None:
+        address = view.address
+        status, generation = address.status, address.metadata.generation
+        if entity is not None and place is not None:
+            status = address_status(view, entity, place, self._mirror.name)
+        ready = readiness(verdict, entity, outcome, generation)
+        status = status.with_conditions((condition("Scheduled", verdict, generation), ready), self._now())
+        self._publish(address, address.model_copy(update={"status": status}))
+
+    def _publish(self, former: Address, found: Address) -> None:
+        if found.status != former.status:
+            self._statuses.publish(found, former.status.phase)
+
+
+async def bring_about(mirror: NodeMirror, entity: Entity, seen: Sighting | None) -> Outcome:
+    """Have a node be as an entity says.
+
+    Args:
+        mirror: the node.
+        entity: what is to be.
+        seen: what the node has under its name.
+    """
+    digest = mirror.digest(entity)
+    for attempt in range(1, _TRIES + 1):
+        is_other = seen is not None and seen.uid != entity.uid
+        is_update = seen is not None and not is_other
+        if seen is not None and is_update and seen.digest == digest:
+            return Outcome(digest, seen)
+        try:
+            if is_other:
+                await mirror.perform("delete", entity)
+            await mirror.perform("update" if is_update else "create", entity)
+            seen = await mirror.find(entity.entity_type, entity.name)
+        except NodeUnavailableError:
+            return Outcome(digest, is_reachable=False)
+        except NodeRefusedError as error:
+            try:
+                seen = await mirror.find(entity.entity_type, entity.name)
+            except NodeUnavailableError:
+                return Outcome(digest, is_reachable=False)
+            if attempt == _TRIES or error.status not in (404, 409):
+                _log.warning("node %s refuses %s: %s", mirror.name, entity.name, error)
+                return Outcome(digest, seen, refusal=str(error), differs=is_update and error.status == 409)
+    return Outcome(digest, seen)
+
+
+def _uid(document: Document) -> str:
+    uid: str = document["metadata"].get("uid", "")
+    return uid

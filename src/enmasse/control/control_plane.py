@@ -1,0 +1,242 @@
+"""All controllers of one installation: for ever, bring the node to what is declared, and say how far it is.
+
+Others join in by ``add``: a controller with its listener. What they need is public: the node as control sees it
+(``mirror``), what is declared (``declared``), who has a place (``placements``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from enmasse.control.address_controller import AddressLooks
+from enmasse.control.declared import Declared
+from enmasse.control.node_mirror import NodeMirror
+from enmasse.control.placements import Placements
+from enmasse.control.plan_controller import PlanLooks
+from enmasse.control.runtime import Controller, Runtime
+from enmasse.control.space_controller import SpaceLooks
+from enmasse.control.statuses import StatusWriter
+from enmasse.model.addresses import Address
+from enmasse.model.spaces import AddressSpace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from enmasse.control.declared import AddressRow
+    from enmasse.control.events import EventRecorder
+    from enmasse.control.ports import EntityType, NodeAdmin
+    from enmasse.control.registry import Registry
+    from enmasse.control.runtime import Listener
+    from enmasse.model.resource import Resource
+
+__all__ = ["ControlPlane"]
+
+_MOST_AT_ONCE = 1_000
+"""More addresses than these are looked at in the background, so that they hold up nobody."""
+
+
+class ControlPlane:
+    """Reconciles what is declared with one node.
+
+    Args:
+        registry: where the declarations lie and the statuses go.
+        node: the node.
+        now: gives the present, RFC 3339 in UTC.
+        jitter: gives a factor around 1 for delays.
+        resync_s: seconds between two checks for drift.
+        grace_s: seconds that a node may be away before every address says so.
+        looked: hears how long each look took, in seconds.
+        events: hears of changes of phases.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        node: NodeAdmin,
+        *,
+        now: Callable[[], str],
+        jitter: Callable[[], float],
+        resync_s: float = 10.0,
+        grace_s: float = 5.0,
+        looked: Callable[[float], None] = lambda _seconds: None,
+        events: EventRecorder | None = None,
+    ) -> None:
+        store = registry.store
+        self._registry = registry
+        self._grace_s = grace_s
+        self._absence: asyncio.TimerHandle | None = None
+        self._is_settling = True
+        self.declared = Declared(self)
+        self.placements = Placements(self.declared, store)
+        self.mirror = NodeMirror(
+            node,
+            resync_s=resync_s,
+            changed=self._node_changed,
+            reached=self._node_reached,
+            observed=self._node_observed,
+        )
+        self._watchers: list[Callable[[EntityType, str], None]] = []
+        self.statuses = StatusWriter(store, self._stale, events)
+        self.address_looks = AddressLooks(
+            store,
+            self.declared,
+            self.placements,
+            self.mirror,
+            self.statuses,
+            now=now,
+            space_changed=self._space_has_less,
+        )
+        self.space_looks = SpaceLooks(
+            registry,
+            self.declared,
+            self.placements,
+            self.mirror,
+            self.statuses,
+            now=now,
+            look_again=self.look_at_space,
+            look_at_addresses=self._look_at_addresses,
+        )
+        plan_looks = PlanLooks(store, self.declared, self.statuses, now=now)
+        self._addresses = Controller("addresses", self.address_looks.look, jitter=jitter, looked=looked)
+        self._spaces = Controller("spaces", self.space_looks.look, jitter=jitter, looked=looked)
+        self._plans = Controller("plans", plan_looks.look, jitter=jitter, looked=looked)
+        self._runtime = Runtime(store)
+        self._runtime.listen(self.declared)
+        for controller in (self._spaces, self._addresses, self._plans):
+            self._runtime.add(controller)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all changes are known, nothing that can be done is left to do, and all is said."""
+        return self._runtime.is_settled and not len(self.statuses)
+
+    def add(self, controller: Controller, listener: Listener | None = None) -> None:
+        """Have another controller run with these, before ``run``.
+
+        Args:
+            controller: looks at what is not ours.
+            listener: hears of every change of the store, after ``declared`` has taken it.
+        """
+        self._runtime.add(controller)
+        if listener is not None:
+            self._runtime.listen(listener)
+
+    def watch_node(self, changed: Callable[[EntityType, str], None]) -> None:
+        """Have somebody hear of every entity of the node that is not as it was known to be."""
+        self._watchers.append(changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._runtime.run(), name="controllers")
+                tasks.create_task(self.statuses.run(), name="publish statuses")
+                tasks.create_task(self.mirror.run(), name="node")
+        finally:
+            if self._absence is not None:
+                self._absence.cancel()
+
+    # What is declared has changed
+
+    def look_at_address(self, key: str, *, background: bool = False) -> None:
+        """Have an address looked at."""
+        self._addresses.look_at(key, background=background)
+
+    def look_at_space(self, key: str, *, background: bool = False) -> None:
+        """Have a space looked at."""
+        self._spaces.look_at(key, background=background)
+
+    def look_at_plan(self, kind: str, name: str) -> None:
+        """Have a plan looked at."""
+        self._plans.look_at(f"{kind}/{name}")
+
+    def forget_address(self, row: AddressRow) -> None:
+        """Give the place of an address to who waits for one."""
+        self._look_at_addresses(self.placements.give_back(row))
+        self._space_has_less(row.space)
+
+    def reloaded(self) -> None:
+        """Have everything looked at."""
+        self.placements.clear()
+        self._is_settling = True
+        for kind, plans in (
+            ("AddressSpacePlan", self.declared.space_plans),
+            ("AddressPlan", self.declared.address_plans),
+        ):
+            for name in plans:
+                self.look_at_plan(kind, name)
+        if self.mirror.is_reachable is not None:
+            self._settle()
+
+    def _space_has_less(self, key: str) -> None:
+        space = self.declared.spaces.get(key)
+        if space is None or space.metadata.deletion_timestamp:
+            self.look_at_space(key)
+
+    # The node has changed
+
+    def _node_reached(self, _is_reachable: bool) -> None:
+        if self._absence is not None:
+            self._absence.cancel()
+            self._absence = None
+        self._settle()
+
+    def _settle(self) -> None:
+        """Have those looked at that are waiting for something, or are not known to be as they should be."""
+        for key in self.declared.spaces:
+            self.look_at_space(key)
+        self._look_at_addresses([row.key for row in self.declared.addresses.values() if row.phase != "Active"])
+        if self.mirror.is_reachable is False:
+            self._absence = asyncio.get_running_loop().call_later(self._grace_s, self._say_that_node_is_away)
+        elif self.mirror.is_complete:
+            self._look_at_everything()
+
+    def _say_that_node_is_away(self) -> None:
+        for key in self.declared.addresses:
+            self.look_at_address(key, background=True)
+
+    def _node_observed(self) -> None:
+        for key in self.mirror.names("space"):
+            space = self.declared.spaces.get(key)
+            if space is None or space.metadata.deletion_timestamp:
+                self.look_at_space(key)
+        for key in self.mirror.names("address"):
+            if key not in self.declared.addresses:
+                self.look_at_address(key)
+        for key, space in self.declared.spaces.items():
+            if space.metadata.deletion_timestamp:
+                self.look_at_space(key)
+        self._look_at_everything()
+
+    def _look_at_everything(self) -> None:
+        """Once after a start, or after changes were missed: later on, changes alone tell what to look at."""
+        if self._is_settling:
+            self._is_settling = False
+            for key in self.declared.addresses:
+                self.look_at_address(key, background=True)
+
+    def _node_changed(self, kind: EntityType, name: str) -> None:
+        if kind == "space":
+            self.look_at_space(name)
+        elif kind == "address":
+            self.look_at_address(name)
+        for changed in self._watchers:
+            changed(kind, name)
+
+    # Others
+
+    def _look_at_addresses(self, keys: Iterable[str]) -> None:
+        found = list(keys)
+        for key in found:
+            self.look_at_address(key, background=len(found) > _MOST_AT_ONCE)
+
+    def _stale(self, resource: Resource) -> None:
+        """Have an object looked at whose status was not written because it has changed."""
+        match resource:
+            case Address():
+                self.look_at_address(resource.key)
+            case AddressSpace():
+                self.look_at_space(resource.key)
+            case _:
+                self.look_at_plan(resource.kind, resource.metadata.name)

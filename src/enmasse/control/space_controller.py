@@ -1,0 +1,231 @@
+"""The controller of spaces: each is on the node before its addresses, and goes after them.
+
+A space has a finalizer: it stays, Terminating, until its addresses and users are deleted and the node has nothing
+of it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from enmasse.control.address_controller import bring_about
+from enmasse.control.effective import effective_space_limits
+from enmasse.control.errors import NodeUnavailableError
+from enmasse.control.placements import plan_limits
+from enmasse.control.ports import ENTITY_TYPES, AddressEntity, SpaceEntity
+from enmasse.control.space_planning import (
+    Outcome,
+    SpaceView,
+    condition,
+    judge_space,
+    readiness,
+    space_conditions,
+    wanted_space,
+)
+from enmasse.control.verdicts import Verdict
+from enmasse.model.conditions import READY
+from enmasse.model.kinds import restore
+from enmasse.model.spaces import AddressSpace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.control.declared import Declared
+    from enmasse.control.node_mirror import NodeMirror
+    from enmasse.control.placements import Placements
+    from enmasse.control.ports import EntityType, Sighting
+    from enmasse.control.registry import Registry
+    from enmasse.control.statuses import StatusWriter
+
+__all__ = ["FINALIZER", "SpaceLooks"]
+
+FINALIZER = "enmasse.io/infra"
+"""Holds a space until the node has nothing of it."""
+
+_STEP = 100
+"""Objects that are deleted with one write, so that nobody waits long for the store."""
+
+_DEPENDENTS = ("Address", "MessagingUser")
+
+_log = logging.getLogger(__name__)
+
+
+class SpaceLooks:
+    """Looks at spaces.
+
+    Args:
+        registry: where they lie.
+        declared: what is declared.
+        placements: who has a place.
+        mirror: the node.
+        statuses: takes what was found.
+        now: gives the present, RFC 3339 in UTC.
+        look_again: has a space looked at once more.
+        look_at_addresses: has addresses looked at, because their space or their places have changed.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        declared: Declared,
+        placements: Placements,
+        mirror: NodeMirror,
+        statuses: StatusWriter,
+        *,
+        now: Callable[[], str],
+        look_again: Callable[[str], None],
+        look_at_addresses: Callable[[list[str]], None],
+    ) -> None:
+        self._registry = registry
+        self._declared = declared
+        self._placements = placements
+        self._mirror = mirror
+        self._statuses = statuses
+        self._now = now
+        self._look_again = look_again
+        self._look_at_addresses = look_at_addresses
+
+    async def look(self, key: str) -> bool:
+        """Put one space right; whether nothing is left to do."""
+        if self._mirror.is_reachable is None:
+            return True
+        declared = self._declared.spaces.get(key)
+        if declared is None:
+            self._placements.drop(key)
+            return await self._clear_node(key)
+        space = self._read(declared)
+        if space is None:
+            return True  # it has changed, and the change will have it looked at
+        metadata = space.metadata
+        if metadata.deletion_timestamp:
+            return await self._terminate(space)
+        if FINALIZER not in metadata.finalizers:
+            self._registry.change_finalizers(
+                space.kind, metadata.namespace, metadata.name, uid=metadata.uid, add=FINALIZER
+            )
+            return True  # that change has it looked at
+        self._look_at_addresses(self._placements.refresh(key))
+        return await self._serve(space)
+
+    def _read(self, declared: AddressSpace) -> AddressSpace | None:
+        metadata = declared.metadata
+        document = self._registry.store.find(declared.kind, metadata.namespace, metadata.name)
+        if document is None or document["metadata"]["uid"] != metadata.uid:
+            return None
+        space = restore(document)
+        assert isinstance(space, AddressSpace)
+        return space
+
+    def view(self, space: AddressSpace) -> SpaceView:
+        """Return all that a space depends on."""
+        return SpaceView(space, self._declared.plans, self._excess(space))
+
+    def _excess(self, space: AddressSpace) -> tuple[str, ...]:
+        plan = self._declared.space_plans.get(space.spec.plan_name)
+        return tuple(self._placements.of(space.key).excess(plan_limits(space, plan)))
+
+    async def _serve(self, space: AddressSpace) -> bool:
+        view = self.view(space)
+        verdict = judge_space(view)
+        entity, outcome = None, None
+        if verdict.is_yes:
+            entity = wanted_space(view)
+            outcome = await self._bring_about(entity)
+        self._say(view, verdict, entity, outcome)
+        if outcome is not None and not outcome.is_reachable:
+            raise NodeUnavailableError(f"node {self._mirror.name} cannot be reached")
+        return outcome is None or not outcome.refusal
+
+    async def _bring_about(self, entity: SpaceEntity) -> Outcome:
+        try:
+            seen = await self._mirror.find("space", entity.name)
+            if not self._mirror.is_reachable:
+                return Outcome(self._mirror.digest(entity), is_reachable=False)
+            if seen is not None and seen.uid != entity.uid:
+                # One of the same name was there before, and so may be what was in it.
+                if not await self._clear_node(entity.name):
+                    return Outcome(self._mirror.digest(entity))
+                seen = None
+        except NodeUnavailableError:
+            return Outcome(self._mirror.digest(entity), is_reachable=False)
+        outcome = await bring_about(self._mirror, entity, seen)
+        if seen is None and outcome.present is not None:
+            self._look_at_addresses(list(self._declared.addresses_of(entity.name)))
+        return outcome
+
+    async def _terminate(self, space: AddressSpace) -> bool:
+        """Take a space away, with all that is in it."""
+        metadata = space.metadata
+        left = self._delete_contents(space)
+        if left == 0 and await self._clear_node(space.key):
+            self._registry.change_finalizers(
+                space.kind, metadata.namespace, metadata.name, uid=metadata.uid, remove=FINALIZER
+            )
+            return True
+        message = "addresses and users of it are still there" if left else "the node still has something of it"
+        if not self._mirror.is_reachable:
+            message = "the node cannot be reached"
+        ready = condition(READY, Verdict("Terminating", message), metadata.generation)
+        others = tuple(item for item in space.status.conditions if item.type != READY)
+        status = space.status.with_conditions((*others, ready), self._now(), deleted=True)
+        if status != space.status:
+            self._statuses.publish(space.model_copy(update={"status": status}), space.status.phase)
+        return left > 0  # else the node is asked again; what is left tells of its end
+
+    def _delete_contents(self, space: AddressSpace) -> int:
+        """Delete some of what a space has; return how many objects are left, as far as they were counted."""
+        registry, namespace, prefix = self._registry, space.metadata.namespace, f"{space.metadata.name}."
+        left = 0
+        for kind in _DEPENDENTS:
+            found = registry.store.select(kind, namespace, prefix, limit=_STEP)
+            going = [item["metadata"]["name"] for item in found if not item["metadata"].get("deletionTimestamp")]
+            with registry.store.transaction():
+                for name in going:
+                    registry.delete(kind, namespace, name)
+            if going:
+                self._look_again(space.key)
+            left += len(registry.store.select(kind, namespace, prefix, limit=_STEP))
+        return left
+
+    async def _clear_node(self, key: str) -> bool:
+        """Take a space off the node, with all that the node has in it; whether it has nothing of it any more."""
+        if not self._mirror.is_complete:
+            return False
+        for kind in reversed(ENTITY_TYPES):
+            if kind == "space":
+                continue
+            await self._clear_kind(kind, key)
+        seen = await self._mirror.find("space", key)
+        if seen is not None:
+            await self._mirror.perform("delete", SpaceEntity(key, "", "", seen.uid, 0))
+        return True
+
+    async def _clear_kind(self, kind: EntityType, space: str) -> None:
+        names = list(self._mirror.names_in(kind, space))
+        for start in range(0, len(names), _STEP):
+            found = [await self._mirror.find(kind, name) for name in names[start : start + _STEP]]
+            await asyncio.gather(
+                *(self._mirror.perform("delete", _stub(kind, space, item)) for item in found if item)
+            )
+
+    def _say(self, view: SpaceView, verdict: Verdict, entity: SpaceEntity | None, outcome: Outcome | None) -> None:
+        space = view.space
+        ready = readiness(verdict, entity, outcome, space.metadata.generation)
+        limits = effective_space_limits(space.spec, view.plan.spec if view.plan else None)
+        told = limits if limits.model_fields_set and limits.to_dict() else None
+        found = space_conditions(view, ready)
+        own = {item.type for item in found}
+        kept = tuple(item for item in space.status.conditions if item.type not in own)
+        status = space.status.with_conditions((*kept, *found), self._now())
+        if status.limits != told:
+            status = status.model_copy(update={"limits": told})
+        if status != space.status:
+            self._statuses.publish(space.model_copy(update={"status": status}), space.status.phase)
+
+
+def _stub(kind: EntityType, space: str, seen: Sighting) -> AddressEntity:
+    """Return what is needed of an entity to delete it."""
+    assert kind == "address"
+    return AddressEntity(seen.name, space, "", "", "", 0, seen.uid, 0)
