@@ -9,11 +9,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from enmasse.api.account_routes import account_routes
 from enmasse.api.actions import action_routes
+from enmasse.api.audit import Audit, AuditLog
 from enmasse.api.authentication import Authenticator
 from enmasse.api.authorization import Access
+from enmasse.api.delivery import Delivery
 from enmasse.api.discovery import discovery_routes
 from enmasse.api.figures import Figures
 from enmasse.api.guard import Guard
@@ -48,6 +51,7 @@ def create_app(
     times: ControllerTimes | None = None,
     canary: Canary | None = None,
     authenticator: Authenticator | None = None,
+    audit: AuditLog | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -59,12 +63,16 @@ def create_app(
         times: how long the controller's looks take.
         canary: what tries whether messaging works.
         authenticator: knows who asks; without, everybody is the local operator.
+        audit: where requests are written down.
     """
     app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None)
     authenticator = authenticator or Authenticator()
     rights = Rights(registry.store)
     app.add_middleware(Access, authenticator=authenticator, rights=rights)
     app.add_middleware(Guard, is_open=not authenticator.is_required)
+    app.add_middleware(Delivery)
+    if audit is not None:
+        app.add_middleware(Audit, log=audit)
     app.include_router(account_routes(authenticator))
     app.include_router(review_routes(rights))
     app.include_router(discovery_routes())
@@ -97,7 +105,21 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return answer(404, f"there is nothing at {request.url.path}; /apis lists what is there")
-    return answer(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
+    refusal = answer(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
+    if error.status_code == 405:
+        refusal.headers["Allow"] = ", ".join(_methods_of(request))
+    return refusal
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Return what the path of a request can be asked with: each method may be a route of its own."""
+    found = {
+        method
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        for route in request.app.routes
+        if route.matches({**request.scope, "method": method})[0] == Match.FULL
+    }
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
