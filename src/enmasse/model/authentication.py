@@ -10,6 +10,7 @@ from enmasse.model.errors import Problem
 from enmasse.model.quantities import Quantity
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model
+from enmasse.model.users import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,10 +20,12 @@ __all__ = [
     "AuthenticationServiceSpec",
     "AuthenticationServiceStatus",
     "AuthenticationServiceType",
+    "ClaimGrant",
     "ExternalAuthentication",
     "KeycloakSettings",
     "OidcSettings",
     "ServiceSecret",
+    "ServiceSecretKey",
     "StandardAuthentication",
 ]
 
@@ -71,7 +74,7 @@ class KeycloakSettings(Model):
     url: str
     """Where it is, as `https://keycloak.example.com`."""
     credentials_secret: ServiceSecret
-    """Of an administrator: entries `admin.username` and `admin.password`."""
+    """Of an administrator of the realm `master`: entries `admin.username` and `admin.password`."""
     ca_cert_secret: ServiceSecret | None = None
     """Whom to trust: entry `ca.crt`."""
 
@@ -95,21 +98,50 @@ class StandardAuthentication(Model):
     route_name: str | None = None
 
 
+class ServiceSecretKey(ServiceSecret):
+    """One entry of a secret, in the service's namespace unless one is said."""
+
+    key: str = "client-secret"
+
+
+class ClaimGrant(Model):
+    """What everybody may do whose token names a group or a scope."""
+
+    group: str | None = Field(default=None, min_length=1)
+    scope: str | None = Field(default=None, min_length=1)
+    operations: tuple[Operation, ...] = Field(strict=False, min_length=1)
+    """As a MessagingUser has them."""
+    addresses: tuple[str, ...] = Field(default=(), strict=False)
+    """As a MessagingUser has them."""
+
+
 class OidcSettings(Model):
     """A provider of OpenID Connect: who shows its tokens is let in."""
 
     issuer: str
     """The provider, as its tokens name it; its document of discovery lies below."""
-    audience: str | None = None
+    audience: str | None = Field(default=None, min_length=1)
     """For whom tokens must be made out; left out: the client id."""
     client_id: str | None = None
-    """Who asks for tokens on behalf of users that log in with a password; left out: no such users."""
-    client_secret: ServiceSecret | None = None
-    """Its secret: entry `client-secret`."""
-    username_claim: str = "preferred_username"
+    """Who asks for tokens on behalf of users that log in with a password."""
+    client_secret: ServiceSecretKey | None = None
+    """Its secret; left out: a public client."""
+    password_grant: bool = False
+    """Whether users may log in with a password, which is shown to the provider."""
+    scopes: str = "openid"
+    """What to ask for beside a password, divided by spaces."""
+    username_claim: str = Field(default="preferred_username", min_length=1)
     """The claim that names the user."""
     groups_claim: str = "groups"
     """The claim that names the user's groups."""
+    group_grants: bool = False
+    """Whether groups named `send_<address>`, `recv_<address>`, `monitor` and `manage` grant what they say."""
+    grants: tuple[ClaimGrant, ...] = Field(default=(), strict=False)
+    """What other groups and scopes grant. Where a space has a MessagingUser of the same name, that one decides."""
+    leeway: int = Field(default=10, ge=0, le=300)
+    """How many seconds clocks may differ."""
+    password_cache: int = Field(default=60, ge=0, le=3600)
+    """For how many seconds a password that was right is not shown to the provider again."""
 
 
 class ExternalAuthentication(Model):
