@@ -25,10 +25,11 @@ from enmasse.api.metrics import ControllerTimes, metrics_routes
 from enmasse.api.openapi import openapi_routes
 from enmasse.api.resources import resource_routes
 from enmasse.api.reviews import review_routes
+from enmasse.api.served import SERVED
 from enmasse.api.status import answer, answer_error
+from enmasse.api.watch import Watches
 from enmasse.control.rights import Rights
 from enmasse.errors import EnmasseError
-from enmasse.model.kinds import KINDS
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def create_app(
         authenticator: knows who asks; without, everybody is the local operator.
         audit: where requests are written down.
     """
-    app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     authenticator = authenticator or Authenticator()
     rights = Rights(registry.store)
     app.add_middleware(Access, authenticator=authenticator, rights=rights)
@@ -80,8 +81,9 @@ def create_app(
     asked = None if figures is None else Figures(figures)
     app.include_router(health_routes(registry, asked))
     app.include_router(metrics_routes(registry, asked, times or ControllerTimes(), canary))
-    for kind in KINDS:
-        app.include_router(resource_routes(kind, registry, stop))
+    watches = Watches(stop)
+    for served in SERVED:
+        app.include_router(resource_routes(served, registry, watches))
     app.include_router(action_routes(registry, messages))
     app.add_exception_handler(EnmasseError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)

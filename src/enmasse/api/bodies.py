@@ -1,7 +1,8 @@
-"""Bodies of requests: reading, merge patches, and what must agree with the path."""
+"""Bodies of requests: reading them, and what must agree with the path."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from enmasse.api.status import RequestError
@@ -12,12 +13,13 @@ from enmasse.model.schema import describe_value
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from enmasse.model.kinds import Kind
+    from enmasse.api.served import Served
 
-__all__ = ["MERGE_PATCH", "OBJECTS", "fit_to_path", "merge", "read_body"]
+__all__ = ["OBJECTS", "expect_map", "fit_to_path", "media_type", "read_body", "read_value"]
 
 OBJECTS = ("application/json", "application/yaml")
-MERGE_PATCH = ("application/merge-patch+json",)
+
+_IN_THREAD_BYTES = 64 * 1024  # takes the parser about 0.1 s: more than the others should wait
 
 Document = dict[str, Any]
 
@@ -26,10 +28,6 @@ async def read_body(
     request: Request, accepted: tuple[str, ...], *, optional: bool = False, repeated: list[str] | None = None
 ) -> Document:
     """Return the body of a request as a map.
-
-    A content type is asked for even where it could be guessed: none of the
-    accepted ones can be sent by a web page of another origin without the
-    browser asking us first, and we do not answer such questions.
 
     Args:
         request: the request.
@@ -41,56 +39,73 @@ async def read_body(
         RequestError: when the body is missing, of another type, or no map.
         ManifestError: when it cannot be parsed.
     """
-    raw = await request.body()
-    if optional and not raw:
+    if optional and not await request.body():
         return {}
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return expect_map(await read_value(request, accepted, repeated))
+
+
+async def read_value(request: Request, accepted: tuple[str, ...], repeated: list[str] | None = None) -> Any:
+    """Return the body of a request as the value that it is.
+
+    A content type is asked for even where it could be guessed: none of the
+    accepted ones can be sent by a web page of another origin without the
+    browser asking us first, and we do not answer such questions.
+
+    Raises:
+        RequestError: when the body is of another type, or not one value.
+        ManifestError: when it cannot be parsed.
+    """
+    raw = await request.body()
+    content_type = media_type(request)
     if content_type not in accepted:
         raise RequestError(415, f"expected content type {' or '.join(accepted)}, got '{content_type}'")
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         raise RequestError(400, f"the body is not UTF-8: {error}") from None
-    documents = read_documents(text, "the body", repeated)
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        found = describe_value(documents[0]) if len(documents) == 1 else f"{len(documents)} documents"
-        raise RequestError(400, f"expected one map as body, got {found}")
+    if len(text) > _IN_THREAD_BYTES:
+        documents = await asyncio.to_thread(read_documents, text, "the body", repeated)
+    else:
+        documents = read_documents(text, "the body", repeated)
+    if len(documents) != 1:
+        raise RequestError(400, f"expected one map as body, got {len(documents)} documents")
     return documents[0]
 
 
-def fit_to_path(document: Document, kind: Kind, namespace: str, name: str | None) -> Document:
+def expect_map(value: Any) -> Document:
+    """Return a value that is a map.
+
+    Raises:
+        RequestError: when it is something else.
+    """
+    if not isinstance(value, dict):
+        raise RequestError(400, f"expected one map as body, got {describe_value(value)}")
+    return value
+
+
+def media_type(request: Request) -> str:
+    """Return the content type of a request, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def fit_to_path(document: Document, served: Served, namespace: str, name: str | None) -> Document:
     """Return an object with what the path says filled in.
 
     Raises:
         RequestError: when the object says something else.
     """
-    if not is_label(namespace):
+    if served.is_namespaced and not is_label(namespace):
         raise RequestError(400, f"'{namespace}' is no namespace: expected lower-case letters, digits and '-'")
-    for field, expected in (("kind", kind.name), ("apiVersion", kind.api_version)):
+    for field, expected in (("kind", served.kind.name), ("apiVersion", served.api_version)):
         if document.get(field) != expected:
             raise RequestError(400, f"{field}: this path takes {expected}, got {describe_value(document.get(field))}")
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
         return document  # refused by validation, with a better message
     if metadata.get("namespace") not in (None, "", namespace):
-        raise RequestError(
-            400,
-            f"metadata.namespace: the path says {namespace}, the object {describe_value(metadata['namespace'])}",
-        )
+        says = f"the path says {namespace}" if namespace else f"a {served.kind.name} lies in none"
+        raise RequestError(400, f"metadata.namespace: {says}, the object {describe_value(metadata['namespace'])}")
     if name is not None and metadata.get("name") not in (None, name):
         raise RequestError(400, f"metadata.name: the path says {name}, the object {describe_value(metadata['name'])}")
-    filled = metadata | {"namespace": namespace} | ({"name": name} if name is not None else {})
+    filled = metadata | ({"namespace": namespace} if namespace else {}) | ({"name": name} if name is not None else {})
     return document | {"metadata": filled}
-
-
-def merge(target: Any, patch: Any) -> Any:
-    """Return ``target`` changed by a merge patch [RFC 7396 2]; neither is changed in place."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge(merged.get(key), value)
-    return merged

@@ -61,8 +61,16 @@ PARAMETERS: Final[dict[str, Parameter]] = {
     ),
     "labelSelector": Parameter("string", "Choose by labels: a=b, a!=b, a, !a, a in (b, c)."),
     "limit": Parameter("integer", "How many objects a page of a list has at most."),
-    "propagationPolicy": Parameter("string", "Accepted; what belongs to a space goes with it."),
-    "resourceVersion": Parameter("string", "Watch: begin after this version."),
+    "propagationPolicy": Parameter(
+        "string",
+        "Orphan: what the object owns stays; else it goes too.",
+        ("Background", "Foreground", "Orphan"),
+    ),
+    "resourceVersion": Parameter("string", "Watch: begin after this version; list: as resourceVersionMatch says."),
+    "resourceVersionMatch": Parameter(
+        "string", "A list exactly of resourceVersion, or of it or a later one.", ("Exact", "NotOlderThan")
+    ),
+    "sendInitialEvents": Parameter("boolean", "Watch: begin with all that is there, and mark its end."),
     "timeoutSeconds": Parameter("integer", "When a watch ends."),
     "watch": Parameter("boolean", "Stream the changes instead of a list."),
 }
@@ -75,11 +83,14 @@ _LIST = (
     "labelSelector",
     "limit",
     "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
     "timeoutSeconds",
     "watch",
 )
 _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _DELETE = ("dryRun", "gracePeriodSeconds", "propagationPolicy")
+_DELETE_CHOSEN = (*_DELETE, "continue", "fieldSelector", "labelSelector", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +147,10 @@ def operations_of(served: Served) -> Iterator[Operation]:
             answers = ((200, "list"),)
         elif action == "post":
             answers = ((201, "object"), (200, "object"))
+        elif action == "deletecollection":
+            answers = ((200, "list"),)
         elif action == "delete":
-            answers = ((200, "status"), (202, "object"))
+            answers = ((200, "status"),)
         elif action == "patch" and not suffix:
             answers = ((200, "object"), (201, "object"))
         identity = f"{action}{stem}{suffix}"
@@ -151,6 +164,9 @@ def operations_of(served: Served) -> Iterator[Operation]:
     yield operation(single, "get", "get", "read", ("includeObject",))
     if not served.is_read_only:
         yield operation(collection, "post", "post", "create", _WRITE, "object")
+        yield operation(
+            collection, "delete", "deletecollection", "delete all that are chosen", _DELETE_CHOSEN, "delete-options"
+        )
         yield operation(single, "put", "put", "replace", _WRITE, "object")
         yield operation(single, "patch", "patch", "change or apply", (*_WRITE, "force"), "patch")
         yield operation(single, "delete", "delete", "delete", _DELETE, "delete-options")

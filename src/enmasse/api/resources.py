@@ -2,133 +2,119 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
 
-from enmasse.api.bodies import MERGE_PATCH, OBJECTS, fit_to_path, merge, read_body
+from enmasse.api.bodies import OBJECTS, expect_map, fit_to_path, media_type, read_body, read_value
+from enmasse.api.collections import Collection
 from enmasse.api.intake import Intake
 from enmasse.api.negotiation import form_of
+from enmasse.api.options import Options
+from enmasse.api.patches import json_patch, merge_patch, strategic_merge
 from enmasse.api.status import RequestError, deleted
 from enmasse.api.tables import Shape, include_of
-from enmasse.api.watch import MAX_WATCH_S, watch_events
+from enmasse.control.list_types import list_type_of
 from enmasse.control.registry import Preconditions
-from enmasse.model.selectors import Selector, parse_selector
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from fastapi import Request
+
+    from enmasse.api.served import Served
+    from enmasse.api.watch import Watches
     from enmasse.control.registry import Registry
-    from enmasse.model.kinds import Kind
     from enmasse.model.resource import Resource
+
+    Endpoint = Callable[[Request], Awaitable[Response]]
 
 __all__ = ["resource_routes"]
 
-DryRun = Annotated[list[str] | None, Query(alias="dryRun", description="`All`: check, but write nothing")]
-Watch = Annotated[bool, Query(description="stream the changes instead of a list")]
-Version = Annotated[str, Query(alias="resourceVersion", description="watch from this version on")]
-Timeout = Annotated[float | None, Query(alias="timeoutSeconds", ge=0, description="when the watch ends")]
-Labels = Annotated[str, Query(alias="labelSelector")]
-Fields = Annotated[str, Query(alias="fieldSelector")]
-Included = Annotated[str, Query(alias="includeObject", description="what of each object goes with a row of a table")]
+APPLY = "application/apply-patch+yaml"
+_JSON_PATCH = "application/json-patch+json"
+_MERGE_PATCH = "application/merge-patch+json"
+_STRATEGIC = "application/strategic-merge-patch+json"
 
 Document = dict[str, Any]
 
 
-def resource_routes(kind: Kind, registry: Registry, stop: asyncio.Event) -> APIRouter:
-    """Return the routes of one kind.
+def resource_routes(served: Served, registry: Registry, watches: Watches) -> APIRouter:
+    """Return the routes of one kind in one version.
 
     Args:
-        kind: the kind.
+        served: the kind and the version.
         registry: where its objects lie.
-        stop: set when the server stops, so that watches end.
+        watches: those that are under way.
     """
-    routes = _Routes(kind, registry, stop)
-    router = APIRouter(prefix=kind.base_path(), tags=[kind.name])
-    collection, single = (
-        f"/namespaces/{{namespace}}/{kind.plural}",
-        f"/namespaces/{{namespace}}/{kind.plural}/{{name}}",
-    )
-    for path, endpoint, method, verb in (
-        (f"/{kind.plural}", routes.list_all, "GET", "list or watch in all namespaces"),
-        (collection, routes.list, "GET", "list or watch"),
-        (collection, routes.create, "POST", "create"),
-        (single, routes.get, "GET", "get"),
-        (single, routes.replace, "PUT", "replace"),
-        (single, routes.patch, "PATCH", "merge-patch"),
-        (single, routes.delete, "DELETE", "delete"),
-    ):
-        router.add_api_route(
-            path,
-            endpoint,
-            methods=[method],
-            summary=f"{kind.name}: {verb}",
-            response_class=JSONResponse,
-            response_model=None,
-            operation_id=f"{endpoint.__name__}_{kind.plural}",
-        )
+    router = APIRouter()
+    routes, many = _Routes(served, registry), Collection(served, registry, watches)
+    everywhere = f"/{served.kind.plural}"
+    collection = f"/namespaces/{{namespace}}{everywhere}" if served.is_namespaced else everywhere
+    single = f"{collection}/{{name}}"
+    table: list[tuple[str, Endpoint, str]] = [(collection, many.list_or_watch, "GET"), (single, routes.get, "GET")]
+    if served.is_namespaced:
+        table.append((everywhere, many.list_or_watch, "GET"))
+    if not served.is_read_only:
+        table += [
+            (collection, routes.create, "POST"),
+            (collection, many.delete_chosen, "DELETE"),
+            (single, routes.replace, "PUT"),
+            (single, routes.patch, "PATCH"),
+            (single, routes.delete, "DELETE"),
+        ]
+    if any(below.name == "status" for below in served.subresources):
+        table += [
+            (f"{single}/status", routes.get, "GET"),
+            (f"{single}/status", routes.replace_status, "PUT"),
+            (f"{single}/status", routes.patch_status, "PATCH"),
+        ]
+    for path, endpoint, method in table:
+        router.add_route(served.prefix + path, endpoint, methods=[method], include_in_schema=False)
     return router
 
 
 class _Routes:
-    def __init__(self, kind: Kind, registry: Registry, stop: asyncio.Event) -> None:
-        self._kind = kind
+    """What is done to one object."""
+
+    def __init__(self, served: Served, registry: Registry) -> None:
+        self._served = served
+        self._kind = served.kind
         self._registry = registry
-        self._stop = stop
 
-    async def list_all(
-        self,
-        request: Request,
-        watch: Watch = False,
-        version: Version = "",
-        timeout_s: Timeout = None,
-        labels: Labels = "",
-        fields: Fields = "",
-        include: Included = "",
-    ) -> Response:
-        shape = self._shape(request, include, listing=not watch)
-        return self._list(None, watch, version, timeout_s, parse_selector(labels, fields), shape)
+    async def get(self, request: Request) -> Response:
+        namespace, name = _place(request)
+        self._options(request).number("resourceVersion")  # what is here is never older than what anybody has seen
+        return self._answer(request, self._registry.store.get(self._kind.name, namespace, name))
 
-    async def list(
-        self,
-        request: Request,
-        namespace: str,
-        watch: Watch = False,
-        version: Version = "",
-        timeout_s: Timeout = None,
-        labels: Labels = "",
-        fields: Fields = "",
-        include: Included = "",
-    ) -> Response:
-        shape = self._shape(request, include, listing=not watch)
-        return self._list(namespace, watch, version, timeout_s, parse_selector(labels, fields), shape)
-
-    async def get(self, request: Request, namespace: str, name: str, include: Included = "") -> Response:
-        shape = self._shape(request, include)
-        return JSONResponse(shape.one(self._registry.store.get(self._kind.name, namespace, name)))
-
-    async def create(self, request: Request, namespace: str, dry_run: DryRun = None) -> Response:
-        intake = Intake(request)
-        document = fit_to_path(await intake.read_body(OBJECTS), self._kind, namespace, None)
+    async def create(self, request: Request) -> Response:
+        namespace, _ = _place(request)
+        options, intake = self._options(request), Intake(request)
+        document = fit_to_path(await intake.read_body(OBJECTS), self._served, namespace, None)
         resource = intake.decode(document)
-        created = self._registry.create(resource, dry_run=_is_dry(dry_run))
-        return _object(created, resource, intake, 201)
+        created = self._registry.create(
+            resource, dry_run=options.is_dry, user=options.requester, manager=options.manager()
+        )
+        return self._answer(request, created, resource, intake, 201)
 
-    async def replace(self, request: Request, namespace: str, name: str, dry_run: DryRun = None) -> Response:
-        intake = Intake(request)
-        document = fit_to_path(await intake.read_body(OBJECTS), self._kind, namespace, name)
-        return self._replace(intake, document, dry_run)
+    async def replace(self, request: Request) -> Response:
+        options, intake = self._options(request), Intake(request)
+        document = fit_to_path(await intake.read_body(OBJECTS), self._served, *_place(request))
+        return self._replace(request, options, intake, document)
 
-    async def patch(self, request: Request, namespace: str, name: str, dry_run: DryRun = None) -> Response:
-        intake = Intake(request)
-        patch = await intake.read_body(MERGE_PATCH)
-        present = self._registry.store.get(self._kind.name, namespace, name)
-        document = fit_to_path(merge(present, patch), self._kind, namespace, name)
-        return self._replace(intake, document, dry_run)
+    async def patch(self, request: Request) -> Response:
+        options, intake = self._options(request), Intake(request)
+        if media_type(request) == APPLY:
+            return await self._apply(request, options, intake)
+        document = await self._patched(request)
+        return self._replace(request, options, intake, document)
 
-    async def delete(self, request: Request, namespace: str, name: str, dry_run: DryRun = None) -> Response:
-        options = await read_body(request, OBJECTS, optional=True)
-        wanted = options.get("preconditions") or {}
+    async def delete(self, request: Request) -> Response:
+        namespace, name = _place(request)
+        options = self._options(request)
+        body = await read_body(request, OBJECTS, optional=True)
+        wanted = body.get("preconditions") or {}
         if not isinstance(wanted, dict):
             raise RequestError(400, "preconditions: expected a map with uid and resourceVersion")
         last = self._registry.delete(
@@ -136,73 +122,105 @@ class _Routes:
             namespace,
             name,
             preconditions=Preconditions(str(wanted.get("uid") or ""), str(wanted.get("resourceVersion") or "")),
-            dry_run=_is_dry(dry_run) or options.get("dryRun") == ["All"],
+            dry_run=options.is_dry or body.get("dryRun") == ["All"],
+            user=options.requester,
+            keep_dependents=not options.deletes_dependents(body.get("propagationPolicy")),
         )
+        if last["metadata"].get("finalizers"):
+            return self._answer(request, last)
         return JSONResponse(deleted(self._kind, last))
 
-    def _shape(self, request: Request, include: str, *, listing: bool = False) -> Shape:
-        return Shape(self._kind.name, form_of(request, listing=listing), include_of(include))
+    async def replace_status(self, request: Request) -> Response:
+        options, intake = self._options(request), Intake(request)
+        document = fit_to_path(await intake.read_body(OBJECTS), self._served, *_place(request))
+        return self._replace_status(request, options, document)
 
-    def _replace(self, intake: Intake, document: Document, dry_run: DryRun) -> Response:
-        resource = intake.decode(document)
-        return _object(self._registry.replace(resource, dry_run=_is_dry(dry_run)), resource, intake, 200)
+    async def patch_status(self, request: Request) -> Response:
+        options, intake = self._options(request), Intake(request)
+        if media_type(request) != APPLY:
+            return self._replace_status(request, options, await self._patched(request))
+        manager = options.manager("Apply", "status")
+        config = fit_to_path(expect_map(await read_value(request, (APPLY,))), self._served, *_place(request))
+        _refuse_managed_fields(config)
+        force = options.flag("force")
+        applied = self._registry.apply_status(config, manager, force=force, dry_run=options.is_dry)
+        return self._answer(request, applied, None, intake)
 
-    def _list(
-        self,
-        namespace: str | None,
-        watch: bool,
-        version: str,
-        timeout_s: float | None,
-        selector: Selector,
-        shape: Shape,
-    ) -> Response:
-        store = self._registry.store
-        if not watch:
-            items = [item for item in store.select(self._kind.name, namespace) if selector.matches(item)]
-            listed = {
-                "kind": f"{self._kind.name}List",
-                "apiVersion": self._kind.api_version,
-                "metadata": {"resourceVersion": str(store.version)},
-                "items": items,
-            }
-            return JSONResponse(shape.many(listed))
-        after = _parse_version(version)
-        if after is not None:
-            store.changes(after, limit=1)  # raises while the answer can still say 410
-        events = watch_events(
-            store,
-            self._kind.name,
-            namespace,
-            after=after,
-            selector=selector,
-            timeout_s=min(timeout_s or MAX_WATCH_S, MAX_WATCH_S),
-            stop=self._stop,
-            shape=shape,
+    async def _apply(self, request: Request, options: Options, intake: Intake) -> Response:
+        manager = options.manager("Apply")
+        config = fit_to_path(await intake.read_body((APPLY,)), self._served, *_place(request))
+        _refuse_managed_fields(config)
+        applied, resource, is_new = self._registry.apply(
+            config,
+            manager,
+            force=options.flag("force"),
+            dry_run=options.is_dry,
+            user=options.requester,
+            decode=intake.decode,
         )
-        return StreamingResponse(events, media_type="application/json")
+        return self._answer(request, applied, resource, intake, 201 if is_new else 200)
+
+    async def _patched(self, request: Request) -> Document:
+        namespace, name = _place(request)
+        accepted = (_JSON_PATCH, _MERGE_PATCH) if self._kind.is_ours else (_JSON_PATCH, _MERGE_PATCH, _STRATEGIC)
+        patch = await read_value(request, (*accepted, APPLY))
+        present = self._in_version(self._registry.store.get(self._kind.name, namespace, name))
+        match media_type(request):
+            case "application/json-patch+json":
+                patched = json_patch(present, patch)
+            case "application/merge-patch+json":
+                patched = merge_patch(present, expect_map(patch))
+            case _:
+                patched = strategic_merge(present, expect_map(patch), list_type_of(self._kind.name))
+        return fit_to_path(patched, self._served, namespace, name)
+
+    def _replace(self, request: Request, options: Options, intake: Intake, document: Document) -> Response:
+        resource = intake.decode(document)
+        managed = (document.get("metadata") or {}).get("managedFields")
+        replaced = self._registry.replace(
+            resource,
+            dry_run=options.is_dry,
+            user=options.requester,
+            manager=options.manager(),
+            forget_managers=isinstance(managed, list) and not any(managed),
+        )
+        return self._answer(request, replaced, resource, intake)
+
+    def _replace_status(self, request: Request, options: Options, document: Document) -> Response:
+        manager = options.manager("Update", "status")
+        return self._answer(request, self._registry.replace_status(document, manager=manager, dry_run=options.is_dry))
+
+    def _options(self, request: Request) -> Options:
+        return Options(request, self._served.api_version)
+
+    def _in_version(self, document: Document) -> Document:
+        return document | {"apiVersion": self._served.api_version}
+
+    def _answer(
+        self,
+        request: Request,
+        document: Document,
+        resource: Resource | None = None,
+        intake: Intake | None = None,
+        code: int = 200,
+    ) -> Response:
+        include = include_of(request.query_params.get("includeObject", ""))
+        shape = Shape(self._kind.name, form_of(request), include)
+        response = JSONResponse(shape.one(self._in_version(document)), status_code=code)
+        warnings = [*(intake.warnings if intake else ()), *(resource.unapplied() if resource else ())]
+        for warning in warnings:
+            # [RFC 7234 5.5], as the Kubernetes API uses it; header values are ASCII.
+            text = warning.encode("ascii", "replace").decode().replace("\\", "/").replace('"', "'")
+            response.headers.append("Warning", f'299 - "{text}"')
+        return response
 
 
-def _parse_version(version: str) -> int | None:
-    """Return the version to watch from; None: begin with all that is there, as 0 means in Kubernetes."""
-    if version in ("", "0"):
-        return None
-    if not version.isascii() or not version.isdigit() or len(version) > 18:
-        raise RequestError(400, f"resourceVersion: expected a version as a list gave it, got '{version}'")
-    return int(version)
+def _place(request: Request) -> tuple[str, str]:
+    """Return namespace and name of the path, empty where it has none."""
+    return request.path_params.get("namespace", ""), request.path_params.get("name", "")
 
 
-def _is_dry(dry_run: DryRun) -> bool:
-    if not dry_run:
-        return False
-    if dry_run != ["All"]:
-        raise RequestError(400, f"dryRun: expected All, got '{', '.join(dry_run)}'")
-    return True
-
-
-def _object(document: Document, resource: Resource, intake: Intake, code: int) -> Response:
-    response = JSONResponse(document, status_code=code)
-    for warning in (*intake.warnings, *resource.unapplied()):
-        # [RFC 7234 5.5], as the Kubernetes API uses it; header values are ASCII.
-        text = warning.encode("ascii", "replace").decode().replace("\\", "/").replace('"', "'")
-        response.headers.append("Warning", f'299 - "{text}"')
-    return response
+def _refuse_managed_fields(config: Document) -> None:
+    metadata = config.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields"):
+        raise RequestError(400, "metadata.managedFields must be nil: leave it out of what you apply")

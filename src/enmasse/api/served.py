@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVED", "Served", "Subresource", "group_prefix"]
 
 _READ = ("get", "list", "watch")
-_WRITE = ("create", "delete", "patch", "update")
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
 
 
 @dataclass(frozen=True, slots=True)

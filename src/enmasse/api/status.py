@@ -9,13 +9,20 @@ from fastapi.responses import JSONResponse
 from enmasse.control.errors import (
     ConflictError,
     ExpiredVersionError,
+    FieldConflictError,
     ForbiddenError,
+    FutureVersionError,
     NodeRefusedError,
     ResourceExistsError,
     ResourceNotFoundError,
+    StoreBrokenError,
+    StoreFullError,
+    StoreReadOnlyError,
 )
+from enmasse.control.listing import ExpiredListError
 from enmasse.errors import ConfigError, EnmasseError, UnavailableError
 from enmasse.model.errors import InvalidResourceError
+from enmasse.model.kinds import kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +46,11 @@ _REASONS = {
     429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",
+    504: "Timeout",
+    507: "InsufficientStorage",
 }
+
+_PAUSE_S = 6  # after too many requests, or watches
 
 _PASSED_ON = frozenset({400, 404, 409})
 """What a node says of the request itself; all else is the node's own trouble."""
@@ -80,30 +91,52 @@ def answer(code: int, message: str) -> JSONResponse:
 
 def answer_error(error: EnmasseError) -> JSONResponse:
     """Return the response to an error of ours: whose fault it is decides on the code."""
+    details: Document = {}
+    more: Document = {}
     match error:
         case RequestError():
-            return answer(error.code, str(error))
+            code, reason = error.code, ""
+            details = _again(_PAUSE_S) if error.code == 429 else {}
         case ForbiddenError():
-            return answer(403, str(error))
+            code, reason = 403, "Forbidden"
+            details = {"causes": [{"reason": error.cause, "message": str(error)}]} if error.cause else {}
         case ResourceNotFoundError():
             code, reason, details = 404, "NotFound", _about(error.kind, error.name)
         case ResourceExistsError():
             code, reason, details = 409, "AlreadyExists", _about(error.kind, error.name)
         case ConflictError():
-            code, reason, details = 409, "Conflict", {}
+            code, reason, details = 409, "Conflict", _about(*error.subject.partition(" ")[::2])
+        case FieldConflictError():
+            code, reason, details = 409, "Conflict", _conflicts(error)
         case ExpiredVersionError():
-            code, reason, details = 410, "Expired", {}
+            code, reason = 410, "Expired"
+            more = {"metadata": {"continue": error.token.encode()}} if isinstance(error, ExpiredListError) else {}
         case InvalidResourceError():
-            code, reason, details = 422, "Invalid", _causes(error.problems)
+            code, reason = 422, "Invalid"
+            details = _about(*error.subject.partition(" ")[::2]) | _causes(error.problems)
         case NodeRefusedError():
             return answer(error.status if error.status in _PASSED_ON else 503, error.description)
+        case FutureVersionError():
+            code, reason = 504, "Timeout"
+            causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+            details = _again(1) | {"causes": causes}
+        case StoreFullError():
+            code, reason, details = 507, "InsufficientStorage", _again(30)
+        case StoreReadOnlyError():
+            code, reason, details = 503, "ServiceUnavailable", _again(30)
         case UnavailableError():
-            code, reason, details = 503, "ServiceUnavailable", {}
+            code, reason, details = 503, "ServiceUnavailable", _again(1)
+        case StoreBrokenError():
+            code, reason = 500, "InternalError"
         case ConfigError():
-            code, reason, details = 400, "BadRequest", {}
+            code, reason = 400, "BadRequest"
         case _:
-            code, reason, details = 500, "InternalError", {}
-    return JSONResponse(status_of(code, str(error), reason=reason, details=details), status_code=code)
+            code, reason = 500, "InternalError"
+    status = status_of(code, str(error), reason=reason, details=details) | more
+    response = JSONResponse(status, status_code=code)
+    if "retryAfterSeconds" in details:
+        response.headers["Retry-After"] = str(details["retryAfterSeconds"])
+    return response
 
 
 def deleted(kind: Kind, document: Document) -> Document:
@@ -124,7 +157,26 @@ def deleted(kind: Kind, document: Document) -> Document:
 
 
 def _about(kind: str, name: str) -> Document:
-    return {"kind": kind, "name": name}
+    known = kind_named(kind)
+    named = {"name": name} if name else {}
+    return named | ({"kind": kind} if known is None else {"group": known.group, "kind": known.plural})
+
+
+def _again(seconds: int) -> Document:
+    return {"retryAfterSeconds": seconds}
+
+
+def _conflicts(error: FieldConflictError) -> Document:
+    return {
+        "causes": [
+            {
+                "reason": "FieldManagerConflict",
+                "message": f'conflict with "{manager}" using {version}',
+                "field": path,
+            }
+            for manager, version, path in error.conflicts
+        ]
+    }
 
 
 def _causes(problems: Sequence[Problem]) -> Document:

@@ -11,41 +11,46 @@ Rules:
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from enmasse.control.errors import (
-    ConflictError,
-    ForbiddenError,
-    NamespaceNotFoundError,
-    ResourceExistsError,
+from enmasse.control.errors import ConflictError, ForbiddenError, NamespaceNotFoundError, ResourceExistsError
+from enmasse.control.list_types import list_type_of
+from enmasse.control.managing import Manager, apply, settle, track
+from enmasse.control.stored_form import (
+    changed_form,
+    generated_name,
+    key_of,
+    with_managed_fields,
+    without_empty,
 )
 from enmasse.control.writes import LOCAL_OPERATOR, Admission, Operation, Requester, Write
-from enmasse.model.catalog import CATALOG_REVISION, default_plans
+from enmasse.model.catalog import CATALOG_REVISION, default_objects
 from enmasse.model.changes import change_problems, keep_immutable
 from enmasse.model.errors import InvalidResourceError, Problem
-from enmasse.model.kinds import kind_named, restore
+from enmasse.model.former import in_present_form
+from enmasse.model.kinds import decode, kind_named, restore
 from enmasse.model.plans import PLAN_NAMESPACE
+from enmasse.model.schema import without_nulls
+from enmasse.model.status_form import decode_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from enmasse.control.field_sets import ListType
     from enmasse.control.store import Document, ResourceStore
     from enmasse.model.resource import Resource
 
-__all__ = ["LASTING_NAMESPACES", "Preconditions", "Registry"]
+__all__ = ["CONTENTS", "LASTING_NAMESPACES", "Preconditions", "Registry"]
 
 LASTING_NAMESPACES = ("default", PLAN_NAMESPACE)
 """The namespaces that always exist."""
 
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes has them: no vowels, so no words
-_SUFFIX_LENGTH = 5
-_NAME_LIMIT = 253
-_GENERATED_NAME_TRIES = 8  # 27^5 names: a second try is rare, an eighth means that something else is wrong
+CONTENTS = "enmasse.io/contents"
+"""The finalizer of a namespace: taken off when nothing lies in it any more."""
 
-_OF_USERS = ("labels", "annotations", "finalizers", "ownerReferences")
+_GENERATED_NAME_TRIES = 8  # 27^5 names: a second try is rare, an eighth means that something else is wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,50 +92,73 @@ class Registry:
             self._admission[kind].append(admission)
 
     def plant_catalog(self) -> None:
-        """Create the default plans, once for each revision of the catalog."""
+        """Create what an installation starts with, once for each revision of the catalog.
+
+        What nobody has changed since it was created follows the catalog.
+        """
         if self.store.fact("catalog") >= CATALOG_REVISION:
             return
-        known = {
-            (item["kind"], item["metadata"]["name"])
-            for kind in ("AddressSpacePlan", "AddressPlan")
-            for item in self.store.select(kind)
-        }
         with self.store.transaction():
-            for plan in default_plans():
-                if (plan.kind, plan.metadata.name) not in known:
-                    self.create(plan)
+            for resource in default_objects():
+                metadata = resource.metadata
+                found = self.store.find(resource.kind, metadata.namespace, metadata.name)
+                if found is None:
+                    self.create(resource)
+                elif found["metadata"].get("generation") == 1:
+                    self.replace(resource)
             self.store.write_fact("catalog", CATALOG_REVISION)
 
-    def create(self, resource: Resource, *, dry_run: bool = False, user: Requester = LOCAL_OPERATOR) -> Document:
+    def create(
+        self,
+        resource: Resource,
+        *,
+        dry_run: bool = False,
+        user: Requester = LOCAL_OPERATOR,
+        manager: Manager | None = None,
+    ) -> Document:
         """Add an object and return its stored form.
 
         Args:
             resource: valid, with a namespace if its kind has one, with a name or ``generateName``.
             dry_run: do everything but the write.
             user: who asks for it.
+            manager: the program that writes; None: nobody's fields.
 
         Raises:
             ResourceExistsError: when there is one of this name.
             NamespaceNotFoundError: when its namespace does not exist.
             ForbiddenError: when its namespace is about to go, or an admission forbids it.
         """
-        if resource.metadata.name:
-            return self._create(resource, resource.metadata.name, dry_run, user)
-        prefix = resource.metadata.generate_name[: _NAME_LIMIT - _SUFFIX_LENGTH]
-        for _ in range(_GENERATED_NAME_TRIES - 1):
-            try:
-                return self._create(resource, prefix + _suffix(), dry_run, user)
-            except ResourceExistsError:
-                continue
-        return self._create(resource, prefix + _suffix(), dry_run, user)
 
-    def replace(self, resource: Resource, *, dry_run: bool = False, user: Requester = LOCAL_OPERATOR) -> Document:
+        def managed(document: Document) -> list[Document] | None:
+            return None if manager is None else track(None, document, manager, self._now(), _lists(document))
+
+        name, prefix = resource.metadata.name, resource.metadata.generate_name
+        for tries_left in reversed(range(_GENERATED_NAME_TRIES)):
+            try:
+                return self._create(resource, name or generated_name(prefix), managed, dry_run, user)
+            except ResourceExistsError:
+                if name or not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def replace(
+        self,
+        resource: Resource,
+        *,
+        dry_run: bool = False,
+        user: Requester = LOCAL_OPERATOR,
+        manager: Manager | None = None,
+        forget_managers: bool = False,
+    ) -> Document:
         """Change an object to what is given, but for what its owner cannot change.
 
         Args:
             resource: valid, with a namespace; a uid or resource version in it must be the present one.
             dry_run: do everything but the write.
             user: who asks for it.
+            manager: the program that writes; None: nobody's fields.
+            forget_managers: from now on the fields belong to nobody.
 
         Raises:
             ResourceNotFoundError: when there is none of this name.
@@ -138,27 +166,97 @@ class Registry:
             InvalidResourceError: when it changes what is fixed since creation.
             ForbiddenError: when an admission forbids it.
         """
+
+        def managed(former: Document, changed: Document) -> list[Document] | None:
+            if forget_managers:
+                return []
+            return None if manager is None else track(former, changed, manager, self._now(), _lists(changed))
+
         with self.store.transaction(dry_run=dry_run):
-            given = resource.metadata
-            former = self.store.get(resource.kind, given.namespace, given.name)
-            old = restore(former)
-            subject = f"{old.kind} {old.metadata.name}"
-            _expect(subject, "uid", given.uid, old.metadata.uid)
-            _expect(subject, "version", given.resource_version, old.metadata.resource_version)
-            kept = keep_immutable(old, resource)
-            if problems := change_problems(old, kept):
-                raise InvalidResourceError(subject, problems)
-            metadata = given.model_copy(
-                update={
-                    "uid": old.metadata.uid,
-                    "resource_version": old.metadata.resource_version,
-                    "creation_timestamp": old.metadata.creation_timestamp,
-                    "deletion_timestamp": old.metadata.deletion_timestamp,
-                }
-            )
-            new = kept.model_copy(update={"metadata": metadata, "status": old.status})
-            changed = _changed(former, self._admit("UPDATE", old, new, user).to_dict())
-            return former if changed == former else self._store_change(former, changed)
+            return self._replace(resource, managed, user)
+
+    def apply(
+        self,
+        config: Document,
+        manager: Manager,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        user: Requester = LOCAL_OPERATOR,
+        decode: Callable[[Document], Resource] = decode,
+    ) -> tuple[Document, Resource, bool]:
+        """Have the fields of a configuration be as it says, whatever else is there.
+
+        Args:
+            config: an object, as far as the manager has an opinion on it; with kind, name and namespace.
+            manager: who applies it, with the operation ``Apply``.
+            force: take fields from managers who own them.
+            dry_run: do everything but the write.
+            user: who asks for it.
+            decode: turns the result into a valid object.
+            user: who asks for it.
+
+        Returns:
+            The stored object, what was to be stored, and whether it was created.
+
+        Raises:
+            FieldConflictError: when others own fields that would change.
+            InvalidResourceError: when the result is not valid.
+        """
+        config = in_present_form(without_nulls(config))
+        kind, namespace, name = key_of(config)
+        with self.store.transaction(dry_run=dry_run):
+            live = self.store.find(kind, namespace, name)
+            merged, managed = apply(live, config, manager, self._now(), list_type_of(kind), force=force)
+            resource = decode(merged)
+
+            def kept(*documents: Document) -> list[Document]:
+                return settle(managed, live, documents[-1], list_type_of(kind))
+
+            if live is None:
+                return self._create(resource, name, kept, dry_run, user), resource, True
+            return self._replace(resource, kept, user), resource, False
+
+    def apply_status(
+        self, config: Document, manager: Manager, *, force: bool = False, dry_run: bool = False
+    ) -> Document:
+        """Have the fields of a status be as a configuration says.
+
+        Raises:
+            ResourceNotFoundError: when there is no such object.
+            FieldConflictError: when others own fields that would change.
+            InvalidResourceError: when the result is not valid.
+        """
+        config = without_nulls(config)
+        kind, namespace, name = key_of(config)
+        with self.store.transaction(dry_run=dry_run):
+            live = self.store.get(kind, namespace, name)
+            merged, managed = apply(live, config, manager, self._now(), list_type_of(kind), force=force)
+            status = decode_status(merged).to_dict()
+            changed = with_managed_fields(live | {"status": status}, managed)
+            return live if changed == live else self.store.replace(changed)
+
+    def replace_status(self, document: Document, *, manager: Manager, dry_run: bool = False) -> Document:
+        """Change the status of an object to what is given, and nothing else.
+
+        Args:
+            document: the object with its status; a uid or resource version in it must be the present one.
+            manager: the program that writes, with the subresource ``status``.
+            dry_run: do everything but the write.
+
+        Raises:
+            ResourceNotFoundError: when there is none of this name.
+            ConflictError: when it changed since the caller read it.
+            InvalidResourceError: when the status is not valid.
+        """
+        status = decode_status(document).to_dict()
+        kind, namespace, name = key_of(document)
+        with self.store.transaction(dry_run=dry_run):
+            former = self.store.get(kind, namespace, name)
+            _expect_same(former, document["metadata"])
+            changed = former | {"status": status}
+            changed = with_managed_fields(changed, track(former, changed, manager, self._now(), list_type_of(kind)))
+            return former if changed == former else self.store.replace(changed)
 
     def delete(
         self,
@@ -169,8 +267,18 @@ class Registry:
         preconditions: Preconditions = Preconditions(),
         dry_run: bool = False,
         user: Requester = LOCAL_OPERATOR,
+        keep_dependents: bool = False,
     ) -> Document:
         """Remove an object, or mark it if it has finalizers, and return its last form.
+
+        Args:
+            kind: the kind of the object.
+            namespace: where it lies.
+            name: its name.
+            preconditions: what must still hold of it.
+            dry_run: do everything but the write.
+            user: who asks for it.
+            keep_dependents: have objects that name it as an owner forget it, so that they do not go with it.
 
         Raises:
             ResourceNotFoundError: when there is none of this name.
@@ -180,12 +288,13 @@ class Registry:
         with self.store.transaction(dry_run=dry_run):
             found = self.store.get(kind, namespace, name)
             metadata = found["metadata"]
-            _expect(f"{kind} {name}", "uid", preconditions.uid, metadata["uid"])
-            _expect(f"{kind} {name}", "version", preconditions.resource_version, metadata["resourceVersion"])
+            _expect_same(found, {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version})
             if kind == "Namespace" and name in LASTING_NAMESPACES:
                 raise ForbiddenError(f"the namespace {name} cannot be deleted: it always exists")
             if self._admission.get(kind):
                 self._admit("DELETE", restore(found), None, user)
+            if keep_dependents:
+                self._release(metadata["uid"])
             if not metadata.get("finalizers"):
                 self._delete_contents(kind, namespace, name)
                 return self.store.delete(kind, namespace, name)
@@ -196,6 +305,8 @@ class Registry:
                 "deletionGracePeriodSeconds": 0,
                 "generation": metadata.get("generation", 0) + 1,
             }
+            if kind == "Namespace":
+                found = found | {"status": (found.get("status") or {}) | {"phase": "Terminating"}}
             return self.store.replace(found | {"metadata": metadata | marks})
 
     def change_finalizers(
@@ -221,7 +332,7 @@ class Registry:
             finalizers = [item for item in found["metadata"].get("finalizers") or () if item != remove]
             if add and add not in finalizers and not found["metadata"].get("deletionTimestamp"):
                 finalizers.append(add)
-            metadata = _without_empty(found["metadata"] | {"finalizers": finalizers})
+            metadata = without_empty(found["metadata"] | {"finalizers": finalizers})
             changed = found | {"metadata": metadata}
             return found if changed == found else self._store_change(found, changed)
 
@@ -238,7 +349,14 @@ class Registry:
                 if document is not None and document["metadata"]["uid"] == metadata.uid:
                     self.store.replace(document | {"status": resource.status.to_dict()})
 
-    def _create(self, resource: Resource, name: str, dry_run: bool, user: Requester) -> Document:
+    def _create(
+        self,
+        resource: Resource,
+        name: str,
+        managed: Callable[[Document], list[Document] | None],
+        dry_run: bool,
+        user: Requester,
+    ) -> Document:
         metadata = resource.metadata.model_copy(
             update={
                 "name": name,
@@ -246,13 +364,33 @@ class Registry:
                 "generation": 1,
                 "creation_timestamp": self._now(),
                 "deletion_timestamp": None,
+                "deletion_grace_period_seconds": None,
                 "resource_version": "",
             }
         )
+        if resource.kind == "Namespace" and CONTENTS not in metadata.finalizers:
+            metadata = metadata.model_copy(update={"finalizers": (*metadata.finalizers, CONTENTS)})
         with self.store.transaction(dry_run=dry_run):
             self._expect_namespace(metadata.namespace)
-            new = self._admit("CREATE", None, resource.model_copy(update={"metadata": metadata}), user)
-            return self.store.create(new.to_dict())
+            new = self._admit("CREATE", None, resource.model_copy(update={"metadata": metadata}), user).to_dict()
+            return self.store.create(with_managed_fields(new, managed(new)))
+
+    def _replace(
+        self, resource: Resource, managed: Callable[[Document, Document], list[Document] | None], user: Requester
+    ) -> Document:
+        given = resource.metadata
+        former = self.store.get(resource.kind, given.namespace, given.name)
+        _expect_same(former, given.to_dict())
+        old = restore(former)
+        kept = keep_immutable(old, resource)
+        if problems := change_problems(old, kept):
+            raise InvalidResourceError(f"{old.kind} {old.metadata.name}", problems)
+        identity = ("uid", "resource_version", "creation_timestamp", "deletion_timestamp")
+        metadata = given.model_copy(update={name: getattr(old.metadata, name) for name in identity})
+        new = kept.model_copy(update={"metadata": metadata, "status": old.status})
+        changed = changed_form(former, self._admit("UPDATE", old, new, user).to_dict())
+        changed = with_managed_fields(changed, managed(former, changed))
+        return former if changed == former else self._store_change(former, changed)
 
     def _admit(self, operation: Operation, old: Resource | None, new: Resource | None, user: Requester) -> Resource:
         write = Write(operation, old, new, self.store, user)
@@ -285,10 +423,17 @@ class Registry:
             raise InvalidResourceError(f"{changed['kind']} {metadata['name']}", [problem])
         stored = self.store.replace(changed)
         if not finalizers:
-            key = (changed["kind"], metadata.get("namespace", ""), metadata["name"])
+            key = key_of(changed)
             self._delete_contents(*key)
             return self.store.delete(*key)
         return stored
+
+    def _release(self, owner: str) -> None:
+        while found := self.store.dependents(owner):
+            for document in found:
+                metadata = document["metadata"]
+                others = [item for item in metadata["ownerReferences"] if item["uid"] != owner]
+                self.store.replace(document | {"metadata": without_empty(metadata | {"ownerReferences": others})})
 
     def _delete_contents(self, kind: str, namespace: str, name: str) -> None:
         if kind == "AddressSpace":
@@ -296,30 +441,14 @@ class Registry:
                 self.delete("Address", namespace, address["metadata"]["name"])
 
 
-def _changed(former: Document, new: Document) -> Document:
-    """Return the former object with what its owner may change as it is in the new one."""
-    kept = {key: value for key, value in former["metadata"].items() if key not in _OF_USERS}
-    given = {key: value for key, value in new["metadata"].items() if key in _OF_USERS}
-    changed = new | {"metadata": _without_empty(kept | given)}
-    if "status" in former:
-        changed["status"] = former["status"]
-    if _declared(changed) != _declared(former):
-        changed["metadata"]["generation"] = kept.get("generation", 0) + 1
-    return changed
+def _expect_same(found: Document, wanted: Document) -> None:
+    """Refuse to go on with another object, or another version of it, than somebody knows."""
+    for field, what in (("uid", "uid"), ("resourceVersion", "version")):
+        expected, present = wanted.get(field), found["metadata"].get(field)
+        if expected and expected != present:
+            subject = f"{found['kind']} {found['metadata']['name']}"
+            raise ConflictError(subject, f"{what} {expected}", f"{what} {present}")
 
 
-def _declared(document: Document) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key not in ("metadata", "status")}
-
-
-def _without_empty(metadata: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in metadata.items() if value not in ([], {})}
-
-
-def _expect(subject: str, what: str, expected: str, found: str) -> None:
-    if expected and expected != found:
-        raise ConflictError(subject, f"{what} {expected}", f"{what} {found}")
-
-
-def _suffix() -> str:
-    return "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
+def _lists(document: Document) -> ListType:
+    return list_type_of(document["kind"])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Action", "Change", "Document", "Key", "Page", "ResourceStore"]
+__all__ = ["Action", "Change", "Document", "Key", "ResourceStore"]
 
 Document = dict[str, Any]
 Action = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -56,19 +56,6 @@ class Change:
     def before(self) -> Document | None:
         """The object before this write; None: there was none."""
         return None if self.before_text is None else json.loads(self.before_text)
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a list.
-
-    Attributes:
-        bodies: objects in their JSON form, by namespace and name.
-        last: the key of the last one; None: the list ends with this page.
-    """
-
-    bodies: list[str]
-    last: Key | None
 
 
 class ResourceStore:
@@ -235,8 +222,8 @@ class ResourceStore:
         return int(rows[0][0])
 
     def page(
-        self, kind: str, namespace: str | None = None, *, after: Key | None = None, limit: int = 500, at: int = 0
-    ) -> Page:
+        self, kind: str, namespace: str | None = None, *, after: Key | None = None, limit: int, at: int = 0
+    ) -> list[tuple[str, str, str]]:
         """Return a part of the list of all objects of a kind as it was at a version.
 
         Args:
@@ -245,6 +232,9 @@ class ResourceStore:
             after: the last key of the former part.
             limit: how many objects at most.
             at: the version; 0: the present one.
+
+        Returns:
+            Namespace, name and JSON form of each, by namespace and name.
 
         Raises:
             ExpiredVersionError: when the history does not reach back so far.
@@ -258,7 +248,7 @@ class ResourceStore:
         rows = self._run(
             f"SELECT namespace, name, body FROM objects WHERE kind = ? AND {where}"  # noqa: S608  # constants
             " AND version <= ? ORDER BY kind, namespace, name LIMIT ?",
-            (kind, *key, at, limit + 1),
+            (kind, *key, at, limit),
         )
         if at < self._version:
             # What was written since lies in the first change after that version, as it was before.
@@ -267,9 +257,8 @@ class ResourceStore:
                 " AND version > ? GROUP BY namespace, name",
                 (kind, *key, at),
             )
-            rows = sorted([*rows, *(row[:3] for row in former if row[2] is not None)])
-        found = [row[2] for row in rows[:limit]]
-        return Page(found, (rows[limit - 1][0], rows[limit - 1][1]) if len(rows) > limit else None)
+            rows = sorted([*rows, *(row[:3] for row in former if row[2] is not None)])[:limit]
+        return rows
 
     def create(self, document: Document) -> Document:
         """Add an object and return it with its version.

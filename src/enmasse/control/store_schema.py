@@ -36,6 +36,7 @@ CREATE TABLE changes (
     kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
     body TEXT NOT NULL, before TEXT
 );
+CREATE INDEX changes_by_kind ON changes (kind, version);
 CREATE TABLE asides (
     uid TEXT NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (uid, name)
 ) WITHOUT ROWID;

@@ -2,7 +2,8 @@
 
 Labels: ``a=b``, ``a==b``, ``a!=b``, ``a``, ``!a``, ``a in (b, c)``,
 ``a notin (b, c)``, joined by commas. Fields: only ``=``, ``==`` and ``!=``, on
-the name, the namespace and the two selectable fields of an address.
+the name, the namespace and what is selectable of some kinds: an address and its
+type, the user name, the phase of a namespace, what an event is about.
 """
 
 from __future__ import annotations
@@ -18,7 +19,21 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERYTHING", "Selector", "SelectorError", "parse_selector"]
 
-_SELECTABLE = ("metadata.name", "metadata.namespace", "spec.address", "spec.type")
+_SELECTABLE = (
+    "metadata.name",
+    "metadata.namespace",
+    "spec.address",
+    "spec.type",
+    "spec.username",
+    "status.phase",
+    "type",
+    "reason",
+    "involvedObject.apiVersion",
+    "involvedObject.kind",
+    "involvedObject.name",
+    "involvedObject.namespace",
+    "involvedObject.uid",
+)
 _SET = re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
 _EQUALITY = re.compile(r"(?P<key>[^\s=!]+)\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s=!]*)")
 _EXISTENCE = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s=!,()]+)")
@@ -50,19 +65,25 @@ class Selector:
     fields: tuple[_Term, ...] = ()
 
     @property
-    def chooses_by_labels(self) -> bool:
-        """Whether an object can come to be chosen, or cease to be, in its life."""
-        return bool(self.labels)
+    def is_everything(self) -> bool:
+        """Whether every object is chosen."""
+        return not self.labels and not self.fields
+
+    def value_of(self, field: str) -> str | None:
+        """Return the only value that a field of chosen objects has, None where there may be several."""
+        for term in self.fields:
+            if term.key == field and not term.negated and term.values is not None:
+                return next(iter(term.values))
+        return None
 
     def matches(self, document: Mapping[str, Any]) -> bool:
         """Tell whether an object, in its JSON form, is chosen."""
-        if not self.labels and not self.fields:
+        if self.is_everything:
             return True
         labels = document["metadata"].get("labels") or {}
         if not all(term.matches(labels) for term in self.labels):
             return False
-        fields = {path: _field(document, path) for path in _SELECTABLE}
-        return all(term.matches(fields) for term in self.fields)
+        return all(term.matches({term.key: _field(document, term.key)}) for term in self.fields)
 
 
 EVERYTHING = Selector()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.api.negotiation import Form
+from enmasse.api.served import SERVED
 from enmasse.api.tables import Shape
-from enmasse.api.watch import watch_events
+from enmasse.api.watch import Follow, Watches
 from enmasse.model.kinds import decode
 from enmasse.model.selectors import EVERYTHING, Selector, parse_selector
 
@@ -46,22 +47,24 @@ def seen(
     after: int | None = None,
     selector: Selector = EVERYTHING,
     namespace: str | None = "default",
+    bookmark_s: float | None = None,
 ) -> list[str]:
     """Watch, do one act after the other, and tell what was seen in the end."""
 
     async def body() -> list[str]:
         stop = asyncio.Event()
         found: list[str] = []
-        events = watch_events(
-            registry.store,
-            "AddressSpace",
-            namespace,
-            after=after,
+        follow = Follow(
+            store=registry.store,
+            served=next(served for served in SERVED if served.kind.name == "AddressSpace"),
+            namespace=namespace,
             selector=selector,
-            timeout_s=10,
-            stop=stop,
             shape=Shape("AddressSpace", Form()),
+            after=after,
+            wants_bookmarks=bookmark_s is not None,
+            timeout_s=10,
         )
+        events = follow.events(Watches(stop, bookmark_s=bookmark_s or 60))
 
         async def play() -> None:
             for act in acts:

@@ -1,0 +1,56 @@
+"""Documents as they are stored: which parts are whose, and what a change leaves of the former one."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+__all__ = ["changed_form", "generated_name", "key_of", "with_managed_fields", "without_empty"]
+
+Document = dict[str, Any]
+
+_OF_USERS = ("labels", "annotations", "finalizers", "ownerReferences")
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes has them: no vowels, so no words
+_SUFFIX_LENGTH = 5
+_NAME_LIMIT = 253
+
+
+def changed_form(former: Document, new: Document) -> Document:
+    """Return an object with what its owner may change as it is in ``new``, and all else as it was."""
+    kept = {key: value for key, value in former["metadata"].items() if key not in _OF_USERS}
+    given = {key: value for key, value in new["metadata"].items() if key in _OF_USERS}
+    changed = new | {"metadata": without_empty(kept | given)}
+    if "status" in former:
+        changed["status"] = former["status"]
+    if _declared(changed) != _declared(former):
+        changed["metadata"]["generation"] = kept.get("generation", 0) + 1
+    return changed
+
+
+def with_managed_fields(document: Document, managed: list[Document] | None) -> Document:
+    """Return an object with other managed fields; None: as they are."""
+    if managed is None:
+        return document
+    return document | {"metadata": without_empty(document["metadata"] | {"managedFields": managed})}
+
+
+def without_empty(metadata: Document) -> Document:
+    """Return metadata without lists and maps that hold nothing."""
+    return {key: value for key, value in metadata.items() if value not in ([], {})}
+
+
+def key_of(document: Document) -> tuple[str, str, str]:
+    """Return kind, namespace and name."""
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def generated_name(prefix: str) -> str:
+    """Return a name that begins with ``prefix`` and ends with letters by chance."""
+    suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
+    return prefix[: _NAME_LIMIT - _SUFFIX_LENGTH] + suffix
+
+
+def _declared(document: Document) -> Document:
+    return {key: value for key, value in document.items() if key not in ("metadata", "status")}
