@@ -6,7 +6,6 @@ no hash, and the secret of a token once: when it is made.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
@@ -21,7 +20,7 @@ from enmasse.identity.requester import ANONYMOUS
 
 if TYPE_CHECKING:
     from enmasse.api.authentication import Authenticator
-    from enmasse.control.accounts import Account, Accounts, Token
+    from enmasse.control.accounts import Accounts
     from enmasse.identity.requester import Requester
 
 __all__ = ["ACCESS_PATH", "account_routes"]
@@ -83,7 +82,7 @@ class _Routes:
         host = request.client.host if request.client else ""
         account = await self._authenticator.log_in(name, password, host)
         secret = self._authenticator.sessions.begin(account.name, self._accounts.password_of(account.name))
-        answer = JSONResponse(_of_account(account) | {"expirationSeconds": SESSION_S})
+        answer = JSONResponse(account.to_dict() | {"expirationSeconds": SESSION_S})
         answer.set_cookie(
             COOKIE,
             secret,
@@ -107,7 +106,7 @@ class _Routes:
 
     async def accounts(self, request: Request) -> Response:
         _require_admin(request, "list accounts")
-        return JSONResponse({"items": [_of_account(account) for account in self._accounts.all()]})
+        return JSONResponse({"items": [account.to_dict() for account in self._accounts.all()]})
 
     async def add_account(self, request: Request) -> Response:
         _require_admin(request, "add accounts")
@@ -117,7 +116,7 @@ class _Routes:
             raise RequestError(400, "groups: expected a list of names")
         kept = await self._authenticator.hash(_text(body, "password")) if body.get("password") else ""
         account = self._accounts.add(_text(body, "username"), password_hash=kept, groups=tuple(groups))
-        return JSONResponse(_of_account(account), status_code=201)
+        return JSONResponse(account.to_dict(), status_code=201)
 
     async def remove_account(self, request: Request, name: str) -> Response:
         _require_admin(request, "remove accounts")
@@ -139,7 +138,7 @@ class _Routes:
     async def tokens(self, request: Request) -> Response:
         requester: Requester = request.state.requester
         found = self._accounts.tokens(None if requester.is_admin else requester.name)
-        return JSONResponse({"items": [_of_token(token) for token in found]})
+        return JSONResponse({"items": [token.to_dict() for token in found]})
 
     async def create_token(self, request: Request) -> Response:
         body = await read_body(request, OBJECTS)
@@ -153,8 +152,7 @@ class _Routes:
         if requester is ANONYMOUS or self._accounts.find(account) is None:
             raise ResourceNotFoundError("account", "", account)
         made = self._accounts.create_token(account, note=_text(body, "note", ""), seconds=seconds)
-        document = _of_token(made.token) | {"token": made.secret}
-        return JSONResponse(document, status_code=201, headers={"Cache-Control": "no-store"})
+        return JSONResponse(made.to_dict(), status_code=201, headers={"Cache-Control": "no-store"})
 
     async def revoke_token(self, request: Request, name: str) -> Response:
         requester: Requester = request.state.requester
@@ -166,30 +164,6 @@ def _require_admin(request: Request, what: str) -> None:
     requester: Requester = request.state.requester
     if not requester.is_admin:
         raise ForbiddenError(f'User "{requester.name}" cannot {what}')
-
-
-def _of_account(account: Account) -> Document:
-    return {
-        "username": account.name,
-        "groups": list(account.groups),
-        "hasPassword": account.has_password,
-        "created": _time(account.created),
-    }
-
-
-def _of_token(token: Token) -> Document:
-    return {
-        "id": token.id,
-        "account": token.account,
-        "note": token.note,
-        "created": _time(token.created),
-        "expires": _time(token.expires),
-        "lastUsed": _time(token.used),
-    }
-
-
-def _time(seconds: int) -> str | None:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
 
 
 def _success(message: str) -> Document:

@@ -13,15 +13,15 @@ import random
 import signal
 import sys
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enmasse.api.app import create_app
 from enmasse.api.canary import Canary
+from enmasse.api.doors import DoorSettings, open_doors
 from enmasse.api.metrics import ControllerTimes
-from enmasse.api.server import open_listener, serve_http
-from enmasse.control.control_plane import ControlPlane
+from enmasse.control.controller import Controller
 from enmasse.control.lock import DirectoryLock
 from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
@@ -30,8 +30,9 @@ from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
 from enmasse.net.logs import set_up_logging
 
 if TYPE_CHECKING:
-    import socket
     from pathlib import Path
+
+    from enmasse.api.doors import Doors
 
 __all__ = ["ControlSettings", "run_control"]
 
@@ -44,8 +45,7 @@ class ControlSettings:
 
     Attributes:
         data: the data directory.
-        host: the loopback interface that the API is served on.
-        port: its port; 0 takes any that is free.
+        doors: how the API is reached.
         node: the name of the node to manage.
         node_url: its management; None: its socket in the data directory.
         supervised: whether a supervisor holds the other end of standard input.
@@ -53,8 +53,7 @@ class ControlSettings:
     """
 
     data: Path
-    host: str = "127.0.0.1"
-    port: int = 8080
+    doors: DoorSettings = field(default_factory=DoorSettings)
     node: str = DEFAULT_NODE
     node_url: str | None = None
     supervised: bool = False
@@ -65,17 +64,20 @@ def run_control(settings: ControlSettings) -> int:
     """Run the control process until it is told to stop; return its exit code.
 
     Raises:
-        ConfigError: when the directory is in use or the port cannot be opened.
+        ConfigError: when the directory is in use or a port cannot be opened.
     """
     set_up_logging(settings.log_format)
     layout = Layout(settings.data)
-    listener = open_listener(settings.host, settings.port)
-    with listener, DirectoryLock(layout.control), ResourceStore(layout.store) as store:
-        asyncio.run(_serve(settings, layout, store, listener))
+    with (
+        DirectoryLock(layout.control),
+        open_doors(settings.doors, layout) as doors,
+        ResourceStore(layout.store) as store,
+    ):
+        asyncio.run(_serve(settings, layout, store, doors))
     return 0
 
 
-async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore, listener: socket.socket) -> None:
+async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore, doors: Doors) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -86,17 +88,17 @@ async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore
     node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter)
     times = ControllerTimes()
     canary = Canary(node)
-    controller = ControlPlane(registry, node, now=_now, jitter=_jitter, looked=times.observe)
-    url = _url(listener)
+    controller = Controller(registry, node, now=_now, jitter=_jitter, looked=times.observe)
+    app = create_app(registry, stop, node, node, times, canary, doors.authenticator)
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]
         background.append(tasks.create_task(canary.run(), name="canary"))
         if settings.supervised:
             background.append(tasks.create_task(_stop_at_end_of_input(stop), name="supervisor"))
-        print(json.dumps({"event": "listening", "url": url}), flush=True)  # noqa: T201  # for whoever started us
-        _log.info("API at %s, node %s at %s", url, settings.node, node_url)
+        print(json.dumps({"event": "listening", "url": doors.urls[0]}), flush=True)  # noqa: T201  # for whoever started us
+        _log.info("API at %s, node %s at %s", " and ".join(doors.urls), settings.node, node_url)
         try:
-            await serve_http(create_app(registry, stop, node, node, times, canary), listener, stop)
+            await doors.serve(app, stop)
         finally:
             for task in background:
                 task.cancel()
@@ -113,11 +115,6 @@ async def _stop_at_end_of_input(stop: asyncio.Event) -> None:
         stop.set()
     finally:
         transport.close()
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _now() -> str:

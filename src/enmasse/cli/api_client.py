@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
+from enmasse.cli.contexts import Context, read_contexts, trust
 from enmasse.cli.errors import ApiError, NotFoundError, UnreachableError, UsageError
 from enmasse.cli.installation import find_url
+from enmasse.cli.options import DEFAULT_DATA
+from enmasse.engines.embedded.paths import Layout
 from enmasse.model.kinds import KINDS, kind_named
 
 if TYPE_CHECKING:
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
     from enmasse.model.kinds import Kind
 
-__all__ = ["ApiClient", "Document", "parse_kind"]
+__all__ = ["ApiClient", "Document", "operator_token", "parse_kind"]
 
 Document = dict[str, Any]
 
@@ -33,22 +36,37 @@ class ApiClient:
     Args:
         url: of the API.
         warn: is told the warnings of the API.
+        token: says who we are; empty: nothing does.
+        authority: the certificate (PEM) that vouches for the API; empty: those that the system trusts do.
     """
 
-    def __init__(self, url: str, *, warn: Callable[[str], None]) -> None:
+    def __init__(self, url: str, *, warn: Callable[[str], None], token: str = "", authority: str = "") -> None:
         self._url = url
         self._warn = warn
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         # No proxy is asked for a loopback address.
-        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
+        self._http = httpx.Client(
+            base_url=url, timeout=_TIMEOUT_S, trust_env=False, headers=headers, verify=trust(url, authority)
+        )
 
     @classmethod
     def find(cls, data: Path, *, warn: Callable[[str], None]) -> Self:
         """Return a client for the installation of a data directory.
 
+        If no directory is named, and somebody has logged in, it is the installation they logged in to.
+
         Raises:
             UnreachableError: when nothing has been started there.
         """
-        return cls(find_url(data, "api"), warn=warn)
+        if data == DEFAULT_DATA and (context := read_contexts().current) is not None:
+            return cls.of_context(context, warn=warn)
+        url = find_url(data, "api")
+        return cls(url, warn=warn, token=operator_token(data))
+
+    @classmethod
+    def of_context(cls, context: Context, *, warn: Callable[[str], None]) -> Self:
+        """Return a client for an installation that somebody has logged in to."""
+        return cls(context.server, warn=warn, token=context.token, authority=context.authority)
 
     def __enter__(self) -> Self:
         return self
@@ -153,6 +171,15 @@ class ApiClient:
         there = f"there are {names}" if names else "there is none at all"
         raise NotFoundError(f"there is no {kind.name} '{name}' in namespace {namespace}; {there}")
 
+    def call(self, method: str, path: str, **options: Any) -> Document:
+        """Send a request that is about no kind of objects, and return the answer.
+
+        Raises:
+            ApiError: when the API refuses it.
+            UnreachableError: when nothing answers.
+        """
+        return self._call(method, path, **options)
+
     def _call(self, method: str, path: str, **options: Any) -> Document:
         try:
             response = self._http.request(method, path, **options)
@@ -169,6 +196,14 @@ class ApiClient:
         if response.is_error:
             raise ApiError(response.status_code, document.get("message", response.reason_phrase))
         return document
+
+
+def operator_token(data: Path) -> str:
+    """Return what proves that we may read a data directory; empty if we may not, or nothing runs there."""
+    try:
+        return Layout(data).operator_token.read_text()
+    except OSError:
+        return ""
 
 
 def parse_kind(name: str) -> Kind:

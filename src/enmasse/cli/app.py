@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from enmasse.cli.account import account
 from enmasse.cli.address import address
 from enmasse.cli.apply import apply
 from enmasse.cli.bench import bench
@@ -21,12 +22,14 @@ from enmasse.cli.endpoints import endpoints
 from enmasse.cli.errors import FAILED, INTERRUPTED, exit_code
 from enmasse.cli.get import get
 from enmasse.cli.journal import journal
+from enmasse.cli.login import login, logout
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer
 from enmasse.cli.receive import receive
 from enmasse.cli.request import request
 from enmasse.cli.send import send
 from enmasse.cli.status import status
+from enmasse.cli.token import token
 from enmasse.cli.trace import trace
 from enmasse.cli.up import up
 from enmasse.cli.user import user
@@ -79,7 +82,7 @@ def _demo(
     raise typer.Exit(run(seconds, Path(data)))
 
 
-_RUN, _DECLARE, _USE = "Run", "Declare", "Use"
+_RUN, _DECLARE, _ACCESS, _USE = "Run", "Declare", "Access", "Use"
 _RAW = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 app.command("up", rich_help_panel=_RUN)(up)
@@ -98,6 +101,10 @@ app.command("apply", rich_help_panel=_DECLARE)(apply)
 app.command("get", rich_help_panel=_DECLARE)(get)
 app.command("describe", rich_help_panel=_DECLARE)(describe)
 app.command("delete", rich_help_panel=_DECLARE)(delete)
+app.command("login", rich_help_panel=_ACCESS)(login)
+app.command("logout", rich_help_panel=_ACCESS)(logout)
+app.add_typer(account, name="account", rich_help_panel=_ACCESS)
+app.add_typer(token, name="token", rich_help_panel=_ACCESS)
 app.add_typer(address, name="address", rich_help_panel=_USE)
 app.command("send", rich_help_panel=_USE)(send)
 app.command("receive", rich_help_panel=_USE)(receive)

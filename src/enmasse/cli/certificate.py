@@ -34,15 +34,20 @@ def issue(
         Path, typer.Option("--directory", metavar="DIR", help="Where NAME.crt and NAME.key are written.")
     ] = Path(),
     days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it holds.")] = CLIENT_DAYS,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="GROUP", help="For the API: of which NAME is a member there; repeatable."),
+    ] = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Issue a certificate for a client, with a new key.
 
     The client shows it in the TLS handshake, and then chooses the SASL mechanism EXTERNAL.
+    With --group it is good for the API too, where NAME is the user.
     """
     if "/" in name or name.startswith("."):
         raise UsageError(f"{name!r} is also the name of two files: it may not hold a slash nor begin with a dot")
-    written = _authority(data).issue_client(name, days).write(directory, name)
+    written = _authority(data).issue_client(name, days, group or ()).write(directory, name)
     Writer().say("\n".join(str(path) for path in written))
 
 

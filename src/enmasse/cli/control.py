@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,14 +11,60 @@ import typer
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.engines.embedded.paths import DEFAULT_NODE
 from enmasse.engines.supervisor.parent import die_with_parent
-from enmasse.engines.supervisor.ports import API_PORT
+from enmasse.engines.supervisor.ports import API_PORT, API_TLS_PORT
+from enmasse.errors import ConfigError
 
-__all__ = ["control"]
+__all__ = ["ApiAuth", "ApiCertificate", "ApiKey", "ApiName", "AuthChoice", "certificate_pair", "control"]
+
+
+class AuthChoice(StrEnum):
+    """Whether the API asks who one is."""
+
+    OPEN = "open"
+    REQUIRED = "required"
+
+
+ApiAuth = Annotated[
+    AuthChoice,
+    typer.Option(
+        "--api-auth", help="open: whoever reaches the API on loopback may do everything; required: accounts."
+    ),
+]
+ApiName = Annotated[
+    list[str] | None,
+    typer.Option("--api-name", metavar="HOST", help="A name of this machine, for the API's certificate; repeatable."),
+]
+ApiCertificate = Annotated[
+    Path | None,
+    typer.Option("--api-cert", metavar="FILE", help="A certificate of your own for the API (PEM, with its chain)."),
+]
+ApiKey = Annotated[Path | None, typer.Option("--api-key", metavar="FILE", help="Its key (PEM).")]
+
+
+def certificate_pair(certificate: Path | None, key: Path | None, options: str) -> tuple[Path, Path] | None:
+    """Return two files that belong together; None when neither is given.
+
+    Raises:
+        ConfigError: when one of them is missing.
+    """
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise ConfigError(f"{options}: a certificate and its key belong together, give both")
+    return certificate.absolute(), key.absolute()
 
 
 def control(
     host: Annotated[str, typer.Option("--host", help="Loopback interface of the API.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the API.")] = API_PORT,
+    api_auth: ApiAuth = AuthChoice.OPEN,
+    tls_host: Annotated[
+        str | None, typer.Option("--tls-host", metavar="HOST", help="Interface of the API with TLS; none without.")
+    ] = None,
+    tls_port: Annotated[int, typer.Option("--tls-port", min=0, max=65535, help="Its port.")] = API_TLS_PORT,
+    api_name: ApiName = None,
+    api_cert: ApiCertificate = None,
+    api_key: ApiKey = None,
     node: Annotated[str, typer.Option("--node", metavar="NAME", help="The node to manage.")] = DEFAULT_NODE,
     node_url: Annotated[
         str | None,
@@ -29,8 +77,21 @@ def control(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Run the control process alone: resource store, API and controllers, for one node."""
-    from enmasse.api.process import ControlSettings, run_control  # noqa: PLC0415  # slow; only needed here
+    from enmasse.api.doors import DoorSettings  # noqa: PLC0415  # slow; only needed here
+    from enmasse.api.process import ControlSettings, run_control  # noqa: PLC0415  # the same
 
     if supervised:
         die_with_parent()
-    raise typer.Exit(run_control(ControlSettings(data, host, port, node, node_url, supervised, log_format.value)))
+    doors = DoorSettings(
+        host=host,
+        port=port,
+        is_auth_required=api_auth == AuthChoice.REQUIRED,
+        tls_host=tls_host,
+        tls_port=tls_port,
+        names=tuple(api_name or ()),
+        certificate=certificate_pair(api_cert, api_key, "--api-cert, --api-key"),
+    )
+    settings = ControlSettings(
+        data=data, doors=doors, node=node, node_url=node_url, supervised=supervised, log_format=log_format.value
+    )
+    raise typer.Exit(run_control(settings))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from enmasse.cli.control import ApiAuth, ApiCertificate, ApiKey, ApiName, AuthChoice, certificate_pair
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.cli.output import Writer, make_table
-from enmasse.control.loopback import require_loopback
+from enmasse.control.loopback import is_loopback, require_loopback
 from enmasse.engines.supervisor.supervisor import UpSettings, run_supervisor
 from enmasse.node.users import load_users
 
@@ -35,6 +36,21 @@ def up(
     amqp_port: Annotated[int | None, typer.Option("--amqp-port", min=1, max=65535, help="Port for AMQP.")] = None,
     api_port: Annotated[int | None, typer.Option("--api-port", min=1, max=65535, help="Port for the API.")] = None,
     host: Annotated[str, typer.Option("--host", help="Loopback interface to serve.")] = "127.0.0.1",
+    api_auth: ApiAuth = AuthChoice.OPEN,
+    api_host: Annotated[
+        str | None,
+        typer.Option(
+            "--api-host",
+            metavar="HOST",
+            help="Interface on which the API is served with TLS; others than loopback need accounts.",
+        ),
+    ] = None,
+    api_tls_port: Annotated[
+        int | None, typer.Option("--api-tls-port", min=1, max=65535, help="Port for the API with TLS; else 8443.")
+    ] = None,
+    api_name: ApiName = None,
+    api_cert: ApiCertificate = None,
+    api_key: ApiKey = None,
     log_format: LogFormat = LogFormatChoice.TEXT,
     users: Annotated[
         Path | None,
@@ -70,8 +86,19 @@ def up(
         writer.out.print(make_table(["PROTOCOL", "URL"], [[item.protocol, item.url] for item in endpoints.endpoints]))
         writer.say(f"Everything runs, with its data in {data}. Ctrl-C stops it.")
 
+    # Tools keep tokens back where there is no TLS: whoever asks for accounts gets it too.
+    is_required = api_auth == AuthChoice.REQUIRED or (api_host is not None and not is_loopback(api_host))
+    tls_host = api_host or (host if is_required or api_tls_port is not None else None)
+    arguments = ["--api-auth", "required"] if is_required else []
+    for name in api_name or ():
+        arguments += ["--api-name", name]
+    if (pair := certificate_pair(api_cert, api_key, "--api-cert, --api-key")) is not None:
+        arguments += ["--api-cert", str(pair[0]), "--api-key", str(pair[1])]
     settings = UpSettings(
         data=data,
+        api_arguments=tuple(arguments),
+        api_tls_host="127.0.0.1" if tls_host == "localhost" else tls_host,
+        api_tls_port=api_tls_port,
         host="127.0.0.1" if host == "localhost" else host,
         automatic_ports=ports == PortChoice.AUTO,
         amqp_port=amqp_port,

@@ -17,6 +17,7 @@ import secrets
 import sqlite3
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from enmasse.control.errors import ResourceExistsError, ResourceNotFoundError
@@ -70,6 +71,15 @@ class Account:
     has_password: bool
     created: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "username": self.name,
+            "groups": list(self.groups),
+            "hasPassword": self.has_password,
+            "created": _time(self.created),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Token:
@@ -91,6 +101,17 @@ class Token:
     expires: int
     used: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "id": self.id,
+            "account": self.account,
+            "note": self.note,
+            "created": _time(self.created),
+            "expires": _time(self.expires),
+            "lastUsed": _time(self.used),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
@@ -98,6 +119,10 @@ class NewToken:
 
     token: Token
     secret: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, with the secret."""
+        return self.token.to_dict() | {"token": self.secret}
 
     def __repr__(self) -> str:
         """Leave the secret out, for logs and traces."""
@@ -330,6 +355,10 @@ def hash_token(secret: str) -> bytes:
 def new_secret() -> str:
     """Return a token that nobody can guess."""
     return TOKEN_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def _time(seconds: int) -> str | None:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
 
 
 def _account(row: tuple[Any, ...]) -> Account:

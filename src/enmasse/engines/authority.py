@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from enmasse.engines.private_files import replace_file
 from enmasse.errors import ConfigError
 
 __all__ = ["Authority", "Issued"]
@@ -55,8 +55,8 @@ class Issued:
             ConfigError: they cannot be written there.
         """
         paths = directory / f"{name}.crt", directory / f"{name}.key"
-        _write(paths[1], self.key, 0o600)
-        _write(paths[0], self.certificate, 0o644)
+        replace_file(paths[1], self.key, 0o600)
+        replace_file(paths[0], self.certificate, 0o644)
         return paths
 
 
@@ -81,10 +81,15 @@ class Authority:
         """Give the authority's certificate as PEM, which is what clients need to trust us."""
         return self._load()[0].public_bytes(serialization.Encoding.PEM)
 
-    def keep_server_certificate(self, name: str, hosts: Sequence[str]) -> bool:
+    def keep_server_certificate(self, name: str, hosts: Sequence[str], directory: Path | None = None) -> bool:
         """Make the server's certificate, or make it anew if it ends soon or lacks a host.
 
         A certificate that another authority has issued is left alone.
+
+        Args:
+            name: of the files.
+            hosts: that it is for; the first is the common name.
+            directory: where the files lie; by default the authority's, for nodes.
 
         Returns:
             Whether files have changed.
@@ -95,8 +100,8 @@ class Authority:
         authority, key = self._load()
         clients = self.directory / "clients-ca.crt"
         if not clients.exists():
-            _write(clients, authority.public_bytes(serialization.Encoding.PEM), 0o644)
-        path = self.directory / f"{name}.crt"
+            replace_file(clients, authority.public_bytes(serialization.Encoding.PEM), 0o644)
+        path = (directory or self.directory) / f"{name}.crt"
         if path.exists():
             present = _read_certificate(path)
             if not _is_issued_by(present, authority):
@@ -105,23 +110,29 @@ class Authority:
                 return False
         names: list[x509.GeneralName] = [_general_name(host) for host in hosts]
         issued = self._issue(authority, key, hosts[0], names, SERVER_DAYS, ExtendedKeyUsageOID.SERVER_AUTH)
-        issued.write(self.directory, name)
+        issued.write(path.parent, name)
         return True
 
-    def issue_client(self, name: str, days: int = CLIENT_DAYS) -> Issued:
+    def issue_client(self, name: str, days: int = CLIENT_DAYS, groups: Sequence[str] = ()) -> Issued:
         """Certify that somebody is ``name``, which becomes the common name.
 
+        Args:
+            name: who it is for.
+            days: how long it holds.
+            groups: become organisations; with one at least it is good for the API too.
+
         Raises:
-            ConfigError: the name cannot stand in a certificate.
+            ConfigError: a name cannot stand in a certificate.
         """
-        if not name.strip() or len(name) > MAX_COMMON_NAME or not name.isprintable():
-            raise ConfigError(
-                f"{name!r} is no name for a certificate: 1 to {MAX_COMMON_NAME} characters are expected"
-            )
+        for text in (name, *groups):
+            if not text.strip() or len(text) > MAX_COMMON_NAME or not text.isprintable():
+                raise ConfigError(
+                    f"{text!r} is no name for a certificate: 1 to {MAX_COMMON_NAME} characters are expected"
+                )
         authority, key = self._load()
         is_mail = name.isascii() and name.count("@") == 1
         alternative: list[x509.GeneralName] = [x509.RFC822Name(name)] if is_mail else []
-        return self._issue(authority, key, name, alternative, days, ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._issue(authority, key, name, alternative, days, ExtendedKeyUsageOID.CLIENT_AUTH, groups)
 
     def _load(self) -> tuple[x509.Certificate, Key]:
         """Give certificate and key of the authority, made now or made anew where necessary."""
@@ -129,7 +140,7 @@ class Authority:
         if not key_path.exists():
             key_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             key = ec.generate_private_key(ec.SECP256R1())
-            _write(key_path, _key_pem(key), 0o600)
+            replace_file(key_path, _key_pem(key), 0o600)
         else:
             key = _read_key(key_path)
         if self.path.exists():
@@ -138,7 +149,7 @@ class Authority:
                 return certificate, key
         # With the same key and name, what the former certificate vouches for is vouched for by this one too.
         certificate = self._certify_itself(key)
-        _write(self.path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+        replace_file(self.path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
         return certificate, key
 
     def _certify_itself(self, key: Key) -> x509.Certificate:
@@ -166,9 +177,12 @@ class Authority:
         alternative: list[x509.GeneralName],
         days: int,
         purpose: x509.ObjectIdentifier,
+        groups: Sequence[str] = (),
     ) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:MAX_COMMON_NAME])])
+        organisations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        named = x509.NameAttribute(NameOID.COMMON_NAME, common_name[:MAX_COMMON_NAME])
+        subject = x509.Name([*organisations, named])
         issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
         builder = (
             self._begin(subject, authority.subject, key.public_key(), days)
@@ -262,18 +276,3 @@ def _read_key(path: Path) -> Key:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfigError(f"{path} holds another kind of key than was made here; put the right one there")
     return key
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Replace a file, which nobody else can read for a moment either."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary.unlink(missing_ok=True)
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -54,6 +54,21 @@ class Layout:
         """The resource store."""
         return self.control / "resources.db"
 
+    @property
+    def accounts(self) -> Path:
+        """Who may use the API."""
+        return self.control / "access.db"
+
+    @property
+    def operator_token(self) -> Path:
+        """By which commands that may read the data directory prove it to the API; another one at each start."""
+        return self.control / "operator.token"
+
+    @property
+    def api_tls(self) -> Path:
+        """The certificate that the API shows."""
+        return self.control / "tls"
+
     def admin_socket(self, node: str) -> Path:
         """Return the socket over which a node is managed.
 

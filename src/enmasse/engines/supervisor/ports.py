@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     from enmasse.engines.embedded.paths import Layout
 
-__all__ = ["AMQP_PORT", "API_PORT", "Ports", "choose_ports", "is_free"]
+__all__ = ["AMQP_PORT", "API_PORT", "API_TLS_PORT", "Ports", "choose_ports", "is_free"]
 
 AMQP_PORT = 5672
 API_PORT = 8080
+API_TLS_PORT = 8443
 
 _OWN_RANGE = 20_000
 """Where our choice begins: above the ports that well-known services use."""
@@ -40,10 +41,19 @@ class Ports:
 
     amqp: int
     api: int
+    api_tls: int = 0
+    """0: the API is not served with TLS."""
 
 
 def choose_ports(
-    layout: Layout, host: str, *, automatic: bool, amqp: int | None = None, api: int | None = None
+    layout: Layout,
+    host: str,
+    *,
+    automatic: bool,
+    amqp: int | None = None,
+    api: int | None = None,
+    api_tls_host: str | None = None,
+    api_tls: int | None = None,
 ) -> Ports:
     """Return the ports to use, all of them free at this moment, and keep the choice.
 
@@ -53,22 +63,28 @@ def choose_ports(
         automatic: take free ports, those of the last run if possible, instead of the customary ones.
         amqp: this port for AMQP, whatever else is said.
         api: this port for the API, whatever else is said.
+        api_tls_host: the interface for the API with TLS; None: it is not served so.
+        api_tls: its port, whatever else is said.
 
     Raises:
         ConfigError: when a port that is asked for is taken.
     """
     former = _former(layout) if automatic else None
     chosen: dict[str, int] = {}
-    for name, wanted, customary in (("amqp", amqp, AMQP_PORT), ("api", api, API_PORT)):
+    places = [("amqp", host, amqp, AMQP_PORT), ("api", host, api, API_PORT)]
+    if api_tls_host is not None:
+        places.append(("api_tls", api_tls_host, api_tls, API_TLS_PORT))
+    for name, at, wanted, customary in places:
         if wanted is None and automatic:
             kept = getattr(former, name, 0)
-            chosen[name] = kept if kept and is_free(host, kept) else _find_free(host, set(chosen.values()))
+            chosen[name] = kept if kept and is_free(at, kept) else _find_free(at, set(chosen.values()))
             continue
         port = customary if wanted is None else wanted
-        if not is_free(host, port):
+        if not is_free(at, port):
+            option = name.replace("_", "-")
             raise ConfigError(
-                f"port {port} ({name}) on {host} is taken by another program: use --ports auto to take free "
-                f"ports, or --{name}-port to name one"
+                f"port {port} ({option}) on {at} is taken by another program: use --ports auto to take free "
+                f"ports, or --{option}-port to name one"
             )
         chosen[name] = port
     ports = Ports(**chosen)

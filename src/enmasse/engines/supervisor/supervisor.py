@@ -55,6 +55,9 @@ class UpSettings:
         api_port: this one for the API; None: chosen.
         log_format: ``text`` or ``json``, in all logs.
         users: the file of users for the node; None: there are none.
+        api_arguments: of the control process, about the API.
+        api_tls_host: the interface on which the API is served with TLS; None: it is not.
+        api_tls_port: this port for it; None: chosen.
         web_origins: where web pages may come from that open a WebSocket, beside this machine.
         allow_insecure_plain: whether users may send their passwords without TLS.
     """
@@ -66,6 +69,9 @@ class UpSettings:
     api_port: int | None = None
     log_format: str = "text"
     users: Path | None = None
+    api_arguments: tuple[str, ...] = ()
+    api_tls_host: str | None = None
+    api_tls_port: int | None = None
     web_origins: tuple[str, ...] = ()
     allow_insecure_plain: bool = False
 
@@ -100,6 +106,8 @@ def run_supervisor(
             automatic=settings.automatic_ports,
             amqp=settings.amqp_port,
             api=settings.api_port,
+            api_tls_host=settings.api_tls_host,
+            api_tls=settings.api_tls_port,
         )
 
         def tell_and_log(sentence: str) -> None:
@@ -144,6 +152,13 @@ def _make_private(directory: Path) -> None:
         raise ConfigError(f"{directory} belongs to another user: remove it, or choose a shorter --data path")
 
 
+def _tls_url(settings: UpSettings, ports: Ports) -> str:
+    host = settings.api_tls_host or ""
+    if host in ("0.0.0.0", "::"):  # noqa: S104  # whoever reads this is on this machine
+        host = "localhost"
+    return f"https://[{host}]:{ports.api_tls}" if ":" in host else f"https://{host}:{ports.api_tls}"
+
+
 class _Supervisor:
     def __init__(
         self,
@@ -164,6 +179,7 @@ class _Supervisor:
                 Endpoint("amqp", f"amqp://{shown}:{ports.amqp}"),
                 Endpoint("amqps", f"amqps://{shown}:{ports.amqp}"),
                 Endpoint("api", f"http://{shown}:{ports.api}"),
+                *([Endpoint("api-tls", _tls_url(settings, ports))] if settings.api_tls_host else []),
             ),
         )
         self._processes = {"supervisor": Process("supervisor", "supervisor", os.getpid())}
@@ -173,9 +189,12 @@ class _Supervisor:
         _make_private(admin.parent)
         program = [sys.executable, "-m", "enmasse"]
         data = ["--data", str(layout.data), "--supervised", "--log-format", settings.log_format]
+        doors = ["--host", host, "--port", str(ports.api), *settings.api_arguments]
+        if settings.api_tls_host is not None:
+            doors += ["--tls-host", settings.api_tls_host, "--tls-port", str(ports.api_tls)]
         self._control = Child(
             "control",
-            [*program, "control", *data, "--host", host, "--port", str(ports.api), "--node", DEFAULT_NODE],
+            [*program, "control", *data, *doors, "--node", DEFAULT_NODE],
             log=layout.logs / "control.log",
             on_start=self._control_started,
             on_event=self._hear_control,
