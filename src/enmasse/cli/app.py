@@ -22,6 +22,7 @@ from enmasse.cli.endpoints import endpoints
 from enmasse.cli.errors import FAILED, INTERRUPTED, exit_code
 from enmasse.cli.get import get
 from enmasse.cli.journal import journal
+from enmasse.cli.kube import kube
 from enmasse.cli.login import login, logout
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer
@@ -94,6 +95,7 @@ app.command("trace", rich_help_panel=_RUN)(trace)
 app.command("control", rich_help_panel=_RUN)(control)
 app.command("node", rich_help_panel=_RUN, context_settings=_RAW, add_help_option=False)(_node)
 app.add_typer(journal, name="journal", rich_help_panel=_RUN)
+app.add_typer(kube, name="kube", rich_help_panel=_RUN)
 app.add_typer(create, name="create", rich_help_panel=_DECLARE)
 app.add_typer(certificate, name="certificate", rich_help_panel=_DECLARE)
 app.add_typer(user, name="user", rich_help_panel=_DECLARE)

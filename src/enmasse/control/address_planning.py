@@ -78,9 +78,23 @@ class AddressView:
         return self.space.spec.type if self.space else "standard"
 
     @property
+    def plan_name(self) -> str:
+        """The plan that it asks for; if it asks for none, the smallest, or else what its space offers first."""
+        spec = self.address.spec
+        name = spec.plan_name(self.space_type)
+        space_plan = self.plans.spaces.get(self.space.spec.plan_name) if self.space else None
+        if spec.plan is not None or space_plan is None or name in space_plan.spec.address_plans:
+            return name
+        for offered in space_plan.spec.address_plans:
+            plan = self.plans.addresses.get(offered)
+            if plan is not None and plan.spec.address_type == spec.type:
+                return offered
+        return name
+
+    @property
     def plan(self) -> AddressPlan | None:
         """Its plan, if that exists."""
-        return self.plans.addresses.get(self.address.spec.plan_name(self.space_type))
+        return self.plans.addresses.get(self.plan_name)
 
 
 def judge_address(view: AddressView) -> Verdict:
@@ -100,7 +114,7 @@ def claim_of(view: AddressView) -> Claim:
         address=spec.address,
         kind=spec.type,
         topic=spec.topic or "",
-        plan=spec.plan_name(view.space_type),
+        plan=view.plan_name,
         router=resources.get("router", 0.0),
         broker=resources.get("broker", 0.0),
         # Of a stream it says how it is ordered, not where it lies.
@@ -145,9 +159,7 @@ def address_status(view: AddressView, entity: AddressEntity, place: Place, node:
     """
     status, spec, plan = view.address.status, view.address.spec, view.plan
     resources = dict(plan.spec.resources) if plan else {}
-    planned = PlanStatus(
-        name=spec.plan_name(view.space_type), partitions=entity.partitions or None, resources=resources
-    )
+    planned = PlanStatus(name=view.plan_name, partitions=entity.partitions or None, resources=resources)
     brokers: tuple[BrokerStatus, ...] = ()
     if spec.type in _STORING:
         brokers = tuple(
@@ -183,8 +195,7 @@ def _judge_type(view: AddressView) -> Verdict:
 
 def _judge_plan(view: AddressView) -> Verdict:
     spec = view.address.spec
-    name = spec.plan_name(view.space_type)
-    plan = view.plan
+    name, plan = view.plan_name, view.plan
     if plan is None:
         return Verdict("UnknownPlan", f"unknown address plan '{name}'")
     if plan.spec.address_type != spec.type:

@@ -105,7 +105,7 @@ class Registry:
                 if found is None:
                     self.create(resource)
                 elif found["metadata"].get("generation") == 1:
-                    self.replace(resource)
+                    self.replace(resource.model_copy(update={"metadata": restore(found).metadata}))
             self.store.write_fact("catalog", CATALOG_REVISION)
 
     def create(

@@ -1,23 +1,28 @@
-"""The plans that every installation starts with; their text lies in ``catalog.yaml``."""
+"""What every installation starts with; its text lies in ``catalog.yaml``."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 
 from enmasse.model.manifest import load_manifest
-from enmasse.model.plans import PLAN_NAMESPACE
+from enmasse.model.plans import PLAN_NAMESPACE, AddressPlan, AddressSpacePlan
 from enmasse.model.resource import Resource
 
-__all__ = ["CATALOG_REVISION", "default_plans"]
+__all__ = ["CATALOG_REVISION", "default_objects", "default_plans"]
 
-CATALOG_REVISION = 1
+CATALOG_REVISION = 2
 """Rises with every change of the text, so that existing installations get what is new."""
 
 
-def default_plans() -> list[Resource]:
-    """Return the default plans, in the operator's namespace."""
+def default_objects() -> list[Resource]:
+    """Return the default plans, infrastructure and authentication services, in the operator's namespace."""
     text = files("enmasse.model").joinpath("catalog.yaml").read_text(encoding="utf-8")
     return [
         plan.model_copy(update={"metadata": plan.metadata.model_copy(update={"namespace": PLAN_NAMESPACE})})
         for plan in load_manifest(text, "catalog.yaml")
     ]
+
+
+def default_plans() -> list[Resource]:
+    """Return the default plans alone."""
+    return [item for item in default_objects() if isinstance(item, AddressPlan | AddressSpacePlan)]

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from enmasse.model.addresses import ADDRESS_TYPES, Address
-from enmasse.model.catalog import default_plans
+from enmasse.model.authentication import AuthenticationService
+from enmasse.model.catalog import default_objects, default_plans
 from enmasse.model.errors import InvalidResourceError
+from enmasse.model.infra import BrokeredInfraConfig, StandardInfraConfig
 from enmasse.model.kinds import KINDS, decode, kind_named
+from enmasse.model.limits import AddressLimits, SpaceLimits
 from enmasse.model.plans import PLAN_NAMESPACE, AddressPlan, AddressSpacePlan
 from enmasse.model.spaces import AddressSpace
 
@@ -326,6 +329,41 @@ def test_the_catalog_is_consistent_and_lies_in_the_operators_namespace() -> None
     assert {plan.metadata.namespace for plan in plans} == {PLAN_NAMESPACE}
     assert {name for plan in spaces for name in plan.spec.address_plans} == addresses
     assert len(plans) == len(addresses) + len(spaces)
+
+
+def test_every_plan_of_spaces_leads_to_infrastructure_that_is_there() -> None:
+    objects = default_objects()
+    infra = {
+        ("standard" if isinstance(item, StandardInfraConfig) else "brokered", item.metadata.name)
+        for item in objects
+        if isinstance(item, StandardInfraConfig | BrokeredInfraConfig)
+    }
+    needed = {
+        (item.spec.address_space_type, item.spec.infra_config_ref)
+        for item in objects
+        if isinstance(item, AddressSpacePlan)
+    }
+    assert needed == infra
+    services = {item.metadata.name: item.spec.type for item in objects if isinstance(item, AuthenticationService)}
+    assert services == {"none-authservice": "none", "standard-authservice": "standard"}
+
+
+def test_the_free_plan_has_a_cap_in_every_unit_and_its_address_plans_too() -> None:
+    plans = {(item.kind, item.metadata.name): item for item in default_plans()}
+    free = plans["AddressSpacePlan", "free"]
+    assert isinstance(free, AddressSpacePlan)
+    assert free.spec.limits is not None
+    assert free.spec.limits.to_dict().keys() == {field.alias for field in SpaceLimits.model_fields.values()}
+    types = {}
+    for name in free.spec.address_plans:
+        plan = plans["AddressPlan", name]
+        assert isinstance(plan, AddressPlan)
+        types[plan.spec.address_type] = plan.spec.limits
+    assert types.keys() == set(ADDRESS_TYPES)
+    queue = types["queue"]
+    assert queue is not None
+    assert queue.to_dict().keys() == {field.alias for field in AddressLimits.model_fields.values()}
+    assert all(limits is not None and limits.links for limits in types.values())
 
 
 def test_streams_have_1_4_and_16_partitions() -> None:
