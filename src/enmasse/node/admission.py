@@ -136,7 +136,7 @@ class Admission:
         """The spaces that the client may mean, as far as that is known before it speaks."""
         spaces = self._spaces()
         try:
-            named = named_space(spaces, self._facts.server_name)
+            named = named_space(spaces, self._facts.server_name, names=self._gate.names)
         except TenancyError:
             # It will be told so when it opens; until then it is anybody.
             return []
@@ -206,8 +206,9 @@ class Admission:
         name, _, realm = named.rpartition("@")
         is_anywhere_open = not spaces or any(map(self._is_open, spaces))
         try:
-            user = name if name and named_space(spaces, realm) is not None else named
-            space = named_space(spaces, self._facts.server_name, self._sasl_host, realm if name else None)
+            user = name if name and named_space(spaces, realm, names=self._gate.names) is not None else named
+            hosts = (self._facts.server_name, self._sasl_host, realm if name else None)
+            space = named_space(spaces, *hosts, names=self._gate.names)
         except TenancyError:
             if not is_anywhere_open:
                 raise
@@ -245,6 +246,7 @@ class Admission:
                 user=self._given_user,
                 open_host=open_host,
                 default=self._default,
+                names=self._gate.names,
             )
             if not self._is_open(space.name):
                 raise RemoteError(
@@ -261,7 +263,7 @@ class Admission:
             if user is None:
                 raise RemoteError("amqp:unauthorized-access", "the user's credentials have changed meanwhile")
             self.rights.user = user
-            named = named_space(spaces, open_host)
+            named = named_space(spaces, open_host, names=self._gate.names)
             if named not in (None, space):
                 raise TenancyError("amqp:not-allowed", f"user {user.name!r} belongs to another space than open names")
             if not self._gate.entered(user):

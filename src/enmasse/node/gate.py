@@ -11,6 +11,7 @@ from enmasse.identity.passwords import Passwords
 from enmasse.identity.throttle import Throttle
 from enmasse.identity.tokens import TokenAuthority
 from enmasse.identity.users import User, Users
+from enmasse.node.tenancy import Names
 
 if TYPE_CHECKING:
     from enmasse.identity.directory import UserDirectory
@@ -73,6 +74,8 @@ class Gate:
         self.options = options or GateOptions()
         self.tokens = tokens
         self.passwords = Passwords(secrets.token_bytes(32))
+        self.names = Names()
+        """What host names mean."""
         self.refused = 0
         """Logins that were refused since the start."""
         self._records = records

@@ -2,34 +2,53 @@
 
 In this order a connection may name one: the host for TLS (SNI), the host of sasl-init, the realm of its
 user, the host of open. A host names a space if it is ``<space>.<namespace>`` or
-``<space>.<namespace>.<domain>``; an IP address, ``localhost`` and any other host name nothing. When
-nothing names one, the listener's default is meant, or else the only space that exists. Two different
-names are refused, and so is an unknown name below the domain.
+``<space>.<namespace>.<domain>``, or one of those that the space's endpoints were given; an IP address,
+``localhost`` and any other host name nothing. When nothing names one, the listener's default is meant, or
+else the only space that exists. Two different names are refused, and so is an unknown name below the domain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.node.errors import TenancyError
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
 
-__all__ = ["DOMAIN", "choose_space", "named_space"]
+__all__ = ["DOMAIN", "Names", "choose_space", "named_space"]
 
 DOMAIN = "enmasse.local"
-"""Names below it always mean a space."""
 
 
-def _named(host: str | None, spaces: Mapping[str, Space], is_open: Callable[[str], bool]) -> Space | None:
+class Names(NamedTuple):
+    """What host names mean.
+
+    Attributes:
+        hosts: those of the spaces' endpoints, in lower case, to the names of their spaces.
+        domain: names below it always mean a space.
+    """
+
+    hosts: Mapping[str, str] = {}
+    domain: str = DOMAIN
+
+
+OURS = Names()
+
+
+def _named(
+    host: str | None, spaces: Mapping[str, Space], is_open: Callable[[str], bool], names: Names
+) -> Space | None:
     """The space that a host or realm names, if it names one."""
     if not host:
         return None
-    name = host.rpartition(":")[0] if host.count(":") == 1 else host
-    is_ours = name.endswith("." + DOMAIN)
-    words = (name[: -len(DOMAIN) - 1] if is_ours else name).split(".")
+    name = (host.rpartition(":")[0] if host.count(":") == 1 else host).lower().removesuffix(".")
+    if name in names.hosts:
+        return spaces.get(names.hosts[name])
+    domain = "." + names.domain
+    is_ours = name.endswith(domain)
+    words = name.removesuffix(domain).split(".")
     found = spaces.get(f"{words[1]}/{words[0]}") if len(words) == 2 else None
     if found is None and is_ours:
         raise TenancyError("amqp:not-found", f"host {name!r} names no space; {_how(spaces, is_open)}")
@@ -51,7 +70,10 @@ def _everybody(_space: str) -> bool:
 
 
 def named_space(
-    spaces: Mapping[str, Space], *hosts: str | None, is_open: Callable[[str], bool] = _everybody
+    spaces: Mapping[str, Space],
+    *hosts: str | None,
+    is_open: Callable[[str], bool] = _everybody,
+    names: Names = OURS,
 ) -> Space | None:
     """The one space that hosts or realms name, if any of them names one.
 
@@ -59,13 +81,14 @@ def named_space(
         spaces: every space, by ``<namespace>/<space>``.
         hosts: hosts and realms, or nothing where none was given.
         is_open: whether a space may be told to everybody.
+        names: what host names mean.
 
     Raises:
         TenancyError: two of them differ, or one below the domain does not exist.
     """
     chosen: Space | None = None
     for host in hosts:
-        named = _named(host, spaces, is_open)
+        named = _named(host, spaces, is_open, names)
         if named is None:
             continue
         if chosen is not None and named is not chosen:
@@ -85,6 +108,7 @@ def choose_space(
     default: str | None = None,
     server_name: str | None = None,
     is_open: Callable[[str], bool] = _everybody,
+    names: Names = OURS,
 ) -> Space:
     """The space that a connection means.
 
@@ -96,12 +120,13 @@ def choose_space(
         default: the listener's default space.
         server_name: the host that was named for TLS.
         is_open: whether a space may be told to everybody.
+        names: what host names mean.
 
     Raises:
         TenancyError: nothing names a space that exists and there is not exactly one, or two names differ.
     """
     realm = user.rpartition("@")[2] if user and "@" in user else None
-    chosen = named_space(spaces, server_name, sasl_host, realm, open_host, is_open=is_open)
+    chosen = named_space(spaces, server_name, sasl_host, realm, open_host, is_open=is_open, names=names)
     if chosen is not None:
         return chosen
     if default is not None:

@@ -7,7 +7,7 @@ import pytest
 from enmasse.messaging.core import Core
 from enmasse.messaging.space import Space
 from enmasse.node.errors import TenancyError
-from enmasse.node.tenancy import choose_space
+from enmasse.node.tenancy import Names, choose_space
 from enmasse.testing.memory_storage import MemoryStorage
 
 
@@ -66,3 +66,25 @@ def test_the_listener_s_default_is_meant_when_nothing_names_a_space() -> None:
 def test_no_space_at_all_says_how_to_create_one() -> None:
     with pytest.raises(TenancyError, match="enmasse create space"):
         choose_space({}, sasl_host=None, user=None, open_host=None)
+
+
+def test_a_space_is_named_by_the_hosts_of_its_endpoints() -> None:
+    spaces = spaces_named(*TWO)
+    names = Names({"mq.example.org": "default/factory"}, "messaging.example.org")
+    for host in (
+        "mq.example.org",
+        "MQ.example.org:5671",
+        "factory.default.messaging.example.org",
+        "Factory.Default.",
+    ):
+        chosen = choose_space(spaces, sasl_host=None, user=None, open_host=host, names=names)
+        assert chosen is spaces["default/factory"]
+    with pytest.raises(TenancyError, match="names no space"):
+        choose_space(spaces, sasl_host=None, user=None, open_host="other.default.messaging.example.org", names=names)
+
+
+def test_a_host_below_another_domain_names_nothing() -> None:
+    spaces = spaces_named("default/shop")
+    names = Names({}, "messaging.example.org")
+    chosen = choose_space(spaces, sasl_host=None, user=None, open_host="x.y.enmasse.local", names=names)
+    assert chosen is spaces["default/shop"]
