@@ -28,6 +28,7 @@ from enmasse.node.gate import Gate
 from enmasse.node.receipts import Attachment
 from enmasse.node.recovering import Recovering
 from enmasse.node.recovery import Key, map_to_tell
+from enmasse.node.rights import MANAGEMENT
 from enmasse.node.terminus import (
     address_of,
     granted_filters,
@@ -197,7 +198,7 @@ class Binding:
             )
         else:
             self.admission.rights.require_send(address_of(target))
-            address = space.find(address_of(target))
+            address = self._desk(space, address_of(target)) or space.find(address_of(target))
             self.bounds.attach(space, link, address)
             key = Key(space, self.user, self.container, attach.name, True)
             attachment = self._recovering.attach_sender(key, address, link, attach, target)
@@ -216,6 +217,13 @@ class Binding:
             unsettled=None if attachment is None else attachment.told,
             incomplete_unsettled=attachment is not None and attachment.is_incomplete,
         )
+
+    def _desk(self, space: Space, name: str) -> Address | None:
+        """Where the space itself answers, if it is that what is named."""
+        desk = self._connections.desk
+        if name != MANAGEMENT or desk is None or name in space.addresses:
+            return None
+        return desk.service(space.core, name, self)
 
     def _attach_controller(self, space: Space, link: ReceivingLink, attach: Attach) -> None:
         link.settle_as(attach.rcv_settle_mode)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.messaging.delivery import Producer
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from enmasse.messaging.space import Space
     from enmasse.net.transport import EngineProtocol
     from enmasse.node.binding import Binding
+    from enmasse.node.space_desk import SpaceDesk
     from enmasse.wire.amqp.link import Link
 
 __all__ = ["Connections"]
@@ -47,6 +48,8 @@ class Connections:
         self.watchers: list[Watcher] = []
         self.recovery = Recovery()
         """What is kept for links that are detached and may come back."""
+        self.desk: SpaceDesk | None = None
+        """Answers what users ask of their space."""
         self._open: dict[Binding, int] = {}
         self._last_number = 0
         self._wall_ms = wall_ms
@@ -93,6 +96,29 @@ class Connections:
         for binding in self._open:
             if binding.space is space:
                 binding.bounds.meter(space, binding.links)
+
+    def close(self, name: str, reason: str, space: Space | None = None) -> bool:
+        """Close the connection of a number, if there is one (in a space); its client may come again at once."""
+        for binding, number in self._open.items():
+            if str(number) == name and (space is None or binding.space is space):
+                binding.connection.close(AmqpError("amqp:connection:forced", reason))
+                return True
+        return False
+
+    def connections_of(self, space: Space) -> Iterator[dict[str, Any]]:
+        """The connections of a space, with their counters."""
+        return (self._connection(binding, number) for binding, number in self._of(space))
+
+    def links_of(self, space: Space) -> Iterator[dict[str, Any]]:
+        """The links of a space, with their counters."""
+        return (
+            self._link(binding, number, link, end)
+            for binding, number in self._of(space)
+            for link, end in list(binding.links.items())
+        )
+
+    def _of(self, space: Space) -> list[tuple[Binding, int]]:
+        return [(binding, number) for binding, number in self._open.items() if binding.space is space]
 
     def read_connections(self) -> list[dict[str, Any]]:
         """Every connection, with its counters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enmasse.identity.permissions import RECV, SEND
+from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.subscription import Subscription
@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.messaging.space import Space
 
-__all__ = ["Rights"]
+__all__ = ["ADDRESS_LIST", "MANAGEMENT", "Rights"]
+
+MANAGEMENT = "$management"
+"""Where a space is asked for what it has; who may do what there is asked for with each request."""
+
+ADDRESS_LIST = "$addresses"
+"""From where a space's list of addresses is received."""
 
 
 class Rights:
@@ -31,6 +37,16 @@ class Rights:
         self.user: User | None = None
         self.space: Space | None = None
 
+    @property
+    def may_view(self) -> bool:
+        """Whether the user may see what the space has."""
+        return self.user is None or self.user.permissions.allow_any(VIEW) or self.may_manage
+
+    @property
+    def may_manage(self) -> bool:
+        """Whether the user may act on what the space has."""
+        return self.user is None or self.user.permissions.allow_any(MANAGE)
+
     def require_send(self, address: str) -> None:
         """See that messages may be sent to an address.
 
@@ -40,6 +56,8 @@ class Rights:
         user = self.user
         # Whoever was told the name of a dynamic address may answer there.
         if user is None or user.permissions.allow(SEND, address) or address.startswith(DYNAMIC_PREFIX):
+            return
+        if address == MANAGEMENT and self.may_view:
             return
         raise _refusal(user, "send to", address)
 
@@ -51,6 +69,8 @@ class Rights:
         """
         user, space = self.user, self.space
         if user is None or user.permissions.allow(RECV, address):
+            return
+        if address == ADDRESS_LIST and self.may_view:
             return
         found = _find(space, address) if space is not None else None
         if space is not None and found is not None:
@@ -67,6 +87,9 @@ class Rights:
             AttachError: the user may do nothing at all.
         """
         user = self.user
+        if self.may_view:
+            # Answers of the space itself have to go somewhere.
+            return
         if user is not None and not (user.permissions.allow_any(SEND) or user.permissions.allow_any(RECV)):
             raise _refusal(user, "make", "a dynamic address")
 

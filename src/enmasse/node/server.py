@@ -37,8 +37,11 @@ from enmasse.node.logs import LoggedBinding, Tally
 from enmasse.node.management import Management
 from enmasse.node.ports import Admitting, PortOptions, Ports
 from enmasse.node.review import review, review_user
+from enmasse.node.space_desk import SpaceDesk
+from enmasse.node.space_ports import SpacePorts
 from enmasse.node.statistics import check_server, read_configuration, read_statistics
 from enmasse.node.stored_users import StoredUsers
+from enmasse.node.tenancy import DOMAIN, Names
 from enmasse.node.trace import Tracer
 from enmasse.node.user_directory import NodeUsers
 from enmasse.node.user_fields import USER_TYPE
@@ -87,6 +90,7 @@ class Server:
         tokens: knows the users of some spaces in place of the node; by default the providers of external ones do.
         users: the file of users; without it there are none.
         ports: what the operator decides on the ports.
+        domain: host names below it always mean a space, as in ``<space>.<namespace>.<domain>``.
 
     Raises:
         ConfigError: the file of users or a certificate cannot be read, or holds what cannot be.
@@ -103,6 +107,7 @@ class Server:
         tokens: TokenAuthority | None = None,
         users: Path | None = None,
         ports: PortOptions | None = None,
+        domain: str = DOMAIN,
     ) -> None:
         self.name = name
         self.instance = secrets.token_hex(8)
@@ -116,6 +121,9 @@ class Server:
         self.entities = Entities(self.core, secrets.token_hex, self._close_space)
         self.entities.space_changed = self._space_changed
         self.entities.rates_changed = self.connections.meter
+        self.space_ports = SpacePorts(self._turn.loop, self._open_space_port)
+        self.entities.port_changed = self.space_ports.set
+        self.entities.notes = self.space_ports.told
         self.federation = Federation(
             self.entities.records[SPACE_TYPE],
             lambda: self.users,
@@ -125,6 +133,7 @@ class Server:
         )
         clock = self._turn.loop.time
         self.gate = Gate(self.entities.records[SPACE_TYPE], clock, gate, tokens or self.federation)
+        self.gate.names = Names(self.entities.hosts, domain.lower())
         self.stored_users = StoredUsers(self.core, self._uid_of_space, self._review_user)
         self.users = self.gate.users = NodeUsers(self.stored_users)
         self.reloads: list[Callable[[], None]] = []
@@ -135,6 +144,7 @@ class Server:
 
             self._users_file = UsersFile(users, self._set_users, self._turn.loop)
             self.reloads.append(self._users_file.reload)
+        self.connections.desk = SpaceDesk(self.entities, self.connections, self._turn.loop.time)
         self.admin = Space(self.core, "$admin", secrets.token_hex)
         self.tracer = Tracer(
             self.admin,
@@ -268,7 +278,12 @@ class Server:
         port = server.sockets[0].getsockname()[1]
         url = f"amqp://[{host}]:{port}" if ":" in host else f"amqp://{host}:{port}"
         self.listeners.append(Listener("amqp", host, port, server))
+        self.space_ports.serve_on(host)
         return port
+
+    async def _open_space_port(self, host: str, port: int, space: str) -> asyncio.Server:
+        url = f"amqp://[{host}]:{port}" if ":" in host else f"amqp://{host}:{port}"
+        return await self.ports.open(host, port, lambda shell: self._make_engine(shell, None, space, url))
 
     async def listen_admin(self, path: Path) -> None:
         """Open the administrator's socket, which only this user can reach.
@@ -328,6 +343,7 @@ class Server:
             self._users_file.close()
         for listener in self.listeners:
             listener.server.close()
+        self.space_ports.close()
         self.ports.close()
         for binding in list(self.connections.shells):
             for end in binding.links.values():
