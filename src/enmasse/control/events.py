@@ -19,6 +19,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from enmasse.control.registry import LASTING_NAMESPACES
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ class EventRecorder:
         return self._kept
 
     def _write(self, name: str, namespace: str, noted: _Noted) -> None:
+        if namespace not in LASTING_NAMESPACES and self._store.find("Namespace", "", namespace) is None:
+            return  # it is gone, and nothing may lie in it
         former = self._store.find(_KIND, namespace, name)
         if former is not None:
             again: Document = {"count": int(former.get("count") or 1) + noted.count, "lastTimestamp": noted.last}

@@ -28,9 +28,11 @@ from enmasse.control.stored_form import (
 from enmasse.control.writes import LOCAL_OPERATOR, Admission, Operation, Requester, Write
 from enmasse.model.catalog import CATALOG_REVISION, default_objects
 from enmasse.model.changes import change_problems, keep_immutable
+from enmasse.model.core import Namespace
 from enmasse.model.errors import InvalidResourceError, Problem
 from enmasse.model.former import in_present_form
-from enmasse.model.kinds import decode, kind_named, restore
+from enmasse.model.kinds import decode, restore
+from enmasse.model.metadata import Metadata
 from enmasse.model.plans import PLAN_NAMESPACE
 from enmasse.model.schema import without_nulls
 from enmasse.model.status_form import decode_status
@@ -107,6 +109,13 @@ class Registry:
                 elif found["metadata"].get("generation") == 1:
                     self.replace(resource.model_copy(update={"metadata": restore(found).metadata}))
             self.store.write_fact("catalog", CATALOG_REVISION)
+
+    def plant_namespaces(self) -> None:
+        """Create the namespaces that always exist, and those that objects of an older store lie in."""
+        with self.store.transaction():
+            for name in (*LASTING_NAMESPACES, *self.store.namespaces()):
+                if name and self.store.find("Namespace", "", name) is None:
+                    self.create(Namespace(metadata=Metadata(name=name)))
 
     def create(
         self,
@@ -401,7 +410,7 @@ class Registry:
         return write.resource
 
     def _expect_namespace(self, namespace: str) -> None:
-        if namespace in ("", *LASTING_NAMESPACES) or kind_named("Namespace") is None:
+        if namespace in ("", *LASTING_NAMESPACES):
             return
         found = self.store.find("Namespace", "", namespace)
         if found is None:

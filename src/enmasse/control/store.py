@@ -171,13 +171,16 @@ class ResourceStore:
         rows = self._run("SELECT body FROM objects WHERE uid = ?", (uid,))
         return json.loads(rows[0][0]) if rows else None
 
-    def select(self, kind: str, namespace: str | None = None, prefix: str = "", limit: int = -1) -> list[Document]:
+    def select(
+        self, kind: str, namespace: str | None = None, prefix: str = "", *, after: str = "", limit: int = -1
+    ) -> list[Document]:
         """Return the objects of a kind by namespace and name.
 
         Args:
             kind: of this kind.
             namespace: only this one; None: all.
             prefix: only those whose names begin so.
+            after: only those with later names; with a namespace.
             limit: how many at most; -1: all of them.
         """
         if namespace is None:
@@ -188,19 +191,11 @@ class ResourceStore:
             )
         else:
             rows = self._run(
-                "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name >= ? AND name < ?"
+                "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name >= ? AND name < ? AND name > ?"
                 " ORDER BY kind, namespace, name LIMIT ?",
-                (kind, namespace, prefix, prefix + _BEYOND, limit),
+                (kind, namespace, prefix, prefix + _BEYOND, after, limit),
             )
         return [json.loads(row[0]) for row in rows]
-
-    def bodies(self, kind: str) -> Iterator[Document]:
-        """Yield the objects of a kind in the order of their creation, whatever clocks said then.
-
-        Nothing may be written meanwhile.
-        """
-        for (body,) in self._database.execute("SELECT body FROM objects WHERE kind = ? ORDER BY id", (kind,)):
-            yield json.loads(body)
 
     def select_address(self, kind: str, namespace: str, address: str) -> list[Document]:
         """Return the objects of a kind and namespace with this ``spec.address``, by their names."""
@@ -352,11 +347,18 @@ class ResourceStore:
                 self._run("DELETE FROM asides WHERE uid = ? AND (? IS NULL OR name = ?)", (uid, name, name))
                 self._touched.add(uid)
 
-    def dependents(self, owner: str, limit: int = 100) -> list[Document]:
-        """Return objects which name an object, by its uid, among their owners."""
+    def dependents(self, owner: str, *, after: str = "", limit: int = 100) -> list[Document]:
+        """Return objects which name an object, by its uid, among their owners, by their uids.
+
+        Args:
+            owner: the uid of the owner.
+            after: only those with later uids.
+            limit: how many at most.
+        """
         rows = self._run(
-            "SELECT body FROM owners JOIN objects ON uid = dependent WHERE owner = ? ORDER BY dependent LIMIT ?",
-            (owner, limit),
+            "SELECT body FROM owners JOIN objects ON uid = dependent WHERE owner = ? AND dependent > ?"
+            " ORDER BY dependent LIMIT ?",
+            (owner, after, limit),
         )
         return [json.loads(row[0]) for row in rows]
 
@@ -378,15 +380,6 @@ class ResourceStore:
                 last = rows[0][0]
                 found.append(last)
         return sorted(set(found))
-
-    def contents(self, namespace: str, kinds: tuple[str, ...], limit: int = 100) -> list[Document]:
-        """Return objects of some kinds that lie in a namespace."""
-        found: list[Document] = []
-        for kind in kinds:
-            found += self.select(kind, namespace, limit=limit - len(found))
-            if len(found) >= limit:
-                break
-        return found
 
     def changes(
         self, after: int, *, kinds: tuple[str, ...] = (), namespace: str | None = None, limit: int = 500
