@@ -17,20 +17,14 @@ from enmasse.control.effective import effective_settings, effective_status
 from enmasse.control.ports import AddressEntity
 from enmasse.control.quota import Claim, Place
 from enmasse.control.verdicts import ADMITTED, PlanCatalog, Verdict
-from enmasse.model.addresses import BrokerStatus, PlanStatus
+from enmasse.model.addresses import OFFERED_TYPES, BrokerStatus, PlanStatus
 
 if TYPE_CHECKING:
     from enmasse.model.addresses import Address, AddressStatus, AddressType
     from enmasse.model.plans import AddressPlan
     from enmasse.model.spaces import AddressSpace, SpaceType
 
-__all__ = ["OFFERED", "AddressView", "Reference", "address_status", "claim_of", "judge_address", "wanted_address"]
-
-OFFERED: dict[SpaceType, tuple[AddressType, ...]] = {
-    "standard": ("anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter"),
-    "brokered": ("queue", "topic", "subscription", "deadletter"),
-}
-"""The types of addresses that a space of each type has."""
+__all__ = ["AddressView", "Reference", "address_status", "claim_of", "judge_address", "wanted_address"]
 
 _STORING = frozenset({"queue", "topic", "subscription", "stream", "deadletter"})
 
@@ -184,7 +178,7 @@ def _judge_space(view: AddressView) -> Verdict:
 
 
 def _judge_type(view: AddressView) -> Verdict:
-    kind, offered = view.address.spec.type, OFFERED[view.space_type]
+    kind, offered = view.address.spec.type, OFFERED_TYPES[view.space_type]
     if kind in offered:
         return ADMITTED
     return Verdict(

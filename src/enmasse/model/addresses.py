@@ -31,6 +31,7 @@ __all__ = [
     "ADDRESS_TYPES",
     "FIELD_OWNERS",
     "MAX_PARTITIONS",
+    "OFFERED_TYPES",
     "Address",
     "AddressSpec",
     "AddressStatus",
@@ -52,6 +53,12 @@ ADDRESS_TYPES: tuple[AddressType, ...] = (
     "stream",
     "deadletter",
 )
+
+OFFERED_TYPES: dict[SpaceType, tuple[AddressType, ...]] = {
+    "standard": ADDRESS_TYPES,
+    "brokered": ("queue", "topic", "subscription", "deadletter"),
+}
+"""The types of addresses that a space of each type has."""
 
 MAX_PARTITIONS = 1024
 """One journal holds all partitions of a stream, each with its own index entry and cursor."""

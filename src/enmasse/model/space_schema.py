@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from enmasse.model.addresses import AddressType
+from enmasse.model.limits import AddressLimits, SpaceLimits
 from enmasse.model.resource import Data
 from enmasse.model.schema import Model
 
@@ -36,6 +37,8 @@ class AddressPlanDescription(Named):
 
     resources: dict[str, float] = Field(default_factory=dict)
     """Credits that an address takes."""
+    limits: AddressLimits | None = None
+    """What an address takes at most."""
 
 
 class SpacePlanDescription(Named):
@@ -43,6 +46,8 @@ class SpacePlanDescription(Named):
 
     resource_limits: dict[str, float] = Field(default_factory=dict)
     """Credits that a space has."""
+    limits: SpaceLimits | None = None
+    """What a space takes at most."""
 
 
 class AddressTypeDescription(Named):
