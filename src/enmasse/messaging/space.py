@@ -73,6 +73,8 @@ class Space:
         """Settled messages on the anonymous terminus that named no address which takes messages."""
         self.addresses: dict[str, Address] = {}
         """Those that are made; others are when they are asked for (``address``)."""
+        self.services: dict[str, Address] = {}
+        """Where the node itself answers; their names start with ``$``."""
         self.wake: Callable[[str], Address | None] = lambda _name: None
         """Makes an address that is declared, and adds it."""
         self.version = 0
@@ -167,6 +169,8 @@ class Space:
         """The space is deleted, and every address with it."""
         for address in list(self.addresses.values()):
             self.remove(address)
+        for service in self.services.values():
+            service.close("amqp:resource-deleted", f"space {self.name!r} was deleted")
 
     def find(self, name: str) -> Address:
         """The address that a link names: itself, a name below a topic, or ``topic::subscription``.
@@ -182,7 +186,7 @@ class Space:
         return found
 
     def _find(self, name: str) -> Address:
-        found = self.address(name)
+        found = self.address(name) or self.services.get(name)
         if found is not None:
             return found
         if "::" in name:

@@ -25,6 +25,7 @@ from enmasse.messaging.subscription import Subscription
 from enmasse.messaging.topic import Topic
 from enmasse.model.entity_digest import entity_digest
 from enmasse.node.address_factory import configure_address, make_address
+from enmasse.node.address_list import AddressList
 from enmasse.node.declared import DeclaredAddresses, packed
 from enmasse.node.entity_fields import (
     ADDRESS_TYPE,
@@ -50,6 +51,9 @@ DELETE_STEP = 64
 """Records deleted with one batch: their frames are read on the way, tens of megabytes at most."""
 
 LOAD_STEP_BYTES = 1 << 20
+
+ADDRESS_LIST = "$addresses"
+"""From where a space's list of addresses is received."""
 
 _PREFIX = {SPACE_TYPE: b"s", ADDRESS_TYPE: b"a"}
 
@@ -88,8 +92,8 @@ class Entities:
         """Hears of a space whose senders, or some of them, are to be metered from now on."""
         self.port_changed: Callable[[str, int], None] = lambda _name, _port: None
         """Hears which port of its own a space has; 0 is none."""
-        self.addresses_changed: Callable[[Space], None] = lambda _space: None
-        """Hears of a space whose addresses are others now."""
+        self._lists: dict[str, AddressList] = {}
+        """Space to what tells its addresses."""
         self.notes: Callable[[str], dict[str, Any]] = lambda _name: {}
         """Gives what else is to be told of a space."""
         self._coming: dict[tuple[str, str], Record] = {}
@@ -166,6 +170,8 @@ class Entities:
         space.limit(space_limits(record))
         space.wake = lambda address: self._wake(name, address)
         self.spaces[name] = space
+        told = self._lists[name] = AddressList(self.core, ADDRESS_LIST, name, self.declared, self.changes)
+        space.services[ADDRESS_LIST] = told
         for host in record.get("hosts", ()):
             self.hosts.setdefault(host, name)
         if record.get("port"):
@@ -216,7 +222,7 @@ class Entities:
             others = [self.declared.named(space.name, record["topic"]) or ""]
         if any(other in self._addresses for other in others):
             self._wake(space.name, record["address"])
-        self.addresses_changed(space)
+        self._lists[space.name].changed(record["address"])
 
     # Changing
 
@@ -343,7 +349,7 @@ class Entities:
             space.rehome(address, home_of(record))
             if address.meter is not None and not is_metered:
                 self.rates_changed(space)
-        self.addresses_changed(space)
+        self._lists[space.name].changed(record["address"])
 
     def _apply_space(self, space: Space, record: Record) -> None:
         name, before = space.name, self.records[SPACE_TYPE][space.name]
@@ -387,6 +393,7 @@ class Entities:
             if example is not None:
                 raise EntityError(409, f"space {name!r} still has {len(left) or 1} addresses, such as {example!r}")
             space = self.spaces.pop(name)
+            del self._lists[name]
             self._take_hosts(name, record)
             space.close()
             self._space_closed(space)
@@ -399,7 +406,7 @@ class Entities:
             del self.declared[name]
             if address is not None:
                 space.remove(address)
-            self.addresses_changed(space)
+            self._lists[space.name].changed(record["address"])
         self.records[entity_type].pop(name, None)
         self._changing.pop((entity_type, name), None)
         self._leaving[entity_type, name] = record
