@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from enmasse.control.declared import Declared
+    from enmasse.control.identity_providers import IdentityProviders
     from enmasse.control.node_mirror import NodeMirror
     from enmasse.control.placements import Placements
     from enmasse.control.ports import EntityType, Sighting
@@ -61,6 +62,7 @@ class SpaceLooks:
         placements: who has a place.
         mirror: the node.
         statuses: takes what was found.
+        providers: knows how users are known.
         now: gives the present, RFC 3339 in UTC.
         look_again: has a space looked at once more.
         look_at_addresses: has addresses looked at, because their space or their places have changed.
@@ -73,6 +75,7 @@ class SpaceLooks:
         placements: Placements,
         mirror: NodeMirror,
         statuses: StatusWriter,
+        providers: IdentityProviders,
         *,
         now: Callable[[], str],
         look_again: Callable[[str], None],
@@ -83,6 +86,7 @@ class SpaceLooks:
         self._placements = placements
         self._mirror = mirror
         self._statuses = statuses
+        self._providers = providers
         self._now = now
         self._look_again = look_again
         self._look_at_addresses = look_at_addresses
@@ -101,7 +105,8 @@ class SpaceLooks:
         metadata = space.metadata
         if metadata.deletion_timestamp:
             return await self._terminate(space)
-        if FINALIZER not in metadata.finalizers:
+        if FINALIZER not in metadata.finalizers and self._mirror.is_reachable:
+            # From now on the node may have something of it.
             self._registry.change_finalizers(
                 space.kind, metadata.namespace, metadata.name, uid=metadata.uid, add=FINALIZER
             )
@@ -120,7 +125,7 @@ class SpaceLooks:
 
     def view(self, space: AddressSpace) -> SpaceView:
         """Return all that a space depends on."""
-        return SpaceView(space, self._declared.plans, self._excess(space))
+        return SpaceView(space, self._declared.plans, self._excess(space), self._providers.of(space))
 
     def _excess(self, space: AddressSpace) -> tuple[str, ...]:
         plan = self._declared.space_plans.get(space.spec.plan_name)
@@ -132,16 +137,16 @@ class SpaceLooks:
         entity, outcome = None, None
         if verdict.is_yes:
             entity = wanted_space(view)
-            outcome = await self._bring_about(entity)
+            outcome = await self._bring_about(entity, is_held=FINALIZER in space.metadata.finalizers)
         self._say(view, verdict, entity, outcome)
         if outcome is not None and not outcome.is_reachable:
             raise NodeUnavailableError(f"node {self._mirror.name} cannot be reached")
         return outcome is None or not outcome.refusal
 
-    async def _bring_about(self, entity: SpaceEntity) -> Outcome:
+    async def _bring_about(self, entity: SpaceEntity, *, is_held: bool) -> Outcome:
         try:
             seen = await self._mirror.find("space", entity.name)
-            if not self._mirror.is_reachable:
+            if not self._mirror.is_reachable or not is_held:
                 return Outcome(self._mirror.digest(entity), is_reachable=False)
             if seen is not None and seen.uid != entity.uid:
                 # One of the same name was there before, and so may be what was in it.
