@@ -93,7 +93,10 @@ class Intake:
             resource = decode(known)
         except InvalidResourceError as error:  # whoever must mend it anyhow is told all of it
             raise InvalidResourceError(error.subject, [*error.problems, *unknown]) from None
-        self._found += [f'unknown field "{join_path(problem.unknown)}"{_hint(problem)}' for problem in unknown]
+        for problem in unknown:
+            told = f'unknown field "{join_path(problem.unknown)}"{_hint(problem)}'
+            if told not in self._found:
+                self._found.append(told)
         return resource
 
 

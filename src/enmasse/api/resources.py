@@ -17,6 +17,7 @@ from enmasse.api.status import RequestError, deleted
 from enmasse.api.tables import Shape, include_of
 from enmasse.control.list_types import list_type_of
 from enmasse.control.registry import Preconditions
+from enmasse.control.unfinished import finish
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -93,22 +94,23 @@ class _Routes:
         options, intake = self._options(request), Intake(request)
         document = fit_to_path(await intake.read_body(OBJECTS), self._served, namespace, None)
         resource = intake.decode(document)
-        created = self._registry.create(
-            resource, dry_run=options.is_dry, user=options.requester, manager=options.manager()
+        created = await finish(
+            lambda: self._registry.create(
+                resource, dry_run=options.is_dry, user=options.requester, manager=options.manager()
+            )
         )
         return self._answer(request, created, resource, intake, 201)
 
     async def replace(self, request: Request) -> Response:
         options, intake = self._options(request), Intake(request)
         document = fit_to_path(await intake.read_body(OBJECTS), self._served, *_place(request))
-        return self._replace(request, options, intake, document)
+        return await self._replace(request, options, intake, lambda: document)
 
     async def patch(self, request: Request) -> Response:
         options, intake = self._options(request), Intake(request)
         if media_type(request) == APPLY:
             return await self._apply(request, options, intake)
-        document = await self._patched(request)
-        return self._replace(request, options, intake, document)
+        return await self._replace(request, options, intake, await self._patch(request))
 
     async def delete(self, request: Request) -> Response:
         namespace, name = _place(request)
@@ -138,7 +140,7 @@ class _Routes:
     async def patch_status(self, request: Request) -> Response:
         options, intake = self._options(request), Intake(request)
         if media_type(request) != APPLY:
-            return self._replace_status(request, options, await self._patched(request))
+            return self._replace_status(request, options, (await self._patch(request))())
         manager = options.manager("Apply", "status")
         config = fit_to_path(expect_map(await read_value(request, (APPLY,))), self._served, *_place(request))
         _refuse_managed_fields(config)
@@ -150,41 +152,54 @@ class _Routes:
         manager = options.manager("Apply")
         config = fit_to_path(await intake.read_body((APPLY,)), self._served, *_place(request))
         _refuse_managed_fields(config)
-        applied, resource, is_new = self._registry.apply(
-            config,
-            manager,
-            force=options.flag("force"),
-            dry_run=options.is_dry,
-            user=options.requester,
-            decode=intake.decode,
+        applied, resource, is_new = await finish(
+            lambda: self._registry.apply(
+                config,
+                manager,
+                force=options.flag("force"),
+                dry_run=options.is_dry,
+                user=options.requester,
+                decode=intake.decode,
+            )
         )
         return self._answer(request, applied, resource, intake, 201 if is_new else 200)
 
-    async def _patched(self, request: Request) -> Document:
+    async def _patch(self, request: Request) -> Callable[[], Document]:
+        """Return what gives the object as it is to be, from what it is then."""
         namespace, name = _place(request)
         accepted = (_JSON_PATCH, _MERGE_PATCH) if self._kind.is_ours else (_JSON_PATCH, _MERGE_PATCH, _STRATEGIC)
         patch = await read_value(request, (*accepted, APPLY))
-        present = self._in_version(self._registry.store.get(self._kind.name, namespace, name))
-        match media_type(request):
-            case "application/json-patch+json":
-                patched = json_patch(present, patch)
-            case "application/merge-patch+json":
-                patched = merge_patch(present, expect_map(patch))
-            case _:
-                patched = strategic_merge(present, expect_map(patch), list_type_of(self._kind.name))
-        return fit_to_path(patched, self._served, namespace, name)
 
-    def _replace(self, request: Request, options: Options, intake: Intake, document: Document) -> Response:
-        resource = intake.decode(document)
-        managed = (document.get("metadata") or {}).get("managedFields")
-        replaced = self._registry.replace(
-            resource,
-            dry_run=options.is_dry,
-            user=options.requester,
-            manager=options.manager(),
-            forget_managers=isinstance(managed, list) and not any(managed),
-        )
-        return self._answer(request, replaced, resource, intake)
+        def patched() -> Document:
+            present = self._in_version(self._registry.store.get(self._kind.name, namespace, name))
+            match media_type(request):
+                case "application/json-patch+json":
+                    found = json_patch(present, patch)
+                case "application/merge-patch+json":
+                    found = merge_patch(present, expect_map(patch))
+                case _:
+                    found = strategic_merge(present, expect_map(patch), list_type_of(self._kind.name))
+            return fit_to_path(found, self._served, namespace, name)
+
+        return patched
+
+    async def _replace(
+        self, request: Request, options: Options, intake: Intake, wanted: Callable[[], Document]
+    ) -> Response:
+        def write() -> tuple[Document, Resource]:
+            document = wanted()
+            resource = intake.decode(document)
+            managed = (document.get("metadata") or {}).get("managedFields")
+            replaced = self._registry.replace(
+                resource,
+                dry_run=options.is_dry,
+                user=options.requester,
+                manager=options.manager(),
+                forget_managers=isinstance(managed, list) and not any(managed),
+            )
+            return replaced, resource
+
+        return self._answer(request, *await finish(write), intake)
 
     def _replace_status(self, request: Request, options: Options, document: Document) -> Response:
         manager = options.manager("Update", "status")
