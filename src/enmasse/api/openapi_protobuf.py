@@ -10,10 +10,9 @@ Rules:
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from enmasse.api.protobuf_messages import Messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,12 +61,7 @@ _MESSAGES: Final[dict[str, str]] = {
     "TypeItem": "value=1:string*",
 }
 
-_SCALARS: Final = {
-    "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
-    "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
-    "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
-    "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
-}
+_TYPES: Final = Messages(_PACKAGE, _MESSAGES)
 
 _SCHEMA_NAMES: Final = {
     "$ref": "_ref",
@@ -108,32 +102,9 @@ def encode_document(document: Document) -> bytes:
     return encoded
 
 
-@cache
 def message_type(name: str) -> type[Message]:
     """Return the class of one of the messages."""
-    found = _pool().FindMessageTypeByName(f"{_PACKAGE}.{name}")
-    made: type[Message] = message_factory.GetMessageClass(found)
-    return made
-
-
-@cache
-def _pool() -> descriptor_pool.DescriptorPool:
-    file = descriptor_pb2.FileDescriptorProto(name="openapi_v2.proto", package=_PACKAGE, syntax="proto3")
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for described in fields.split():
-            field, _, rest = described.partition("=")
-            number, _, kind = rest.partition(":")
-            item = message.field.add(name=field, number=int(number))
-            item.label = item.LABEL_REPEATED if kind.endswith("*") else item.LABEL_OPTIONAL
-            kind = kind.removesuffix("*")
-            if kind in _SCALARS:
-                item.type = _SCALARS[kind]
-            else:
-                item.type, item.type_name = item.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return pool
+    return _TYPES.type(name)
 
 
 def _make(name: str, /, **fields: Any) -> Message:

@@ -24,6 +24,8 @@ from enmasse.api.metrics import ControllerTimes
 from enmasse.control.controller import Controller
 from enmasse.control.lock import DirectoryLock
 from enmasse.control.registry import Registry
+from enmasse.control.rights import Rights
+from enmasse.control.role_admission import BindingAdmission, WriterAdmission, plant_roles
 from enmasse.control.store import ResourceStore
 from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
@@ -83,7 +85,11 @@ async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     registry = Registry(store, now=_now, new_uid=lambda: str(uuid.uuid4()))
+    rights = Rights(store)
+    registry.ask(WriterAdmission(rights))
+    registry.ask(BindingAdmission(rights))
     registry.plant_catalog()
+    plant_roles(registry)
     node_url = settings.node_url or f"amqp+unix://{layout.admin_socket(settings.node)}"
     node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter)
     times = ControllerTimes()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from enmasse.api.bodies import OBJECTS, read_body
+from enmasse.api.bodies import OBJECTS, media_type, read_body
+from enmasse.api.reviews_protobuf import PROTOBUF, read_review
 from enmasse.api.status import RequestError
 from enmasse.identity.rbac import Ask, Rule
 
@@ -37,7 +38,10 @@ def review_routes(rights: Rights) -> APIRouter:
 
     def serve(group_version: str, kind: str, review: Callable[[Requester, Document], Document]) -> None:
         async def endpoint(request: Request) -> Response:
-            body = await read_body(request, OBJECTS)
+            if media_type(request) == PROTOBUF:
+                body = read_review(await request.body(), kind)
+            else:
+                body = await read_body(request, OBJECTS)
             spec = body.get("spec") or {}
             if body.get("kind", kind) != kind or not isinstance(spec, dict):
                 raise RequestError(400, f"expected a {kind} with a map as spec")

@@ -1,0 +1,110 @@
+"""Rights given to others, and rights of those who write, whichever way the write came."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enmasse.control.errors import ForbiddenError
+from enmasse.control.registry import Registry
+from enmasse.control.rights import Rights
+from enmasse.control.role_admission import BindingAdmission, WriterAdmission, plant_roles
+from enmasse.control.store import ResourceStore
+from enmasse.identity.rbac import Ask
+from enmasse.identity.requester import LOCAL_OPERATOR, Requester
+from enmasse.model.errors import InvalidResourceError
+from enmasse.model.kinds import decode
+from enmasse.model.resource import Resource
+
+SAM = Requester.known("sam")
+TINA = Requester.known("tina")
+
+
+def binding(role: str, who: str, namespace: str = "", name: str = "") -> Resource:
+    return decode(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+            "metadata": {"name": name or f"{who}-{role}"} | ({"namespace": namespace} if namespace else {}),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"enmasse.io:{role}"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": who}],
+        }
+    )
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    uids = itertools.count(1)
+    with ResourceStore(tmp_path / "resources.db", history=500) as store:
+        made = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
+        rights = Rights(store)
+        made.ask(WriterAdmission(rights))
+        made.ask(BindingAdmission(rights))
+        made.create(binding("service-admin", "sam"))
+        made.create(binding("tenant-edit", "tina", "default"))
+        yield made
+
+
+def space(name: str, namespace: str) -> Resource:
+    metadata = {"name": name, "namespace": namespace}
+    return decode({"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "metadata": metadata, "spec": {}})
+
+
+def test_a_write_is_refused_that_its_writer_has_no_right_to(registry: Registry) -> None:
+    registry.create(space("shop", "default"), user=TINA)
+    with pytest.raises(ForbiddenError, match='User "tina" cannot create resource "addressspaces"'):
+        registry.create(space("shop", "enmasse-infra"), user=TINA)
+    with pytest.raises(ForbiddenError, match='User "sam" cannot delete resource "addressspaces"'):
+        registry.delete("AddressSpace", "default", "shop", user=SAM)
+    with pytest.raises(ForbiddenError, match='User "sam" cannot update resource "addressspaces"'):
+        registry.replace(space("shop", "default"), user=SAM)
+
+
+def test_who_lets_tenants_in_cannot_make_others_or_themselves_more(registry: Registry) -> None:
+    registry.create(binding("tenant-edit", "tom", "default"), user=SAM)
+    with pytest.raises(ForbiddenError, match='"tina" cannot create resource "rolebindings"'):
+        registry.create(binding("tenant-view", "tom", "default", "other"), user=TINA)
+    with pytest.raises(ForbiddenError, match="clusterrolebindings"):
+        registry.create(binding("tenant-edit", "sam"), user=SAM)
+
+
+def test_a_binding_gives_nobody_more_than_its_writer_has(registry: Registry) -> None:
+    rights = Rights(registry.store)
+    registry.create(binding("tenant-view", "vic", "default"))
+    with pytest.raises(ForbiddenError, match="grants permissions not currently held"):
+        rights.require_bind(TINA, "enmasse.io:service-admin", "default")
+    with pytest.raises(ForbiddenError, match="grants permissions not currently held"):
+        rights.require_bind(Requester.known("vic"), "enmasse.io:tenant-edit", "default")
+    rights.require_bind(TINA, "enmasse.io:tenant-view", "default")
+    with pytest.raises(ForbiddenError, match="there is no ClusterRole"):
+        registry.create(binding("no-such", "tina", "default"), user=SAM)
+
+
+def test_a_binding_does_not_become_one_to_another_role(registry: Registry) -> None:
+    registry.create(binding("tenant-view", "tom", "default", "of-tom"), user=SAM)
+    with pytest.raises(InvalidResourceError, match="cannot be changed"):
+        registry.replace(binding("tenant-edit", "tom", "default", "of-tom"), user=LOCAL_OPERATOR)
+
+
+def test_roles_are_shown_and_changed_by_nobody(registry: Registry) -> None:
+    plant_roles(registry)
+    version = registry.store.version
+    plant_roles(registry)
+    assert registry.store.version == version
+    role = registry.store.get("ClusterRole", "", "enmasse.io:tenant-view")
+    assert {"secrets"}.isdisjoint(name for rule in role["rules"] for name in rule.get("resources", ()))
+    with pytest.raises(ForbiddenError, match="built in"):
+        registry.delete("ClusterRole", "", "enmasse.io:tenant-view", user=LOCAL_OPERATOR)
+
+
+def test_a_binding_counts_as_soon_as_it_is_written(registry: Registry) -> None:
+    rights = Rights(registry.store)
+    ask = Ask("list", "enmasse.io", "addresses", "default")
+    assert not rights.allows(Requester.known("tom"), ask)
+    registry.create(binding("tenant-view", "tom", "default"), user=SAM)
+    assert rights.allows(Requester.known("tom"), ask)
+    registry.delete("RoleBinding", "default", "tom-tenant-view", user=SAM)
+    assert not rights.allows(Requester.known("tom"), ask)
