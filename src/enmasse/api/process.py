@@ -21,14 +21,19 @@ from enmasse.api.app import create_app
 from enmasse.api.canary import Canary
 from enmasse.api.doors import DoorSettings, open_doors
 from enmasse.api.metrics import ControllerTimes
-from enmasse.control.controller import Controller
+from enmasse.control.collector import Collector
+from enmasse.control.control_plane import ControlPlane
+from enmasse.control.events import EventRecorder
 from enmasse.control.lock import DirectoryLock
 from enmasse.control.registry import Registry
 from enmasse.control.rights import Rights
 from enmasse.control.role_admission import BindingAdmission, WriterAdmission, plant_roles
 from enmasse.control.store import ResourceStore
+from enmasse.control.user_controller import UserController
+from enmasse.control.user_passwords import UserPasswords
 from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
+from enmasse.engines.embedded.user_admin import AmqpUserAdmin
 from enmasse.net.logs import set_up_logging
 
 if TYPE_CHECKING:
@@ -88,16 +93,26 @@ async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore
     rights = Rights(store)
     registry.ask(WriterAdmission(rights))
     registry.ask(BindingAdmission(rights))
+    registry.ask(UserPasswords())
+    registry.plant_namespaces()
     registry.plant_catalog()
     plant_roles(registry)
     node_url = settings.node_url or f"amqp+unix://{layout.admin_socket(settings.node)}"
     node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter)
     times = ControllerTimes()
     canary = Canary(node)
-    controller = Controller(registry, node, now=_now, jitter=_jitter, looked=times.observe)
+    events = EventRecorder(store, now=_now, new_uid=lambda: str(uuid.uuid4()))
+    controller = ControlPlane(registry, node, now=_now, jitter=_jitter, looked=times.observe, events=events)
+    collector = Collector(registry, jitter=_jitter)
+    controller.add(collector.controller, collector)
+    user_admin = AmqpUserAdmin(settings.node, node_url, jitter=_jitter)
+    users = UserController(registry, user_admin, now=_now, jitter=_jitter, events=events, looked=times.observe)
+    controller.add(users.controller, users)
     app = create_app(registry, stop, node, node, times, canary, doors.authenticator)
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]
+        background.append(tasks.create_task(events.run(), name="events"))
+        background.append(tasks.create_task(users.run(), name="users"))
         background.append(tasks.create_task(canary.run(), name="canary"))
         if settings.supervised:
             background.append(tasks.create_task(_stop_at_end_of_input(stop), name="supervisor"))

@@ -1,0 +1,84 @@
+"""A node's users behind control's port: AMQP management over its private socket, on a connection of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
+from enmasse.control.user_port import UserEntity, UserSighting
+from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
+from enmasse.engines.embedded.node_admin import _Errors as Errors
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["AmqpUserAdmin"]
+
+_USER = "io.enmasse.user"
+_NOT_FOUND = 404
+
+
+class AmqpUserAdmin(AmqpNodeAdmin):
+    """Manages the users of one node; ``connections`` keeps the connection up while it is iterated."""
+
+    async def users_after(self, name: str) -> AsyncIterator[list[UserSighting]]:
+        """Yield all users in the order of their names, page by page, from beyond a name; empty: from the first."""
+        while True:
+            with Errors():
+                page = await self._reachable(self._management).perform("LIST", _USER, arguments={"after": name})
+            columns = (page.get("names"), page.get("uids"), page.get("revisions"))
+            if not all(isinstance(column, list) for column in columns):
+                raise NodeUnavailableError("the node does not say which users it has")
+            found = [UserSighting(*row) for row in zip(*columns, strict=True)]  # type: ignore[arg-type]  # checked
+            if not found:
+                return
+            yield found
+            name = found[-1].name
+
+    async def find_user(self, name: str) -> UserSighting | None:
+        """Return what the node has under a name; None: nothing."""
+        try:
+            with Errors():
+                found = await self._reachable(self._management).read(_USER, name)
+        except NodeRefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
+        return UserSighting(found["name"], found.get("uid") or "", found.get("revision") or "")
+
+    async def create_user(self, user: UserEntity) -> None:
+        """Add a user."""
+        with Errors():
+            await self._reachable(self._management).create(_USER, user.name, _attributes(user))
+
+    async def update_user(self, user: UserEntity) -> None:
+        """Give a user other attributes; its connections stay as far as they may."""
+        with Errors():
+            await self._reachable(self._management).update(_USER, user.name, _attributes(user))
+
+    async def delete_user(self, name: str) -> None:
+        """Remove a user; one that is not there is removed already."""
+        try:
+            with Errors():
+                await self._reachable(self._management).delete(_USER, name)
+        except NodeRefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+
+
+def _attributes(user: UserEntity) -> dict[str, Any]:
+    """Return what a node is told of a user: everything, so that nothing former stays."""
+    return {
+        "space": user.space,
+        "spaceUid": user.space_uid,
+        "username": user.username,
+        "uid": user.uid,
+        "generation": user.generation,
+        "revision": user.revision,
+        "certificates": list(user.certificates),
+        "authorization": [
+            {"operations": list(operations), "addresses": list(addresses)}
+            for operations, addresses in user.authorization
+        ],
+        "scram": user.scram,
+    }
