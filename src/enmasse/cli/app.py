@@ -12,6 +12,7 @@ import typer
 from enmasse.cli.account import account
 from enmasse.cli.address import address
 from enmasse.cli.apply import apply
+from enmasse.cli.backup import backup, restore
 from enmasse.cli.bench import bench
 from enmasse.cli.certificate import ca, certificate
 from enmasse.cli.control import control
@@ -24,6 +25,7 @@ from enmasse.cli.get import get
 from enmasse.cli.journal import journal
 from enmasse.cli.kube import kube
 from enmasse.cli.login import login, logout
+from enmasse.cli.logs import logs
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer
 from enmasse.cli.receive import receive
@@ -91,7 +93,10 @@ app.command("demo", rich_help_panel=_RUN)(_demo)
 app.command("status", rich_help_panel=_RUN)(status)
 app.command("endpoints", rich_help_panel=_RUN)(endpoints)
 app.command("ca", rich_help_panel=_RUN)(ca)
+app.command("logs", rich_help_panel=_RUN)(logs)
 app.command("trace", rich_help_panel=_RUN)(trace)
+app.command("backup", rich_help_panel=_RUN)(backup)
+app.command("restore", rich_help_panel=_RUN)(restore)
 app.command("control", rich_help_panel=_RUN)(control)
 app.command("node", rich_help_panel=_RUN, context_settings=_RAW, add_help_option=False)(_node)
 app.add_typer(journal, name="journal", rich_help_panel=_RUN)

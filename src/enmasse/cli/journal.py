@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from enmasse.cli.errors import FAILED, INTERRUPTED, UNREACHABLE, CliError
+from enmasse.cli.errors import FAILED, INTERRUPTED, UNREACHABLE
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.engines.embedded.paths import DEFAULT_NODE
+from enmasse.engines.journal_tool import run_journal_tool
 from enmasse.storage.tools import CANNOT, IN_USE
 
 __all__ = ["journal"]
@@ -38,16 +37,7 @@ def _place(directory: Path | None, data: Path, name: str) -> str:
 
 def _run(*arguments: str) -> None:
     """Run a tool in a process of its own and end as it did."""
-    process = subprocess.Popen([sys.executable, "-m", "enmasse.storage.tools", *arguments])
-    try:
-        code = process.wait()
-    except KeyboardInterrupt:
-        code = process.wait()
-    if code < 0 and code not in _CODES:
-        raise CliError(
-            f"the tool that read {arguments[1]} was ended by {signal.Signals(-code).name}. If that is not what "
-            "somebody did to it, the disk or file system could not read a page: see the kernel's log"
-        )
+    code = run_journal_tool(*arguments)
     raise typer.Exit(_CODES.get(code, code))
 
 

@@ -1,0 +1,92 @@
+"""``enmasse logs``: what the processes of an installation have said."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from enmasse.cli.errors import NotFoundError
+from enmasse.cli.options import DEFAULT_DATA, Data
+from enmasse.cli.output import Writer
+from enmasse.engines.embedded.paths import Layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["logs"]
+
+_LOOK_S = 0.2
+
+
+def logs(
+    process: Annotated[
+        str | None, typer.Argument(metavar="[PROCESS]", help="Such as control or node-0; all of them by default.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--tail", metavar="N", min=0, help="How many lines of the past.")] = 50,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Show what the processes of an installation have said, the last lines first in each log."""
+    files = _files(Layout(data).logs, process)
+    writer = Writer()
+    # Names only where there are several to tell apart.
+    heads = {file: f"{file.stem}: " if len(files) > 1 else "" for file in files}
+    tails = {file: _Tail(file) for file in files}
+    for file, tail in tails.items():
+        for line in tail.past(lines):
+            writer.say(heads[file] + line)
+    while follow:
+        time.sleep(_LOOK_S)
+        for file, tail in tails.items():
+            for line in tail.more():
+                writer.say(heads[file] + line)
+
+
+def _files(directory: Path, process: str | None) -> list[Path]:
+    files = sorted(directory.glob("*.log"))
+    if not files:
+        raise NotFoundError(f"there are no logs in {directory}; has `enmasse up` been started there?")
+    if process is None:
+        return files
+    named = [file for file in files if file.stem == process]
+    if not named:
+        raise NotFoundError(f"there is no process '{process}'; there are {', '.join(file.stem for file in files)}")
+    return named
+
+
+class _Tail:
+    """A log that grows, and that another file may be put in the place of."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("rb")
+        self._rest = b""
+
+    def past(self, count: int) -> list[str]:
+        """Return the last lines of what is there."""
+        return list(deque(self._read(), maxlen=count))
+
+    def more(self) -> list[str]:
+        """Return what has come since."""
+        found = self._read()
+        try:
+            is_another = self._path.stat().st_ino != _inode(self._file.fileno())
+        except FileNotFoundError:  # it is just being replaced
+            return found
+        if is_another:
+            self._file.close()
+            self._file, self._rest = self._path.open("rb"), b""
+            found += self._read()
+        return found
+
+    def _read(self) -> list[str]:
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        return [line.decode("utf-8", "replace") for line in lines]
+
+
+def _inode(descriptor: int) -> int:
+    return os.fstat(descriptor).st_ino
