@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from enmasse.control.declared import AddressRow, Declared
+    from enmasse.control.identity_providers import IdentityProviders
     from enmasse.control.node_mirror import NodeMirror
     from enmasse.control.placements import Placements
     from enmasse.control.ports import Entity, Sighting
     from enmasse.control.statuses import StatusWriter
     from enmasse.control.store import Document, ResourceStore
+    from enmasse.model.spaces import AddressSpace
 
 __all__ = ["AddressLooks", "bring_about"]
 
@@ -49,6 +51,7 @@ class AddressLooks:
         placements: who has a place.
         mirror: the node.
         statuses: takes what was found.
+        providers: knows how users are known.
         now: gives the present, RFC 3339 in UTC.
         space_changed: hears of a space of which the node has less than before.
     """
@@ -60,6 +63,7 @@ class AddressLooks:
         placements: Placements,
         mirror: NodeMirror,
         statuses: StatusWriter,
+        providers: IdentityProviders,
         *,
         now: Callable[[], str],
         space_changed: Callable[[str], None],
@@ -69,6 +73,7 @@ class AddressLooks:
         self._placements = placements
         self._mirror = mirror
         self._statuses = statuses
+        self._providers = providers
         self._now = now
         self._space_changed = space_changed
 
@@ -118,13 +123,17 @@ class AddressLooks:
         return AddressView(
             address=address,
             space=space,
-            space_verdict=judge_space(SpaceView(space, declared.plans)) if space else ADMITTED,
+            space_verdict=self._judge(space) if space else ADMITTED,
             plans=declared.plans,
             rival=owner.name if owner is not None and owner is not row else "",
             references={name: self._reference(address.space_key, name) for name in names},
             topic=self._topic(address.space_key, spec.topic) if spec.topic else None,
             is_served=is_served,
         )
+
+    def _judge(self, space: AddressSpace) -> Verdict:
+        authentication = self._providers.of(space)
+        return judge_space(SpaceView(space, self._declared.plans, authentication=authentication))
 
     def _reference(self, space: str, name: str) -> Reference:
         row = self._declared.owner(space, name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from enmasse.control.address_controller import AddressLooks
 from enmasse.control.declared import Declared
+from enmasse.control.identity_providers import IdentityProviders
 from enmasse.control.node_mirror import NodeMirror
 from enmasse.control.placements import Placements
 from enmasse.control.plan_controller import PlanLooks
@@ -76,6 +77,7 @@ class ControlPlane:
             reached=self._node_reached,
             observed=self._node_observed,
         )
+        self.providers = IdentityProviders(store, lambda: self.declared.spaces, self._provider_changed)
         self._watchers: list[Callable[[EntityType, str], None]] = []
         self.statuses = StatusWriter(store, self._stale, events)
         self.address_looks = AddressLooks(
@@ -84,6 +86,7 @@ class ControlPlane:
             self.placements,
             self.mirror,
             self.statuses,
+            self.providers,
             now=now,
             space_changed=self._space_has_less,
         )
@@ -93,6 +96,7 @@ class ControlPlane:
             self.placements,
             self.mirror,
             self.statuses,
+            self.providers,
             now=now,
             look_again=self.look_at_space,
             look_at_addresses=self._look_at_addresses,
@@ -102,6 +106,8 @@ class ControlPlane:
         self._spaces = Controller("spaces", self.space_looks.look, jitter=jitter, looked=looked)
         self._plans = Controller("plans", plan_looks.look, jitter=jitter, looked=looked)
         self._runtime = Runtime(store)
+        # Whoever looks at a space asks how its users are known.
+        self._runtime.listen(self.providers)
         self._runtime.listen(self.declared)
         for controller in (self._spaces, self._addresses, self._plans):
             self._runtime.add(controller)
@@ -146,6 +152,11 @@ class ControlPlane:
     def look_at_space(self, key: str, *, background: bool = False) -> None:
         """Have a space looked at."""
         self._spaces.look_at(key, background=background)
+
+    def _provider_changed(self, key: str) -> None:
+        """How the users of a space are known has changed, and with it whether it can be served."""
+        self.look_at_space(key)
+        self._look_at_addresses(self.declared.addresses_of(key))
 
     def look_at_plan(self, kind: str, name: str) -> None:
         """Have a plan looked at."""

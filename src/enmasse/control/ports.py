@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 __all__ = [
     "ENTITY_TYPES",
@@ -74,6 +74,7 @@ class SpaceEntity:
         limits: what else bounds it.
         hosts: names beside ``<space>.<namespace>.<domain>`` that stand for it.
         port: where its clients need not name it; 0 for none of its own.
+        oidc: what is agreed with the provider that knows its users; None where there is none.
     """
 
     entity_type: ClassVar[EntityType] = "space"
@@ -87,6 +88,7 @@ class SpaceEntity:
     limits: SpaceLimitSettings = SpaceLimitSettings()
     hosts: tuple[str, ...] = ()
     port: int = 0
+    oidc: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

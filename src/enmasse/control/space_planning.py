@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from enmasse.control.authentication import Authentication
 from enmasse.control.effective import effective_space_limits, told_limits
 from enmasse.control.ports import SpaceEntity
-from enmasse.control.verdicts import ADMITTED, PlanCatalog, Verdict, judge_authentication, judge_space_plan
+from enmasse.control.verdicts import ADMITTED, PlanCatalog, Verdict, judge_space_plan
 from enmasse.model.conditions import READY, Condition
-from enmasse.model.spaces import NO_AUTHENTICATION
 
 if TYPE_CHECKING:
     from enmasse.control.ports import Entity, Sighting
@@ -39,11 +39,13 @@ class SpaceView:
         space: as declared.
         plans: the operator's plans.
         excess: a sentence for each limit that is exceeded by what has a place already.
+        authentication: how its users are known.
     """
 
     space: AddressSpace
     plans: PlanCatalog = field(default_factory=PlanCatalog)
     excess: tuple[str, ...] = ()
+    authentication: Authentication = field(default_factory=Authentication)
 
     @property
     def plan(self) -> AddressSpacePlan | None:
@@ -72,7 +74,7 @@ class Outcome:
 
 def judge_space(view: SpaceView) -> Verdict:
     """Tell whether a space can be served."""
-    for verdict in (judge_space_plan(view.space, view.plans), judge_authentication(view.space)):
+    for verdict in (judge_space_plan(view.space, view.plans), view.authentication.verdict):
         if not verdict.is_yes:
             return verdict
     return ADMITTED
@@ -85,11 +87,12 @@ def wanted_space(view: SpaceView) -> SpaceEntity:
     return SpaceEntity(
         space.key,
         space.spec.type,
-        space.spec.authentication_service.kind or NO_AUTHENTICATION,
+        view.authentication.kind,
         metadata.uid,
         metadata.generation,
         limits.max_bytes or 0,
         limits=told_limits(limits),
+        oidc=view.authentication.oidc,
     )
 
 
@@ -107,7 +110,7 @@ def space_conditions(view: SpaceView, ready: Condition) -> tuple[Condition, ...]
         # It goes on, with all that has a place: nothing is taken away from those who had it first.
         message = f"{'; '.join(view.excess)}; what is there stays, and nothing new finds a place"
         applied = applied.model_copy(update={"reason": "QuotaExceeded", "message": message})
-    return (applied, condition("AuthenticationReady", judge_authentication(view.space), generation), ready)
+    return (applied, condition("AuthenticationReady", view.authentication.verdict, generation), ready)
 
 
 def plan_space_plan(plan: AddressSpacePlan, plans: PlanCatalog) -> tuple[Condition, ...]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enmasse.model.plans import AddressPlan, AddressSpacePlan
     from enmasse.model.spaces import AddressSpace
 
-__all__ = ["ADMITTED", "PlanCatalog", "Verdict", "judge_authentication", "judge_space_plan"]
+__all__ = ["ADMITTED", "PlanCatalog", "Verdict", "judge_space_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,6 @@ class PlanCatalog:
 
     spaces: Mapping[str, AddressSpacePlan] = field(default_factory=dict)
     addresses: Mapping[str, AddressPlan] = field(default_factory=dict)
-
-
-def judge_authentication(space: AddressSpace) -> Verdict:
-    """Tell whether the authentication service that a space asks for exists."""
-    service = space.spec.authentication_service
-    if service.kind is not None:
-        return ADMITTED
-    named = service.name or service.type
-    return Verdict(
-        "UnknownAuthenticationService",
-        f"unknown authentication service '{named}'; there are 'none' and 'standard'",
-    )
 
 
 def judge_space_plan(space: AddressSpace, plans: PlanCatalog) -> Verdict:

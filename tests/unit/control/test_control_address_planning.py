@@ -15,6 +15,7 @@ from enmasse.control.address_planning import (
     judge_address,
     wanted_address,
 )
+from enmasse.control.authentication import resolve_authentication
 from enmasse.control.ports import AddressEntity, AddressSettings, Sighting, SpaceEntity
 from enmasse.control.quota import Place
 from enmasse.control.space_planning import (
@@ -149,7 +150,8 @@ def test_a_space_that_asks_for_what_does_not_exist_waits_and_so_do_its_addresses
     make_space: Make, make_address: Make, spec: dict[str, Any], reason: str
 ) -> None:
     space = stored(make_space(**spec))
-    verdict = judge_space(SpaceView(space, PLANS))
+    authentication = resolve_authentication(space, {}, lambda _namespace, _name: None)
+    verdict = judge_space(SpaceView(space, PLANS, authentication=authentication))
     assert verdict.reason == reason
     assert judge_address(view(space, stored(make_address()), space_verdict=verdict)).reason == "SpaceNotReady"
     assert judge_address(view(space, stored(make_address()), space_verdict=verdict, is_served=True)).reason in {

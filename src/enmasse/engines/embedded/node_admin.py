@@ -330,6 +330,7 @@ def _changes(entity: Entity) -> dict[str, Any]:
             "maxBytes": entity.max_bytes,
             "hosts": list(entity.hosts),
             "port": entity.port,
+            "oidc": None if entity.oidc is None else dict(entity.oidc),
             **{name: getattr(entity.limits, field) for field, name in _SPACE_LIMITS.items()},
         }
     else:

@@ -1,0 +1,222 @@
+"""Who knows the users of a space: what it asks for, made into what a node is told. Pure.
+
+Rules:
+1. A service that does not exist, or cannot be used as it is, is waited for; the verdict says what is missing.
+2. A space changes what the service says only where the service allows that, and never takes the service's
+   secret with it to another host.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from enmasse.control.user_planning import told_pattern
+from enmasse.control.verdicts import ADMITTED, Verdict
+from enmasse.errors import ConfigError, EnmasseError
+from enmasse.identity.keycloak import CLIENT, realm_name
+from enmasse.identity.oidc_settings import read_settings
+from enmasse.model.core import Secret
+from enmasse.model.plans import PLAN_NAMESPACE
+from enmasse.model.spaces import NO_AUTHENTICATION
+
+if TYPE_CHECKING:
+    from enmasse.model.authentication import AuthenticationService, KeycloakSettings, OidcSettings, ServiceSecret
+    from enmasse.model.spaces import AddressSpace, AuthenticationOverrides
+
+__all__ = ["Authentication", "FindSecret", "MissingError", "resolve_authentication", "secret_entry", "service_of"]
+
+EXTERNAL, STANDARD = "external", "standard"
+
+FindSecret = Callable[[str, str], Secret | None]
+"""Gives a secret by namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authentication:
+    """What is known of how the users of a space are known.
+
+    Attributes:
+        verdict: whether the space can be served with it.
+        kind: what a node is told: ``none``, ``standard`` or ``external``.
+        oidc: what a node is told of a provider, if one knows the users.
+    """
+
+    verdict: Verdict = ADMITTED
+    kind: str = NO_AUTHENTICATION
+    oidc: Mapping[str, Any] | None = field(default=None, repr=False)
+
+
+class MissingError(EnmasseError):
+    """Something that a service needs is not there, or is not as it must be.
+
+    Attributes:
+        reason: one CamelCase word, for programs.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def service_of(space: AddressSpace, services: Mapping[str, AuthenticationService]) -> AuthenticationService | None:
+    """The service that a space asks for, if it is one that was declared.
+
+    Args:
+        space: as declared.
+        services: those of the operator, by name.
+    """
+    asked = space.spec.authentication_service
+    if asked.name is not None:
+        return services.get(asked.name)
+    if asked.type == EXTERNAL:
+        found = [service for service in services.values() if service.spec.type == EXTERNAL]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+def resolve_authentication(
+    space: AddressSpace, services: Mapping[str, AuthenticationService], find_secret: FindSecret
+) -> Authentication:
+    """Tell how the users of a space are known.
+
+    Args:
+        space: as declared.
+        services: those of the operator, by name.
+        find_secret: gives secrets.
+    """
+    asked = space.spec.authentication_service
+    service = service_of(space, services)
+    if service is None:
+        if asked.kind is not None:
+            return Authentication(kind=asked.kind)
+        known = ", ".join(sorted({*services, NO_AUTHENTICATION, STANDARD}))
+        named = asked.name or asked.type
+        return _waits("UnknownAuthenticationService", f"unknown authentication service '{named}'; there are {known}")
+    spec, name = service.spec, service.metadata.name
+    if asked.type not in (None, spec.type):
+        return _waits(
+            "UnknownAuthenticationService",
+            f"authentication service '{name}' is of type {spec.type}, and the space asks for type {asked.type}",
+        )
+    try:
+        oidc = None
+        if spec.type == EXTERNAL:
+            oidc = _external(space, service, find_secret)
+        elif spec.standard is not None and spec.standard.keycloak is not None:
+            oidc = _keycloak(space, service, spec.standard.keycloak, find_secret)
+        if oidc is None:
+            return Authentication(kind=spec.type)
+        read_settings(f"authentication service '{name}'", oidc)
+    except MissingError as error:
+        return _waits(error.reason, str(error))
+    except ConfigError as error:
+        return _waits("InvalidAuthenticationService", str(error))
+    return Authentication(kind=EXTERNAL, oidc=oidc)
+
+
+def _waits(reason: str, message: str) -> Authentication:
+    return Authentication(Verdict(reason, message))
+
+
+def _keycloak(
+    space: AddressSpace, service: AuthenticationService, keycloak: KeycloakSettings, find_secret: FindSecret
+) -> dict[str, Any]:
+    """A Keycloak of ours: what the controller of realms makes there, so that nothing else has to be said."""
+    if service.spec.realm is not None:
+        raise MissingError(
+            "InvalidAuthenticationService",
+            f"authentication service '{service.metadata.name}' has spec.realm; in Keycloak each space has its own",
+        )
+    realm = realm_name(space.metadata.namespace, space.metadata.name)
+    return {
+        "issuer": f"{keycloak.url.rstrip('/')}/realms/{realm}",
+        "audience": CLIENT,
+        "clientId": CLIENT,
+        "passwordGrant": True,
+        "groupGrants": True,
+        **_authorities(keycloak.ca_cert_secret, service.metadata.namespace, find_secret),
+    }
+
+
+def _external(space: AddressSpace, service: AuthenticationService, find_secret: FindSecret) -> dict[str, Any]:
+    external, name = service.spec.external, service.metadata.name
+    if external is None or external.oidc is None:
+        raise MissingError(
+            "InvalidAuthenticationService",
+            f"authentication service '{name}' has no spec.external.oidc; other protocols are not spoken",
+        )
+    overrides = space.spec.authentication_service.overrides
+    if overrides is not None and not overrides.to_dict():
+        overrides = None
+    if overrides is not None and not external.allow_override:
+        raise MissingError(
+            "OverrideNotAllowed",
+            f"authentication service '{name}' does not allow overrides (spec.external.allowOverride)",
+        )
+    namespace = service.metadata.namespace
+    fields = _agreed(external.oidc)
+    fields |= _authorities(external.ca_cert_secret, namespace, find_secret)
+    own_issuer = fields["issuer"]
+    if overrides is not None:
+        fields["issuer"] = _overridden(own_issuer, overrides)
+        if overrides.ca_cert_secret is not None:
+            pem = secret_entry(find_secret, space.metadata.namespace, overrides.ca_cert_secret.name, "ca.crt")
+            fields["caCert"] = pem
+    secret = external.oidc.client_secret
+    if secret is not None and urlsplit(fields["issuer"]).netloc == urlsplit(own_issuer).netloc:
+        fields["clientSecret"] = secret_entry(find_secret, secret.namespace or namespace, secret.name, secret.key)
+    return fields
+
+
+def _agreed(oidc: OidcSettings) -> dict[str, Any]:
+    fields = oidc.to_dict()
+    fields.pop("clientSecret", None)
+    for grant in fields.get("grants", ()):
+        grant["addresses"] = [told_pattern(pattern) for pattern in grant.get("addresses", ())]
+    return fields
+
+
+def _overridden(issuer: str, overrides: AuthenticationOverrides) -> str:
+    """The URL of a provider with what a space changes of it."""
+    parts = urlsplit(issuer)
+    host = overrides.host or parts.hostname or ""
+    shown = f"[{host}]" if ":" in host else host
+    # A port belongs to its host.
+    port = overrides.port or (None if overrides.host else parts.port)
+    path = parts.path
+    if overrides.realm is not None:
+        if "/realms/" not in path:
+            raise MissingError(
+                "OverrideNotAllowed", "overrides.realm: the issuer of the authentication service has no realms"
+            )
+        path = f"{path.partition('/realms/')[0]}/realms/{overrides.realm}"
+    return urlunsplit((parts.scheme, f"{shown}:{port}" if port else shown, path, "", ""))
+
+
+def _authorities(secret: ServiceSecret | None, namespace: str, find_secret: FindSecret) -> dict[str, str]:
+    if secret is None:
+        return {}
+    return {"caCert": secret_entry(find_secret, secret.namespace or namespace, secret.name, "ca.crt")}
+
+
+def secret_entry(find_secret: FindSecret, namespace: str, name: str, key: str) -> str:
+    """The text of one entry of a secret.
+
+    Raises:
+        MissingError: it is not there.
+    """
+    namespace = namespace or PLAN_NAMESPACE
+    found = find_secret(namespace, name)
+    if found is None:
+        raise MissingError("SecretMissing", f"there is no Secret {namespace}/{name}")
+    value = found.settled().data.get(key)
+    if value is None:
+        raise MissingError("SecretMissing", f"Secret {namespace}/{name} has no entry {key!r}")
+    try:
+        return b64decode(value).decode().rstrip("\r\n")
+    except ValueError:
+        raise MissingError("SecretMissing", f"entry {key!r} of Secret {namespace}/{name} is no text") from None
