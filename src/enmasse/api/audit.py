@@ -17,20 +17,20 @@ import os
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, Self, get_args
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import parse_qs
 
 from enmasse.api.authorization import ask_of
+from enmasse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["AUDIT_LEVELS", "Audit", "AuditLevel", "AuditLog"]
+__all__ = ["Audit", "AuditLevel", "AuditLog"]
 
 AuditLevel = Literal["off", "writes", "all"]
-AUDIT_LEVELS: Final[tuple[AuditLevel, ...]] = get_args(AuditLevel)
 
 _MAX_BYTES: Final = 10 * 1024 * 1024  # some 30,000 requests
 _KEPT: Final = 5
@@ -46,15 +46,20 @@ class AuditLog:
     """The file.
 
     Args:
-        path: where it lies; its directory must exist.
+        path: where it lies.
         level: ``writes``: what changes something or was refused; ``all``: reads too; ``off``: nothing.
         max_bytes: how large the file becomes before it is put aside.
         kept: how many that were put aside are kept.
+
+    Raises:
+        ConfigError: when its directory does not exist.
     """
 
     def __init__(
         self, path: Path, level: AuditLevel = "writes", *, max_bytes: int = _MAX_BYTES, kept: int = _KEPT
     ) -> None:
+        if level != "off" and not path.parent.is_dir():
+            raise ConfigError(f"the audit log {path} cannot be written: there is no directory {path.parent}")
         self._level = level
         self._file = None if level == "off" else _Rotating(path, max_bytes, kept)
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from enmasse.api.app import create_app
+from enmasse.api.audit import AuditLevel, AuditLog
 from enmasse.api.canary import Canary
 from enmasse.api.doors import DoorSettings, open_doors
 from enmasse.api.metrics import ControllerTimes
@@ -57,6 +58,8 @@ class ControlSettings:
         node_url: its management; None: its socket in the data directory.
         supervised: whether a supervisor holds the other end of standard input.
         log_format: ``text`` or ``json``, for each line on standard error.
+        audit_file: where requests are written down; None: a file in the data directory.
+        audit_level: which requests.
     """
 
     data: Path
@@ -65,6 +68,8 @@ class ControlSettings:
     node_url: str | None = None
     supervised: bool = False
     log_format: str = "text"
+    audit_file: Path | None = None
+    audit_level: AuditLevel = "writes"
 
 
 def run_control(settings: ControlSettings) -> int:
@@ -79,12 +84,15 @@ def run_control(settings: ControlSettings) -> int:
         DirectoryLock(layout.control),
         open_doors(settings.doors, layout) as doors,
         ResourceStore(layout.store) as store,
+        AuditLog(settings.audit_file or layout.audit, settings.audit_level) as audit,
     ):
-        asyncio.run(_serve(settings, layout, store, doors))
+        asyncio.run(_serve(settings, layout, store, doors, audit))
     return 0
 
 
-async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore, doors: Doors) -> None:
+async def _serve(
+    settings: ControlSettings, layout: Layout, store: ResourceStore, doors: Doors, audit: AuditLog
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -108,7 +116,7 @@ async def _serve(settings: ControlSettings, layout: Layout, store: ResourceStore
     user_admin = AmqpUserAdmin(settings.node, node_url, jitter=_jitter)
     users = UserController(registry, user_admin, now=_now, jitter=_jitter, events=events, looked=times.observe)
     controller.add(users.controller, users)
-    app = create_app(registry, stop, node, node, times, canary, doors.authenticator)
+    app = create_app(registry, stop, node, node, times, canary, doors.authenticator, audit)
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]
         background.append(tasks.create_task(events.run(), name="events"))

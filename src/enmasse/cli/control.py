@@ -14,7 +14,18 @@ from enmasse.engines.supervisor.parent import die_with_parent
 from enmasse.engines.supervisor.ports import API_PORT, API_TLS_PORT
 from enmasse.errors import ConfigError
 
-__all__ = ["ApiAuth", "ApiCertificate", "ApiKey", "ApiName", "AuthChoice", "certificate_pair", "control"]
+__all__ = [
+    "ApiAuth",
+    "ApiCertificate",
+    "ApiKey",
+    "ApiName",
+    "AuditChoice",
+    "AuditDepth",
+    "AuditFile",
+    "AuthChoice",
+    "certificate_pair",
+    "control",
+]
 
 
 class AuthChoice(StrEnum):
@@ -37,6 +48,26 @@ ApiName = Annotated[
 ApiCertificate = Annotated[
     Path | None,
     typer.Option("--api-cert", metavar="FILE", help="A certificate of your own for the API (PEM, with its chain)."),
+]
+
+
+class AuditChoice(StrEnum):
+    """What is written into the audit log."""
+
+    OFF = "off"
+    WRITES = "writes"
+    ALL = "all"
+
+
+AuditFile = Annotated[
+    Path | None,
+    typer.Option("--audit-log", metavar="FILE", help="Where to write down who did what; by default DIR/audit.log."),
+]
+AuditDepth = Annotated[
+    AuditChoice,
+    typer.Option(
+        "--audit-level", help="writes: what changes something or was refused; all: reads too; off: nothing."
+    ),
 ]
 ApiKey = Annotated[Path | None, typer.Option("--api-key", metavar="FILE", help="Its key (PEM).")]
 
@@ -65,6 +96,8 @@ def control(
     api_name: ApiName = None,
     api_cert: ApiCertificate = None,
     api_key: ApiKey = None,
+    audit_log: AuditFile = None,
+    audit_level: AuditDepth = AuditChoice.WRITES,
     node: Annotated[str, typer.Option("--node", metavar="NAME", help="The node to manage.")] = DEFAULT_NODE,
     node_url: Annotated[
         str | None,
@@ -92,6 +125,13 @@ def control(
         certificate=certificate_pair(api_cert, api_key, "--api-cert, --api-key"),
     )
     settings = ControlSettings(
-        data=data, doors=doors, node=node, node_url=node_url, supervised=supervised, log_format=log_format.value
+        data=data,
+        doors=doors,
+        node=node,
+        node_url=node_url,
+        supervised=supervised,
+        log_format=log_format.value,
+        audit_file=audit_log,
+        audit_level=audit_level.value,
     )
     raise typer.Exit(run_control(settings))

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.control import ApiAuth, ApiCertificate, ApiKey, ApiName, AuthChoice, certificate_pair
+from enmasse.cli.control import (
+    ApiAuth,
+    ApiCertificate,
+    ApiKey,
+    ApiName,
+    AuditChoice,
+    AuditDepth,
+    AuditFile,
+    AuthChoice,
+    certificate_pair,
+)
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.cli.output import Writer, make_table
 from enmasse.control.loopback import is_loopback, require_loopback
@@ -51,6 +61,8 @@ def up(
     api_name: ApiName = None,
     api_cert: ApiCertificate = None,
     api_key: ApiKey = None,
+    audit_log: AuditFile = None,
+    audit_level: AuditDepth = AuditChoice.WRITES,
     log_format: LogFormat = LogFormatChoice.TEXT,
     users: Annotated[
         Path | None,
@@ -94,6 +106,9 @@ def up(
         arguments += ["--api-name", name]
     if (pair := certificate_pair(api_cert, api_key, "--api-cert, --api-key")) is not None:
         arguments += ["--api-cert", str(pair[0]), "--api-key", str(pair[1])]
+    arguments += ["--audit-level", audit_level.value]
+    if audit_log is not None:
+        arguments += ["--audit-log", str(audit_log.absolute())]
     settings = UpSettings(
         data=data,
         api_arguments=tuple(arguments),

@@ -11,6 +11,7 @@ import pytest
 
 from enmasse.api.app import create_app
 from enmasse.api.audit import AuditLevel, AuditLog
+from enmasse.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +109,12 @@ def test_the_file_is_private_and_rotated_by_its_size(audited: Any, tmp_path: Pat
     assert [file.name for file in files] == ["audit.log", "audit.log.1", "audit.log.2"]
     assert all(file.stat().st_size <= 2000 for file in files)
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
+def test_a_directory_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no directory"):
+        AuditLog(tmp_path / "nowhere" / "audit.log")
+    AuditLog(tmp_path / "nowhere" / "audit.log", "off").close()
 
 
 def test_a_log_that_cannot_be_written_is_told_of_once(

@@ -45,6 +45,11 @@ class Layout:
         return self.data / "logs"
 
     @property
+    def audit(self) -> Path:
+        """Who did what through the API."""
+        return self.data / "audit.log"
+
+    @property
     def control(self) -> Path:
         """The control process's own files."""
         return self.data / "control"
