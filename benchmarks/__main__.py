@@ -21,6 +21,7 @@ from benchmarks.artemis import Artemis
 from benchmarks.cases import Case
 from benchmarks.comparison import Plan, compare
 from benchmarks.connections import measure_idle
+from benchmarks.control import cost_of_addresses
 from benchmarks.dispatch import QpidDispatch
 from benchmarks.generators import build
 from benchmarks.measurement import Line, Measurement, Setting
@@ -47,9 +48,10 @@ SCRIPTS = {
 MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {
     "stored": stored.MEASUREMENTS,
     "tls": (Measurement("What TLS adds to a message", cost_of_tls, missing_tls),),
+    "control": (Measurement("100,000 addresses in one installation", cost_of_addresses),),
     "spending": (Measurement("What the microseconds of a message are spent on", spending, missing_profiler),),
 }
-SUITES = (*TRAFFIC, "tls", "spending", "connections", *SCRIPTS)
+SUITES = (*TRAFFIC, "control", "tls", "spending", "connections", *SCRIPTS)
 PEERS: tuple[type[Peer], ...] = (QpidDispatch, RabbitMQ, Artemis, Mosquitto)
 
 
