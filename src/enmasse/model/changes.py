@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from enmasse.model.addresses import Address
+from enmasse.model.core import ConfigMap, Secret
 from enmasse.model.errors import Problem
 from enmasse.model.schema import describe_value
 
@@ -50,7 +51,23 @@ def change_problems(old: Resource, new: Resource) -> list[Problem]:
                     f"delete {old.kind} {old.metadata.name} and create it anew",
                 )
             )
-    return problems
+    return problems + _data_problems(old, new)
+
+
+def _data_problems(old: Resource, new: Resource) -> list[Problem]:
+    """Return what contradicts what is fixed in objects without spec."""
+    anew = f"delete {old.kind} {old.metadata.name} and create it anew"
+    match old, new:
+        case ConfigMap() | Secret(), ConfigMap() | Secret() if old.is_immutable:
+            if not new.is_immutable:
+                return [Problem("immutable", f"cannot change once it is true; {anew}")]
+            if _content(old) != _content(new):
+                return [Problem("data", f"cannot change, because the {old.kind} is immutable; {anew}")]
+    return []
+
+
+def _content(resource: ConfigMap | Secret) -> dict[str, Any]:
+    return {key: value for key, value in resource.to_dict().items() if key in ("type", "data", "binaryData")}
 
 
 def _at(spec: dict[str, Any], path: str) -> Any:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from enmasse.model.errors import Problem
 from enmasse.model.names import is_label
-from enmasse.model.quantities import IntOrString
+from enmasse.model.quantities import PortOrName
 from enmasse.model.resource import Data, Resource, ResourceStatus
 from enmasse.model.schema import Model, describe_value
 
@@ -96,7 +96,7 @@ class Secret(Data):
     kind: Literal["Secret"] = "Secret"
     type: str = "Opaque"
     """What it is for, as `kubernetes.io/tls`."""
-    data: dict[str, str] = Field(default_factory=dict, repr=False, json_schema_extra={"writeOnly": True})
+    data: dict[str, str] = Field(default_factory=dict, repr=False)
     """Bytes by name, in base64."""
     string_data: dict[str, str] = Field(default_factory=dict, repr=False, json_schema_extra={"writeOnly": True})
     """Text by name; what is written here is kept in `data`."""
@@ -124,7 +124,7 @@ class ServicePort(Model):
     name: str | None = None
     port: int = Field(ge=1, le=65535)
     protocol: str | None = None
-    target_port: IntOrString | None = None
+    target_port: PortOrName | None = None
     node_port: int | None = None
     app_protocol: str | None = None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from enmasse.model.errors import Problem
-from enmasse.model.quantities import IntOrString, Quantity
+from enmasse.model.quantities import NumberOrShare, Quantity
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model
 from enmasse.model.spaces import NetworkPolicy
@@ -64,9 +64,9 @@ class BrokeredBrokerInfra(Model):
     """Bytes that messages take in memory before that."""
     min_large_message_size: int | None = Field(default=None, ge=-1)
     """Bytes from which on a message is written to disk as it comes; -1: never."""
-    max_unavailable: IntOrString | None = None
+    max_unavailable: NumberOrShare | None = None
     """How many may be down for maintenance."""
-    min_available: IntOrString | None = None
+    min_available: NumberOrShare | None = None
     """How many must stay up in maintenance."""
     resources: StorageResources | None = None
     storage_class_name: str | None = None
@@ -111,9 +111,9 @@ class RouterInfra(Model):
     initial_handshake_timeout: int | None = Field(default=None, ge=0)
     """Seconds that a client may take to log in."""
     worker_threads: int | None = Field(default=None, ge=1)
-    max_unavailable: IntOrString | None = None
+    max_unavailable: NumberOrShare | None = None
     """How many may be down for maintenance."""
-    min_available: IntOrString | None = None
+    min_available: NumberOrShare | None = None
     """How many must stay up in maintenance."""
     resources: ComputeResources | None = None
     policy: RouterPolicy | None = None

@@ -77,9 +77,8 @@ def pattern_problem(pattern: str) -> str | None:
     if "${" in pattern.replace("${username}", ""):
         return f"the only variable is ${{username}}, got '{pattern}'"
     *words, last = pattern.split("/")
-    for word in (*words, last.removesuffix("*")):
-        if word != "*" and "*" in word:
-            return f"'*' stands for a whole word between '/', or for any rest at the very end, got '{pattern}'"
+    if any(word != "*" and "*" in word for word in words) or "*" in last[:-1]:
+        return f"'*' stands for a whole word between '/', or for any rest at the very end, got '{pattern}'"
     return None
 
 

@@ -39,10 +39,6 @@ _SCALARS: dict[Any, Schema] = {
     bool: {"type": "boolean"},
 }
 _ANYTHING: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_INT_OR_STRING: Schema = {
-    "x-kubernetes-int-or-string": True,
-    "anyOf": [{"type": "integer"}, {"type": "string"}],
-}
 _BOUNDS: tuple[tuple[type, str, str, str], ...] = (
     (Ge, "ge", "minimum", "minimum"),
     (Le, "le", "maximum", "maximum"),
@@ -142,14 +138,13 @@ def schema_at(schema: Schema, path: Iterable[str]) -> Schema | None:
 
 
 def _of_annotation(annotation: Any, metadata: Iterable[Any] = ()) -> Schema:
+    items = list(metadata)
+    for item in items:
+        if isinstance(item, WithJsonSchema):
+            return dict(item.json_schema or {})
     schema = _of_type(annotation)
-    for item in metadata:
-        if isinstance(item, FieldInfo):
-            schema = _bounded(schema, item.metadata)
-        elif isinstance(item, WithJsonSchema):
-            schema = dict(item.json_schema or {})
-        else:
-            schema = _bounded(schema, [item])
+    for item in items:
+        schema = _bounded(schema, item.metadata if isinstance(item, FieldInfo) else [item])
     return schema
 
 
@@ -164,8 +159,8 @@ def _of_type(annotation: Any) -> Schema:
     if origin is Annotated:
         return _of_annotation(arguments[0], arguments[1:])
     if origin in (Union, types.UnionType):
-        choices = [choice for choice in arguments if choice is not type(None)]
-        return _of_annotation(choices[0]) if len(choices) == 1 else dict(_INT_OR_STRING)
+        (choice,) = (choice for choice in arguments if choice is not type(None))
+        return _of_annotation(choice)
     if origin is Literal:
         return {"type": "string", "enum": list(arguments)}
     if origin is tuple:

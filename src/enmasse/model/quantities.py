@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-__all__ = ["IntOrString", "Quantity", "amount_of"]
+__all__ = ["NumberOrShare", "PortOrName", "Quantity", "amount_of"]
 
 _UNITS = {
     "m": Decimal("0.001"),
@@ -27,6 +27,7 @@ _UNITS = {
     "Pi": Decimal(2**50),
     "Ei": Decimal(2**60),
 }
+_SHARE = re.compile(r"[0-9]{1,3}%")
 _WRITTEN = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(m|k|[MGTPE]|[KMGTPE]i)?")
 
 
@@ -42,26 +43,43 @@ def amount_of(quantity: str | float) -> Decimal:
     return Decimal(found[1]) * _UNITS[found[2] or ""]
 
 
-def _check(quantity: str | float) -> str | int | float:
+def _check(quantity: Any) -> str | int | float:
     try:
-        amount_of(quantity)
+        if isinstance(quantity, str | int | float) and not isinstance(quantity, bool):
+            amount_of(quantity)
+            return quantity
     except ValueError:
-        raise PydanticCustomError("quantity", "expected a quantity such as 512Mi, 2Gi, 500m or 1") from None
-    return quantity
+        pass
+    raise PydanticCustomError("quantity", "expected a quantity such as 512Mi, 2Gi, 500m or 1")
 
+
+def _check_share(value: Any) -> int | str:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and _SHARE.fullmatch(value):
+        return value
+    raise PydanticCustomError("share", "expected a number of 0 or more, or a share such as 50%")
+
+
+def _check_port(value: Any) -> int | str:
+    if isinstance(value, int) and 0 < value < 65536:
+        return value
+    if isinstance(value, str) and value:
+        return value
+    raise PydanticCustomError("port", "expected a port, or the name of one")
+
+
+_EITHER = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 Quantity = Annotated[
     str | int | float,
-    AfterValidator(_check),
-    WithJsonSchema(
-        {
-            "x-kubernetes-int-or-string": True,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": f"^{_WRITTEN.pattern}$",
-        }
-    ),
+    PlainValidator(_check),
+    WithJsonSchema(_EITHER | {"pattern": f"^{_WRITTEN.pattern}$"}),
 ]
 """A field that holds an amount of 0 or more."""
 
-IntOrString = int | str
+NumberOrShare = Annotated[int | str, PlainValidator(_check_share), WithJsonSchema(_EITHER)]
 """A field that holds a number, or a share such as ``50%``."""
+
+PortOrName = Annotated[int | str, PlainValidator(_check_port), WithJsonSchema(_EITHER)]
+"""A field that holds a port, or the name of one."""

@@ -5,6 +5,7 @@ Rules:
 2. Types are strict: ``partitions: "4"`` is a string, not a number.
 3. Objects are frozen; a change is a copy.
 4. A null means that the field is absent, as the Kubernetes API has it.
+5. A field that holds a secret says ``repr=False``: then no message and no log shows it either.
 """
 
 from __future__ import annotations
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Model", "describe_value", "explain", "join_path", "without_nulls"]
 
 _SHOWN_CHARACTERS = 60  # of a wrong value; enough to recognise it, too few to flood a terminal
-
-_SECRETS = frozenset({"password", "tlsKey", "clientKey", "clientSecret"})
-"""Fields whose value is told to nobody, wrong as it may be."""
 
 _EXPECTED = {
     "string_type": "a string",
@@ -126,7 +124,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
 
 def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
     kind, found = detail["type"], detail["input"]
-    said = "something that is not shown" if _SECRETS & set(map(str, detail["loc"])) else describe_value(found)
+    said = "something that is not shown" if _is_secret(detail["loc"], model) else describe_value(found)
     if kind == "extra_forbidden":
         return _unknown_field(detail["loc"], model)
     if kind == "missing":
@@ -139,6 +137,16 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, got {said}"
     return f"{detail['msg'].removeprefix('Input ')}, got {said}"
+
+
+def _is_secret(location: Sequence[int | str], model: type[BaseModel]) -> bool:
+    """Tell whether a path leads to, or into, a field whose value is told to nobody, wrong as it may be."""
+    for end, name in enumerate(location):
+        owner = _model_at(location[:end], model)
+        fields = {field.alias: field for field in owner.model_fields.values()} if owner else {}
+        if name in fields and not fields[name].repr:
+            return True
+    return False
 
 
 def _unknown_field(location: Sequence[int | str], model: type[BaseModel]) -> str:

@@ -82,7 +82,7 @@ class Certificate(Model):
     provider: Literal["selfsigned", "wildcard", "certBundle", "openshift"] = "selfsigned"
     secret_name: str | None = None
     tls_cert: str | None = None
-    tls_key: str | None = None
+    tls_key: str | None = Field(default=None, repr=False)
 
 
 class Exposure(Model):
@@ -133,7 +133,7 @@ class SecretKey(Model):
 class ValueOrSecret(Model):
     """A value given here, or the place in a secret where it lies."""
 
-    value: str | None = None
+    value: str | None = Field(default=None, repr=False)
     value_from_secret: SecretKey | None = None
 
 
