@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from enmasse.control.writes import Write
     from enmasse.model.resource import Resource
 
-__all__ = ["SCRAM_SHA_1", "UserPasswords"]
+__all__ = ["CREDENTIALS", "SCRAM_SHA_1", "UserPasswords"]
 
 SCRAM_SHA_1: Final = "enmasse.io/scram-sha-1"
 """Annotation: with ``"true"``, keys for clients that know nothing newer are made of the next password."""
+
+CREDENTIALS: Final = "enmasse.io/credentials"
+"""Annotation that is written here: another one whenever the password is; so that a change is seen to be one."""
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _KEPT = 64
@@ -67,15 +70,17 @@ class UserPasswords:
         if problems := _problems(user):
             raise InvalidResourceError(f"MessagingUser {user.metadata.name}", problems)
         uid = user.metadata.uid
+        kept = write.store.aside(uid, ASIDE)
         if user.spec.authentication.type != "password":
+            kept = None
             write.store.take_aside(uid, ASIDE)
         elif (password := password_of(user)) is not None:
             wanted: tuple[str, ...] = DEFAULT_MECHANISMS
             if user.metadata.annotations.get(SCRAM_SHA_1) == "true":
                 wanted = (*wanted, "SCRAM-SHA-1")
-            kept = write.store.aside(uid, ASIDE)
-            write.store.put_aside(uid, ASIDE, self._keys(password, wanted, kept))
-        return _without_password(user)
+            kept = self._keys(password, wanted, kept)
+            write.store.put_aside(uid, ASIDE, kept)
+        return _without_password(user, None if kept is None else Credentials.id_of(kept))
 
     def _keys(self, password: str, wanted: tuple[str, ...], kept: bytes | None) -> bytes:
         """Return the keys of a password, if they were made by now."""
@@ -118,7 +123,7 @@ def _problems(user: MessagingUser) -> list[Problem]:
     return problems
 
 
-def _without_password(user: MessagingUser) -> MessagingUser:
+def _without_password(user: MessagingUser, credentials_id: str | None) -> MessagingUser:
     authentication = user.spec.authentication.model_copy(update={"password": None})
     spec = user.spec.model_copy(update={"authentication": authentication})
     annotations = dict(user.metadata.annotations)
@@ -126,6 +131,9 @@ def _without_password(user: MessagingUser) -> MessagingUser:
         applied = _applied_without_password(annotations.pop(_LAST_APPLIED))
         if applied is not None:
             annotations[_LAST_APPLIED] = applied
+    annotations.pop(CREDENTIALS, None)
+    if credentials_id is not None:
+        annotations[CREDENTIALS] = credentials_id
     metadata = user.metadata.model_copy(update={"annotations": annotations})
     return user.model_copy(update={"spec": spec, "metadata": metadata})
 

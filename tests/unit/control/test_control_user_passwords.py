@@ -14,7 +14,7 @@ from enmasse.control.errors import UnfinishedWriteError
 from enmasse.control.registry import Registry
 from enmasse.control.unfinished import finish, finish_here
 from enmasse.control.user_credentials import ASIDE, Credentials
-from enmasse.control.user_passwords import SCRAM_SHA_1, UserPasswords
+from enmasse.control.user_passwords import CREDENTIALS, SCRAM_SHA_1, UserPasswords
 from enmasse.identity.passwords import is_password_of
 from enmasse.model.errors import InvalidResourceError
 from enmasse.model.kinds import decode
@@ -84,8 +84,10 @@ def test_the_same_password_changes_nothing_and_another_one_changes_the_keys(
     assert finish_here(lambda: desk.replace(make_user())) == stored
     assert finish_here(lambda: desk.replace(make_user(None))) == stored
     assert (credentials(store, stored), store.version) == (before, version)
-    finish_here(lambda: desk.replace(make_user("another")))
+    changed = finish_here(lambda: desk.replace(make_user("another")))
     after = credentials(store, stored)
+    told = [item["metadata"]["annotations"][CREDENTIALS] for item in (stored, changed)]
+    assert told == [before.id, after.id]
     assert after.id != before.id
     assert is_password_of(after.keys, "another")
     assert not is_password_of(after.keys, SECRET)
