@@ -44,7 +44,7 @@ _ENTRY = object()  # stands for the value of an entry: that it is there
 
 def leaves(document: Document, list_type: ListType) -> dict[FieldPath, Any]:
     """Return all fields of an object that have a value of their own."""
-    return dict(_walk(document, (), (), list_type))
+    return dict(_walk(document, (), (), list_type)) if document else {}
 
 
 def members(fields: Document) -> FieldSet:

@@ -151,7 +151,8 @@ def apply(
     for entry in others:
         entry.fields -= written
     kept = wanted.union(*(entry.fields for entry in others))
-    merged = remove(merged, frozenset(_removable(own.fields - wanted, kept)), list_type)
+    left = remove(merged, frozenset(_removable(own.fields - wanted, kept)), list_type)
+    merged = merge(left, config, list_type)  # maps that are empty now, and that the configuration has as such
     if own.fields != wanted or written:
         own.time = now
     own.fields = wanted

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from enmasse.control.errors import StoreBusyError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -18,7 +20,12 @@ __all__ = ["follow"]
 
 
 async def follow(
-    store: ResourceStore, after: int, *, kinds: tuple[str, ...] = (), namespace: str | None = None
+    store: ResourceStore,
+    after: int,
+    *,
+    kinds: tuple[str, ...] = (),
+    namespace: str | None = None,
+    pause_s: float = 0.5,
 ) -> AsyncIterator[list[Change]]:
     """Yield the changes after a version as they come, in lists that are never empty.
 
@@ -27,6 +34,7 @@ async def follow(
         after: the last version that is known already.
         kinds: only these; empty: all.
         namespace: only this one; None: all.
+        pause_s: seconds before another try while somebody has the store locked.
 
     Raises:
         ExpiredVersionError: when the history does not reach back to ``after``.
@@ -35,7 +43,11 @@ async def follow(
     with store.listening(changed.set):
         while True:
             changed.clear()
-            found, after = store.changes(after, kinds=kinds, namespace=namespace)
+            try:
+                found, after = store.changes(after, kinds=kinds, namespace=namespace)
+            except StoreBusyError:
+                await asyncio.sleep(pause_s)
+                continue
             if found:
                 yield found
             else:

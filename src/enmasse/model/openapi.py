@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Le, MaxLen, MinLen
@@ -111,7 +111,7 @@ def list_keys(kind: Kind) -> Callable[[tuple[str, ...]], tuple[str, ...] | None]
     """
     schema = structural(kind.model)
 
-    @cache
+    @lru_cache(maxsize=1000)  # more than a kind has lists; the paths may be anybody's
     def ask(path: tuple[str, ...]) -> tuple[str, ...] | None:
         found = schema_at(schema, path)
         match (found or {}).get("x-kubernetes-list-type"):
