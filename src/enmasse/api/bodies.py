@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from enmasse.api.objects_protobuf import read_object
+from enmasse.api.reviews_protobuf import PROTOBUF
 from enmasse.api.status import RequestError
 from enmasse.model.documents import read_documents
 from enmasse.model.names import is_label
@@ -57,6 +59,8 @@ async def read_value(request: Request, accepted: tuple[str, ...], repeated: list
     """
     raw = await request.body()
     content_type = media_type(request)
+    if content_type == PROTOBUF and accepted == OBJECTS:
+        return read_object(raw)
     if content_type not in accepted:
         raise RequestError(415, f"expected content type {' or '.join(accepted)}, got '{content_type}'")
     try:
@@ -84,8 +88,14 @@ def expect_map(value: Any) -> Document:
 
 
 def media_type(request: Request) -> str:
-    """Return the content type of a request, without parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    """Return the content type of a request, without parameters.
+
+    Where it is missing it is JSON, as older kubectl means it; but not from a browser, which says where its pages come
+    from: there a page of another origin could send a body without a type unasked.
+    """
+    found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_of_browser = "origin" in request.headers or "sec-fetch-site" in request.headers
+    return found or ("" if is_of_browser else "application/json")
 
 
 def fit_to_path(document: Document, served: Served, namespace: str, name: str | None) -> Document:

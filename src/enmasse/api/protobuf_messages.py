@@ -18,6 +18,7 @@ _SCALARS: Final = {
     "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
     "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
     "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
+    "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
     "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
     "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
 }
@@ -28,7 +29,8 @@ class Messages:
 
     Args:
         package: its name.
-        described: the fields of each message, as in ``name=1:string parts=2:Part*``; the star is for repeated ones.
+        described: the fields of each message, as in ``name=1:string parts=2:Part* labels=3:{string}``; the star
+            is for repeated ones, braces are for maps from strings.
     """
 
     def __init__(self, package: str, described: Mapping[str, str]) -> None:
@@ -58,8 +60,22 @@ class Messages:
                 kind = kind.removesuffix("*")
                 if kind in _SCALARS:
                     item.type = _SCALARS[kind]
+                elif kind.startswith("{"):
+                    entry = _add_entry(message, f"{field[0].upper()}{field[1:]}Entry", kind.strip("{}"))
+                    item.label = item.LABEL_REPEATED
+                    item.type, item.type_name = item.TYPE_MESSAGE, f".{self._package}.{name}.{entry}"
                 else:
                     item.type, item.type_name = item.TYPE_MESSAGE, f".{self._package}.{kind}"
         pool = descriptor_pool.DescriptorPool()
         pool.AddSerializedFile(file.SerializeToString())
         return pool
+
+
+def _add_entry(message: descriptor_pb2.DescriptorProto, name: str, kind: str) -> str:
+    """Describe the entries of a map, which are messages within the one that has it; return their name."""
+    entry = message.nested_type.add(name=name)
+    entry.options.map_entry = True
+    for number, (field, scalar) in enumerate((("key", "string"), ("value", kind)), 1):
+        item = entry.field.add(name=field, number=number, type=_SCALARS[scalar])
+        item.label = item.LABEL_OPTIONAL
+    return name
