@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Self
 
@@ -135,6 +136,13 @@ class ApiClient:
                 return changed, "unchanged" if _is_same(changed, present) else "configured"
         raise AssertionError("the last attempt returns or raises")
 
+    def merge(self, item: Document, patch: Document) -> Document:
+        """Change an object by a merge patch, and return it."""
+        metadata = item["metadata"]
+        path = _path(_kind_of(item), metadata["namespace"], metadata["name"])
+        headers = {"content-type": "application/merge-patch+json"}
+        return self._call("PATCH", path, content=json.dumps(patch), headers=headers, params=_parameters(False))
+
     def delete(self, kind: Kind, namespace: str, name: str) -> None:
         """Delete an object."""
         self._call("DELETE", _path(kind, namespace, name))
@@ -151,7 +159,7 @@ class ApiClient:
         return found
 
     def resolve(self, kind: Kind, namespace: str, name: str, space: str | None = None) -> Document:
-        """Return the object that a user means: by its name, an address also by what it is called.
+        """Return the object that a user means: by its name, an address or a user also by what it is called.
 
         Raises:
             NotFoundError: when there is none.
@@ -160,13 +168,14 @@ class ApiClient:
         if (exact := self.find_object(kind, namespace, name)) is not None:
             return exact
         items = self.select(kind, namespace)
-        found = [item for item in items if item["spec"].get("address") == name and _is_in(item, space)]
+        called = _CALLED.get(kind.name, "")
+        found = [item for item in items if called and item["spec"].get(called) == name and _is_in(item, space)]
         if len(found) == 1:
             return found[0]
         names = ", ".join(item["metadata"]["name"] for item in found or items[:10])
         if found:
             raise UsageError(
-                f"address {name} exists in several spaces: name one with --space, or give one of {names}"
+                f"{called} {name} exists in several spaces: name one with --space, or give one of {names}"
             )
         there = f"there are {names}" if names else "there is none at all"
         raise NotFoundError(f"there is no {kind.name} '{name}' in namespace {namespace}; {there}")
@@ -198,6 +207,13 @@ class ApiClient:
         return document
 
 
+_CALLED = {"Address": "address", "MessagingUser": "username"}
+"""The field by which people call an object, rather than by its name."""
+
+_SHORTER = {"user": "messaginguser", "users": "messagingusers"}
+"""What people say here; in Kubernetes it could mean others."""
+
+
 def operator_token(data: Path) -> str:
     """Return what proves that we may read a data directory; empty if we may not, or nothing runs there."""
     try:
@@ -212,7 +228,7 @@ def parse_kind(name: str) -> Kind:
     Raises:
         UsageError: listing the kinds that exist.
     """
-    kind = kind_named(name)
+    kind = kind_named(_SHORTER.get(name.lower(), name))
     if kind is None:
         known = "; ".join(f"{kind.plural} ({', '.join(kind.short_names)})" for kind in KINDS)
         raise UsageError(f"there is no kind '{name}'; there are {known}")

@@ -17,10 +17,13 @@ from enmasse.cli.bench import bench
 from enmasse.cli.certificate import ca, certificate
 from enmasse.cli.control import control
 from enmasse.cli.create import create
+from enmasse.cli.create_user import passwd
 from enmasse.cli.delete import delete
 from enmasse.cli.describe import describe
 from enmasse.cli.endpoints import endpoints
 from enmasse.cli.errors import FAILED, INTERRUPTED, exit_code
+from enmasse.cli.events import events
+from enmasse.cli.explain import explain
 from enmasse.cli.get import get
 from enmasse.cli.journal import journal
 from enmasse.cli.kube import kube
@@ -34,6 +37,7 @@ from enmasse.cli.send import send
 from enmasse.cli.status import status
 from enmasse.cli.token import token
 from enmasse.cli.trace import trace
+from enmasse.cli.two_files import import_files
 from enmasse.cli.up import up
 from enmasse.cli.user import user
 from enmasse.errors import EnmasseError
@@ -93,6 +97,7 @@ app.command("demo", rich_help_panel=_RUN)(_demo)
 app.command("status", rich_help_panel=_RUN)(status)
 app.command("endpoints", rich_help_panel=_RUN)(endpoints)
 app.command("ca", rich_help_panel=_RUN)(ca)
+app.command("events", rich_help_panel=_RUN)(events)
 app.command("logs", rich_help_panel=_RUN)(logs)
 app.command("trace", rich_help_panel=_RUN)(trace)
 app.command("backup", rich_help_panel=_RUN)(backup)
@@ -105,9 +110,12 @@ app.add_typer(create, name="create", rich_help_panel=_DECLARE)
 app.add_typer(certificate, name="certificate", rich_help_panel=_DECLARE)
 app.add_typer(user, name="user", rich_help_panel=_DECLARE)
 app.command("apply", rich_help_panel=_DECLARE)(apply)
+app.command("passwd", rich_help_panel=_DECLARE)(passwd)
 app.command("get", rich_help_panel=_DECLARE)(get)
 app.command("describe", rich_help_panel=_DECLARE)(describe)
 app.command("delete", rich_help_panel=_DECLARE)(delete)
+app.command("explain", rich_help_panel=_DECLARE)(explain)
+app.command("import", rich_help_panel=_DECLARE)(import_files)
 app.command("login", rich_help_panel=_ACCESS)(login)
 app.command("logout", rich_help_panel=_ACCESS)(logout)
 app.add_typer(account, name="account", rich_help_panel=_ACCESS)

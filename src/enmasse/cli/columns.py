@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from enmasse.model.columns import columns_of as printer_columns
+from enmasse.model.columns import value_at
 from enmasse.model.spaces import AddressSpaceSpec
 
 if TYPE_CHECKING:
+    from enmasse.model.columns import Column
     from enmasse.model.kinds import Kind
 
 __all__ = ["age", "columns_of", "is_ready", "present", "row_of", "sentence_of"]
@@ -29,8 +32,10 @@ def columns_of(kind: Kind, *, wide: bool, with_namespace: bool) -> list[str]:
             columns += ["TOPIC", "PARTITIONS"] if wide else []
         case "AddressPlan":
             columns += ["TYPE", "PARTITIONS", "READY", "AGE"]
-        case _:
+        case "AddressSpacePlan":
             columns += ["TYPE", "PLANS", "READY", "AGE"]
+        case _:
+            return columns + [column.name.upper() for column in _printed(kind, wide)]
     return columns + (["MESSAGE"] if wide else [])
 
 
@@ -51,9 +56,22 @@ def row_of(kind: Kind, item: Document, now: datetime, *, wide: bool, with_namesp
             row += [spec.get("topic", "-"), str(plan_status.get("partitions", "-"))] if wide else []
         case "AddressPlan":
             row += [spec["addressType"], str(spec.get("partitions", 1)), ready, since]
-        case _:
+        case "AddressSpacePlan":
             row += [spec["addressSpaceType"], str(len(spec["addressPlans"])), ready, since]
+        case _:
+            return row + [_shown(item, column, now) for column in _printed(kind, wide)]
     return row + ([sentence_of(item)] if wide else [])
+
+
+def _printed(kind: Kind, wide: bool) -> list[Column]:
+    return [column for column in printer_columns(kind.name) if wide or column.priority == 0]
+
+
+def _shown(item: Document, column: Column, now: datetime) -> str:
+    value = value_at(item, column.path)
+    if column.type == "date":
+        return age(str(value), now)
+    return "-" if value is None else str(value)
 
 
 def is_ready(item: Document) -> bool:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from enmasse.model.kinds import Kind
 
-__all__ = ["create"]
+__all__ = ["create", "only_space", "wait_until_ready"]
 
-create = typer.Typer(no_args_is_help=True, help="Create a space or an address.")
+create = typer.Typer(no_args_is_help=True, help="Create a space, an address or a user.")
 
 Plan = Annotated[str | None, typer.Option("--plan", metavar="NAME", help="Plan; the smallest by default.")]
 Wait = Annotated[
@@ -46,7 +46,7 @@ def create_space(
     plan: Plan = None,
     authentication: Annotated[
         str | None,
-        typer.Option("--authentication", help="none: everybody may come in; standard: the users of `up --users`."),
+        typer.Option("--authentication", help="none: everybody may come in; standard: the space's users."),
     ] = None,
     namespace: Namespace = None,
     wait: Wait = 10.0,
@@ -144,7 +144,7 @@ def _create(
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
         if kind.name == "Address":
-            name = object_name(space or _only_space(api, place), name)
+            name = object_name(space or only_space(api, place), name)
         document = {
             "apiVersion": kind.api_version,
             "kind": kind.name,
@@ -154,10 +154,16 @@ def _create(
         created = api.create(decode(document).to_dict())
         write_results(writer, output, [(created, "created")])
         if wait_s > 0:
-            _wait(api, kind, place, name, wait_s, writer)
+            wait_until_ready(api, kind, place, name, wait_s, writer)
 
 
-def _only_space(api: ApiClient, namespace: str) -> str:
+def only_space(api: ApiClient, namespace: str) -> str:
+    """Return the name of the only space of a namespace.
+
+    Raises:
+        NotFoundError: when there is none.
+        UsageError: when there are several.
+    """
     kind = kind_named("space")
     assert kind is not None
     names: list[str] = [item["metadata"]["name"] for item in api.select(kind, namespace)]
@@ -170,7 +176,7 @@ def _only_space(api: ApiClient, namespace: str) -> str:
     return names[0]
 
 
-def _wait(api: ApiClient, kind: Kind, namespace: str, name: str, seconds: float, writer: Writer) -> None:
+def wait_until_ready(api: ApiClient, kind: Kind, namespace: str, name: str, seconds: float, writer: Writer) -> None:
     """Wait until an object can be used; say so when it cannot, which is no failure of creating it."""
     present = api.get(kind, namespace, name)
 

@@ -44,7 +44,7 @@ def get(
             write_object(writer, output, item, with_namespace=False)
             return
         items = api.select(kind, None if all_namespaces else place, labels)
-    if space is not None and kind.name == "Address":
+    if space is not None and kind.name in ("Address", "MessagingUser"):
         items = [item for item in items if item["metadata"]["name"].startswith(f"{space}.")]
     if not items and output in (Output.TABLE, Output.WIDE):
         where = "" if all_namespaces else f" in namespace {place}"

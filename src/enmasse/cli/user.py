@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-import getpass
 import os
 import secrets
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Annotated
 import typer
 
 from enmasse.cli.output import Writer, make_table
+from enmasse.cli.passwords import ask_password
 from enmasse.errors import ConfigError, RemoteError
 from enmasse.identity.names import space_name, user_name
 from enmasse.identity.permissions import OPERATIONS, Grant, Permissions
@@ -80,7 +79,7 @@ def add(
     if send and recv and send == recv:
         grants = [Grant(("send", "recv"), tuple(send))]
     mechanisms = () if no_password else (*DEFAULT_MECHANISMS, *((_SHA_1,) if scram_sha_1 else ()))
-    password = "" if no_password else _ask_password()
+    password = "" if no_password else ask_password()
     try:
         keys = {
             mechanism: make_keys(mechanism, password, secrets.token_bytes(SALT_BYTES), iterations)
@@ -138,19 +137,6 @@ def list_users(users: UsersPath) -> None:
             ]
         )
     Writer().out.print(make_table(["SPACE", "NAME", "SEND", "RECV", "PROOFS"], sorted(rows)))
-
-
-def _ask_password() -> str:
-    """The password, which is never an argument: others could see it in the list of processes."""
-    if sys.stdin.isatty():
-        password = getpass.getpass("Password: ")
-        if getpass.getpass("Again: ") != password:
-            raise ConfigError("the two passwords differ; nothing was changed")
-    else:
-        password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        raise ConfigError("the password is empty; type one, or write it to standard input")
-    return password
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from enmasse.cli.app import run_app
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
+from enmasse.control.user_passwords import UserPasswords
 from enmasse.engines.embedded.paths import Layout
 from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
 from enmasse.model.kinds import decode
@@ -90,6 +91,7 @@ def api(tmp_path: Path) -> Iterator[str]:
         uids = itertools.count(1)
         with ResourceStore(layout.data / "resources.db") as store:
             registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
+            registry.ask(UserPasswords())
             registry.plant_catalog()
             for name in ("team-a", "other"):
                 registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
