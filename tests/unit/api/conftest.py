@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 import pytest
@@ -15,8 +15,10 @@ from enmasse.control.store import ResourceStore
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -50,21 +52,32 @@ class MemoryMessages:
 
 
 class Api:
-    """Sends requests to the application, each in a loop of its own."""
+    """Sends requests to one application, all in one loop."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, runner: asyncio.Runner) -> None:
         self.registry = registry
         self.messages = MemoryMessages()
+        self.app = create_app(registry, asyncio.Event(), self.messages)
+        self._runner = runner
 
     def __call__(self, method: str, path: str, **options: Any) -> httpx.Response:
-        async def body() -> httpx.Response:
-            transport = httpx.ASGITransport(create_app(self.registry, asyncio.Event(), self.messages))
-            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-                return await client.request(method, path, **options)
+        async def body(client: httpx.AsyncClient) -> httpx.Response:
+            return await client.request(method, path, **options)
 
-        return asyncio.run(body())
+        return self.talk(body)
+
+    def talk(self, conversation: Callable[[httpx.AsyncClient], Awaitable[T]]) -> T:
+        """Have somebody send what they like, and return what they return."""
+
+        async def body() -> T:
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await conversation(client)
+
+        return self._runner.run(body())
 
 
 @pytest.fixture
-def api(registry: Registry) -> Api:
-    return Api(registry)
+def api(registry: Registry) -> Iterator[Api]:
+    with asyncio.Runner() as runner:
+        yield Api(registry, runner)
