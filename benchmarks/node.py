@@ -62,6 +62,11 @@ class Node:
         """Where clients connect."""
         return f"amqp://127.0.0.1:{self.port}"
 
+    @property
+    def admin_url(self) -> str:
+        """Where it is managed."""
+        return f"amqp+unix://{self._admin}"
+
     def start(self) -> float:
         """Start the process with what lies in its directory; seconds until it listened."""
         places = ["--data", str(self._data), "--listen", "127.0.0.1:0", "--admin", str(self._admin), *self._more]
