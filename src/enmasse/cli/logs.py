@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,15 +36,16 @@ def logs(
     writer = Writer()
     # Names only where there are several to tell apart.
     heads = {file: f"{file.stem}: " if len(files) > 1 else "" for file in files}
-    tails = {file: _Tail(file) for file in files}
-    for file, tail in tails.items():
-        for line in tail.past(lines):
-            writer.say(heads[file] + line)
-    while follow:
-        time.sleep(_LOOK_S)
+    with ExitStack() as stack:
+        tails = {file: stack.enter_context(closing(_Tail(file))) for file in files}
         for file, tail in tails.items():
-            for line in tail.more():
+            for line in tail.past(lines):
                 writer.say(heads[file] + line)
+        while follow:
+            time.sleep(_LOOK_S)
+            for file, tail in tails.items():
+                for line in tail.more():
+                    writer.say(heads[file] + line)
 
 
 def _files(directory: Path, process: str | None) -> list[Path]:
@@ -65,6 +67,10 @@ class _Tail:
         self._path = path
         self._file = path.open("rb")
         self._rest = b""
+
+    def close(self) -> None:
+        """Read no more."""
+        self._file.close()
 
     def past(self, count: int) -> list[str]:
         """Return the last lines of what is there."""
