@@ -1,0 +1,1 @@
+"""A Keycloak as the place where spaces keep their users."""
