@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SECONDS ?= 0
 
-.PHONY: help setup demo test check format bench soak fuzz test-tools clean
+.PHONY: help setup demo test check format reference bench soak fuzz test-tools clean
 help:
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
 	@echo "make test               the whole test suite"
 	@echo "make check              format, lint, types, layers, fast tests"
+	@echo "make reference          write anew what is made from the resource classes: CRDs and the page of fields"
 	@echo "make bench              benchmarks, with peers where they are installed"
 	@echo "make soak [SECONDS=60]  new seeds of the simulation, for as long as wanted"
 	@echo "make fuzz [SECONDS=60]  random input for the protocol engine, guided by coverage"
@@ -49,6 +50,10 @@ check: setup
 format: setup
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+reference: setup
+	@$(BIN)/enmasse kube crds --to deploy/crds
+	@$(BIN)/python -m tests.unit.model.fields_page
 
 bench: setup
 	@$(BIN)/python -m benchmarks

@@ -94,9 +94,13 @@ class Forwarder(Model):
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
+    """Told apart by it."""
     remote_address: str
+    """`<connector>/<address>`: a connector of the space, and an address behind it."""
     direction: Literal["in", "out"]
+    """`in`: from there to here; `out`: from here to there."""
     priority: int | None = Field(default=None, ge=0, le=9)
+    """The priority that messages get on the way."""
 
 
 class AddressSpec(Model):
@@ -107,12 +111,13 @@ class AddressSpec(Model):
     )
     """The name that applications use: any text without white space."""
     type: AddressType
+    """How messages are given to receivers, and whether they are stored."""
     plan: str | None = None
-    """A plan for the address's type; None: the smallest."""
+    """A plan for the address's type; left out: the smallest."""
     topic: str | None = None
     """The address of the topic that a subscription belongs to."""
     partitions: int | None = Field(default=None, ge=1, le=MAX_PARTITIONS)
-    """Of a stream; None: as many as the plan says. Fixed once the stream exists."""
+    """Of a stream; left out: as many as the plan says. Fixed once the stream exists."""
     subscription: SubscriptionSpec | None = None
     deadletter: str | None = None
     """Where messages go that failed too often; an address of type deadletter."""
@@ -121,16 +126,16 @@ class AddressSpec(Model):
     message_ttl: MessageTtl | None = None
     message_redelivery: MessageRedelivery | None = None
     storage: Storage | None = None
-    """What survives a restart; None: durable messages. Fixed once the address exists."""
+    """What survives a restart; left out: durable messages. Fixed once the address exists."""
     full_policy: FullPolicy | None = None
-    """What happens when ``limits.maxBytes`` is reached; None: as the plan says, or block."""
+    """What happens when ``limits.maxBytes`` is reached; left out: as the plan says, or block."""
     slow_policy: SlowPolicy | None = None
     """What happens to a receiver of a topic or multicast address that falls behind.
 
-    None: as the plan says, or drop-oldest of a topic, drop of a multicast address.
+    left out: as the plan says, or drop-oldest of a topic, drop of a multicast address.
     """
     distribution: Distribution | None = None
-    """Which receiver gets the next message; on one node both mean the same. None: balanced."""
+    """Which receiver gets the next message; on one node both mean the same. left out: balanced."""
     fallback: str | None = None
     """The queue that takes messages of a direct address as long as it has no receiver."""
     exclusive: bool | None = None

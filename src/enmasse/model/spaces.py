@@ -43,23 +43,31 @@ class SecretReference(Model):
     """The name of a secret in the space's namespace."""
 
     name: str
+    """The name of the secret."""
 
 
 class AuthenticationOverrides(Model):
     """What a space changes of an external authentication service."""
 
     host: str | None = None
+    """Where the service is."""
     port: int | None = Field(default=None, ge=1, le=65535)
+    """Its port."""
     realm: str | None = None
+    """The realm that knows the users of the space."""
     ca_cert_secret: SecretReference | None = None
+    """Whom to trust: entry `ca.crt`."""
 
 
 class AuthenticationServiceReference(Model):
     """Which service knows the users of a space."""
 
     name: str | None = None
+    """An AuthenticationService."""
     type: Literal["none", "standard", "external"] | None = None
+    """Instead of a name: the first service of this type."""
     overrides: AuthenticationOverrides | None = None
+    """Of an external service that allows it."""
 
     @property
     def is_none(self) -> bool:
@@ -80,28 +88,41 @@ class Certificate(Model):
     """Where an endpoint's certificate comes from."""
 
     provider: Literal["selfsigned", "wildcard", "certBundle", "openshift"] = "selfsigned"
+    """`selfsigned`: issued by the installation; `certBundle`: your own; `wildcard`: the operator's."""
     secret_name: str | None = None
+    """The secret that holds it."""
     tls_cert: str | None = None
+    """Of a certBundle: the certificate in PEM, in base64."""
     tls_key: str | None = Field(default=None, repr=False)
+    """Of a certBundle: its key in PEM, in base64."""
 
 
 class Exposure(Model):
     """How an endpoint is reached from outside a cluster."""
 
     type: Literal["route", "loadbalancer"]
+    """A host name on a shared port, or ports of its own."""
     annotations: dict[str, str] = Field(default_factory=dict)
+    """Of the object that exposes it."""
     route_host: str | None = None
+    """The host name; left out: one is made."""
     route_service_port: Literal["amqps", "https"] | None = None
+    """What the route leads to."""
     route_tls_termination: Literal["passthrough", "reencrypt"] | None = None
+    """Who ends TLS."""
     load_balancer_ports: tuple[str, ...] = Field(default=(), strict=False)
+    """What is reached from outside: `amqp`, `amqps`, `amqp-wss`."""
     load_balancer_source_ranges: tuple[str, ...] = Field(default=(), strict=False)
+    """From where."""
 
 
 class Export(Model):
     """An object into which the facts an application needs for connecting are written."""
 
     kind: Literal["ConfigMap", "Secret", "Service"]
+    """What is written."""
     name: str
+    """Its name, in the namespace of the space."""
 
 
 class Endpoint(Model):
@@ -110,46 +131,60 @@ class Endpoint(Model):
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
+    """Told apart by it."""
     service: Literal["messaging"]
+    """What is reached."""
     cert: Certificate | None = None
     expose: Exposure | None = None
     exports: tuple[Export, ...] = Field(default=(), strict=False)
+    """Where the facts for connecting are written."""
 
 
 class HostPort(Model):
     """A server of another messaging service."""
 
     host: str
+    """Its host name or address."""
     port: int | None = Field(default=None, ge=1, le=65535)
+    """Left out: 5672, or 5671 with TLS."""
 
 
 class SecretKey(Model):
     """One entry of a secret."""
 
     name: str
+    """The name of the secret, in the namespace of the space."""
     key: str | None = None
+    """The entry; left out: the name of what is asked for."""
 
 
 class ValueOrSecret(Model):
     """A value given here, or the place in a secret where it lies."""
 
     value: str | None = Field(default=None, repr=False)
+    """The value itself."""
     value_from_secret: SecretKey | None = None
+    """Where it lies."""
 
 
 class ConnectorTls(Model):
     """Certificates towards another messaging service."""
 
     ca_cert: ValueOrSecret | None = None
+    """Whom to trust."""
     client_cert: ValueOrSecret | None = None
+    """What to show."""
     client_key: ValueOrSecret | None = None
+    """Its key."""
 
 
 class ConnectorCredentials(Model):
     """User and password at another messaging service."""
 
     username: ValueOrSecret
+    """The user."""
     password: ValueOrSecret
+    """Its password."""
 
 
 class ConnectorAddress(Model):
@@ -158,7 +193,9 @@ class ConnectorAddress(Model):
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
+    """Told apart by it."""
     pattern: str
+    """Words between `/`; `*` is one word, `#` any rest."""
 
 
 class Connector(Model):
@@ -167,33 +204,49 @@ class Connector(Model):
     entry_keys: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str = Field(pattern=r"^[a-zA-Z0-9]+$")
+    """Letters and digits; forwarders name it."""
     endpoint_hosts: tuple[HostPort, ...] = Field(strict=False, min_length=1)
+    """The servers: the first, and others for when it fails."""
     role: Literal["route-container", "normal", "edge"] = "route-container"
+    """What the connection is to the other side."""
     idle_timeout: int | None = Field(default=None, ge=0)
+    """Seconds of silence after which it is closed; 0: never."""
     max_frame_size: int | None = Field(default=None, ge=512)
+    """Bytes."""
     tls: ConnectorTls | None = None
+    """Whom to trust and what to show; left out: no TLS."""
     credentials: ConnectorCredentials | None = None
+    """As whom to log in; left out: anonymously."""
     addresses: tuple[ConnectorAddress, ...] = Field(default=(), strict=False)
+    """What is reached over there."""
 
 
 class NetworkPolicy(Model):
     """Kubernetes network policy rules that are merged into the space's own."""
 
     ingress: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    """Who may connect."""
     egress: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    """What may be connected to."""
 
 
 class AddressSpaceSpec(Model):
     """What a tenant asks of a space."""
 
     type: SpaceType = "standard"
+    """`standard`: all types of addresses; `brokered`: queues and topics on one node in strict order."""
     plan: str | None = None
-    """A plan of the space's type; None: the smallest."""
+    """A plan of the space's type; left out: the smallest."""
     authentication_service: AuthenticationServiceReference = AuthenticationServiceReference(type=NO_AUTHENTICATION)
+    """Who knows its users."""
     endpoints: tuple[Endpoint, ...] = Field(default=(), strict=False)
+    """Its doors."""
     connectors: tuple[Connector, ...] = Field(default=(), strict=False)
+    """Connections to other messaging services."""
     network_policy: NetworkPolicy | None = None
+    """Who may connect to it in a cluster."""
     limits: SpaceLimits | None = None
+    """How much it takes; a plan may say less."""
 
     @property
     def plan_name(self) -> str:
@@ -280,7 +333,7 @@ class AddressSpace(Resource):
 
     def unapplied(self) -> Iterator[str]:
         """Yield a sentence for each field that is kept and shown, but changes nothing yet."""
-        for field in ("endpoints", "connectors", "network_policy"):
+        for field in ("connectors", "network_policy"):
             if getattr(self.spec, field):
                 name = AddressSpaceSpec.model_fields[field].alias
                 yield f"{self.metadata.name}: spec.{name} is kept, but has no effect in this version"

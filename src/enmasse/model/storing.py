@@ -36,7 +36,9 @@ class MessageTtl(Model):
     """Bounds, in milliseconds, on how long messages may wait."""
 
     minimum: int | None = Field(default=None, ge=0, le=MAX_NUMBER)
+    """A shorter time of a message is raised to it."""
     maximum: int | None = Field(default=None, ge=1, le=MAX_NUMBER)
+    """A longer time of a message is lowered to it."""
 
 
 class MessageRedelivery(Model):
@@ -47,6 +49,7 @@ class MessageRedelivery(Model):
     redelivery_delay: int | None = Field(default=None, ge=0, le=MAX_NUMBER)
     """Milliseconds before the first repetition."""
     redelivery_delay_multiplier: float | None = Field(default=None, ge=1, le=_MAX_MULTIPLIER)
+    """What the delay is multiplied by after each attempt."""
     maximum_delivery_delay: int | None = Field(default=None, ge=0, le=MAX_NUMBER)
     """Milliseconds; 0: the delay grows without bound."""
 
@@ -55,13 +58,16 @@ class SubscriptionSpec(Model):
     """What a subscription allows."""
 
     max_consumers: int = Field(default=1, ge=1, le=1_000_000)
+    """Receivers at a time."""
 
 
 class Retention(Model):
     """How much of a stream is kept; what is beyond the first bound that is reached is deleted."""
 
     size: int | None = Field(default=None, ge=1, le=MAX_NUMBER, alias="bytes")
+    """Stored bytes that are kept."""
     age: Duration | None = None
+    """How long messages are kept: `30s`, `15m`, `12h`, `7d`."""
 
     @property
     def age_ms(self) -> int | None:

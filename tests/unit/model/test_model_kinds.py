@@ -78,7 +78,6 @@ def test_a_space_of_enmasse_1_0_applies_unchanged() -> None:
     )
     assert decode(shop.to_dict()) == shop
     assert [warning.split()[1] for warning in shop.unapplied()] == [
-        "spec.endpoints",
         "spec.connectors",
         "spec.networkPolicy",
     ]
