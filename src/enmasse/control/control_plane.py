@@ -15,7 +15,10 @@ from enmasse.control.identity_providers import IdentityProviders
 from enmasse.control.node_mirror import NodeMirror
 from enmasse.control.placements import Placements
 from enmasse.control.plan_controller import PlanLooks
+from enmasse.control.preview import Preview
 from enmasse.control.runtime import Controller, Runtime
+from enmasse.control.schema_controller import SchemaPublisher
+from enmasse.control.space_admission import SpaceAdmission
 from enmasse.control.space_controller import SpaceLooks
 from enmasse.control.statuses import StatusWriter
 from enmasse.model.addresses import Address
@@ -111,6 +114,10 @@ class ControlPlane:
         self._runtime.listen(self.declared)
         for controller in (self._spaces, self._addresses, self._plans):
             self._runtime.add(controller)
+        schemas = SchemaPublisher(registry, jitter=jitter)
+        self.add(schemas.controller, schemas)
+        registry.ask(SpaceAdmission(self.placements))
+        registry.preview = Preview(self, now=now)
 
     @property
     def is_settled(self) -> bool:

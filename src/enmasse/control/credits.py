@@ -25,7 +25,7 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING
 
-from enmasse.control.quota import Claim, Place, Waiting
+from enmasse.control.quota import Claim, Place, Probe, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,6 +122,22 @@ class CreditPlaces:
     def usage(self) -> dict[str, float]:
         """Return how many routers and brokers are needed, and both together."""
         return {name: float(value) for name, value in self._needed().items()}
+
+    def probe(self, key: str, claim: Claim) -> Probe:
+        """Tell what asking would give, and change nothing."""
+        limits = {name: float(value) for name, value in self._limits.items()}
+        former = self._placed.get(key)
+        if former is not None and former[1] == claim:
+            return Probe(former[2], "", self.usage(), limits)
+        self._take_back(key)
+        place, refusal = self._find(claim, former[2].brokers if former else ())
+        if place is not None:
+            self._count(claim, place, 1)
+            usage = self.usage()
+            self._count(claim, place, -1)
+        if former is not None:
+            self._put(key, *former)
+        return Probe(place, refusal, self.usage() if place is None else usage, limits)
 
     # What is used
 

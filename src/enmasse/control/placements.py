@@ -68,6 +68,19 @@ class Placements:
         places = self._places.get(row.space)
         return places.give_back(row.key) if places is not None else []
 
+    def excess_elsewhere(self, key: str, space: AddressSpace, plan: AddressSpacePlan) -> list[str]:
+        """Return what the addresses of a space would exceed under another policy, and nothing if they fit."""
+        places = make_places(space, plan, key)
+        present = self.of(key)
+        for name in self._declared.addresses_of(key):
+            row = self._declared.addresses[name]
+            if present.place_of(name) is None:
+                continue
+            document = self._store.find("Address", row.namespace, row.name)
+            if document is not None and places.ask(name, row.order, held_claim(document)) is None:
+                return [places.refusal(name)]
+        return []
+
     def _restored(self, key: str) -> Places:
         space, plan = self._space(key)
         self._policies[key] = _policy(space, plan)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Claim", "CountedPlaces", "Place", "Places", "Waiting"]
+__all__ = ["Claim", "CountedPlaces", "Place", "Places", "Probe", "Waiting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,26 @@ class Places(Protocol):
 
     def usage(self) -> dict[str, float]:
         """Return how much is used, by resource."""
+
+    def probe(self, key: str, claim: Claim) -> Probe:
+        """Tell what asking would give, and change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What would be.
+
+    Attributes:
+        place: where the object would have its place, None when it would wait.
+        refusal: why it would wait.
+        usage: what would be used, the object included if it had a place.
+        limits: by resource; what is left out is without limit.
+    """
+
+    place: Place | None
+    refusal: str
+    usage: dict[str, float]
+    limits: dict[str, float]
 
 
 class Waiting:
@@ -179,8 +199,9 @@ class CountedPlaces:
 
     def refusal(self, key: str) -> str:
         """Return why an object waits."""
-        if key not in self._waiting:
-            return ""
+        return self._refusal() if key in self._waiting else ""
+
+    def _refusal(self) -> str:
         room = f"plan '{self.plan}' allows {self._limit:g}, {len(self._placed)} are used"
         return f"Quota exceeded for resource {self._resource}: {room}"
 
@@ -205,6 +226,14 @@ class CountedPlaces:
     def usage(self) -> dict[str, float]:
         """Return how many places are used."""
         return {self._resource: float(len(self._placed))}
+
+    def probe(self, key: str, claim: Claim) -> Probe:
+        """Tell what asking would give, and change nothing."""
+        limits = {} if self._limit is None else {self._resource: self._limit}
+        used = len(self._placed) + (key not in self._placed)
+        if key not in self._placed and self._is_full():
+            return Probe(None, self._refusal(), self.usage(), limits)
+        return Probe(Place(), "", {self._resource: float(used)}, limits)
 
     def _is_full(self) -> bool:
         return self._limit is not None and len(self._placed) >= self._limit

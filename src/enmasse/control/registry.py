@@ -84,6 +84,8 @@ class Registry:
         self.store = store
         self._now = now
         self._new_uid = new_uid
+        self.preview: Callable[[Document], Document] = lambda document: document
+        """Completes what a dry run answers with: the status that the object would have."""
         self._admission: defaultdict[str, list[Admission]] = defaultdict(list)
         for item in admission:
             self.ask(item)
@@ -182,7 +184,8 @@ class Registry:
             return None if manager is None else track(former, changed, manager, self._now(), _lists(changed))
 
         with self.store.transaction(dry_run=dry_run):
-            return self._replace(resource, managed, user)
+            replaced = self._replace(resource, managed, user)
+            return self.preview(replaced) if dry_run else replaced
 
     def apply(
         self,
@@ -224,7 +227,8 @@ class Registry:
 
             if live is None:
                 return self._create(resource, name, kept, dry_run, user), resource, True
-            return self._replace(resource, kept, user), resource, False
+            replaced = self._replace(resource, kept, user)
+            return self.preview(replaced) if dry_run else replaced, resource, False
 
     def apply_status(
         self, config: Document, manager: Manager, *, force: bool = False, dry_run: bool = False
@@ -382,7 +386,8 @@ class Registry:
         with self.store.transaction(dry_run=dry_run):
             self._expect_namespace(metadata.namespace)
             new = self._admit("CREATE", None, resource.model_copy(update={"metadata": metadata}), user).to_dict()
-            return self.store.create(with_managed_fields(new, managed(new)))
+            created = self.store.create(with_managed_fields(new, managed(new)))
+            return self.preview(created) if dry_run else created
 
     def _replace(
         self, resource: Resource, managed: Callable[[Document, Document], list[Document] | None], user: Requester
