@@ -1,0 +1,258 @@
+"""A tenant on the plan `free` reaches each of its limits with a client that is not ours, and is told so.
+
+The limits are those of the plan that every installation has, in the words in which control tells a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+if find_spec("proton") is None and os.environ.get("CI") != "true":
+    pytest.skip(
+        "python-qpid-proton is missing: install a C compiler, then run `make clean setup` (see .venv/proton.log)",
+        allow_module_level=True,
+    )
+
+from proton import ConnectionException, Message, Timeout
+from proton.utils import BlockingConnection, LinkDetached, SendException
+
+from enmasse.client import blocking
+from enmasse.control.effective import told_limits
+from enmasse.control.ports import SpaceEntity, SpaceLimitSettings
+from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
+from enmasse.model.catalog import default_plans
+from enmasse.model.plans import AddressPlanSpec, AddressSpacePlanSpec
+from enmasse.testing.node_process import NodeProcess
+
+pytestmark = pytest.mark.slow
+
+SPACE = "default/free"
+TIMEOUT_S = 30
+REFUSED = "amqp:resource-limit-exceeded"
+
+
+def plan_of(name: str) -> Any:
+    (found,) = [plan.spec for plan in default_plans() if plan.metadata.name == name]
+    return found
+
+
+def space_plan() -> Any:
+    spec = plan_of("free")
+    assert isinstance(spec, AddressSpacePlanSpec)
+    assert spec.limits is not None
+    return spec.limits
+
+
+def queue_plan() -> Any:
+    spec = plan_of("free-queue")
+    assert isinstance(spec, AddressPlanSpec)
+    assert spec.limits is not None
+    return spec.limits
+
+
+class Site:
+    """A node with one space, whose limits each test chooses from the plan."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self.node = node
+        self._count = 0
+        self._is_there = False
+
+    def limit(self, **limits: Any) -> None:
+        """Have the space bounded by these of the plan's limits, as control does it."""
+        bounds = told_limits(space_plan())
+        kept = SpaceLimitSettings(**{name: getattr(bounds, name) for name in limits.pop("keep", ())})
+        entity = SpaceEntity(SPACE, "standard", "none", "uid-1", 1, limits=kept, **limits)
+
+        async def tell() -> None:
+            admin = AmqpNodeAdmin("node-0", self.node.admin_url, jitter=lambda: 1.0)
+            connections = admin.connections()
+            async with asyncio.timeout(TIMEOUT_S):
+                await anext(connections)
+                await (admin.update(entity) if self._is_there else admin.create(entity))
+                await connections.aclose()  # type: ignore[attr-defined]
+
+        asyncio.run(tell())
+        self._is_there = True
+
+    def queue(self, **attributes: Any) -> str:
+        self._count += 1
+        address = f"q{self._count}"
+        with blocking.connect(self.node.admin_url, timeout=TIMEOUT_S) as connection:
+            everything = {"space": SPACE, "address": address, "addressType": "queue", **attributes}
+            connection.management().create("io.enmasse.address", f"default/free.{address}", everything)
+        return address
+
+    def connect(self, container: str | None = None) -> Any:
+        return BlockingConnection(self.node.url, timeout=TIMEOUT_S, container_id=container)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with NodeProcess(tmp_path_factory.mktemp("free")) as node:
+        found = Site(node)
+        found.limit()
+        yield found
+        assert "Traceback" not in node.log, node.log
+
+
+def free_of_connections(site: Site) -> None:
+    """Wait until nobody is connected any more."""
+    deadline = time.monotonic() + TIMEOUT_S
+    with blocking.connect(site.node.admin_url, timeout=TIMEOUT_S) as connection:
+        while connection.management().read("io.enmasse.space", SPACE)["connections"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_connections(site: Site) -> None:
+    site.limit(keep=["max_connections"])
+    free_of_connections(site)
+    with ExitStack() as stack:
+        for _ in range(space_plan().connections):
+            stack.enter_context(closing(site.connect()))
+        with pytest.raises(ConnectionException, match=f"{space_plan().connections} connections, as many as its plan"):
+            site.connect()
+
+
+def test_devices(site: Site) -> None:
+    site.limit(keep=["max_devices"])
+    free_of_connections(site)
+    with ExitStack() as stack:
+        for number in range(space_plan().devices):
+            stack.enter_context(closing(site.connect(f"device-{number}")))
+        stack.enter_context(closing(site.connect("device-0")))
+        with pytest.raises(ConnectionException, match=f"{space_plan().devices} devices"):
+            site.connect("one-more")
+
+
+def test_links_of_the_space(site: Site) -> None:
+    site.limit(keep=["max_links"])
+    free_of_connections(site)
+    queue = site.queue()
+    with closing(site.connect()) as connection:
+        for number in range(space_plan().links):
+            connection.create_sender(queue, name=f"s{number}")
+        with pytest.raises(LinkDetached, match=f"{space_plan().links} links, as many as its plan allows"):
+            connection.create_sender(queue, name="one-more")
+
+
+def test_links_and_receivers_of_a_queue(site: Site) -> None:
+    site.limit()
+    limits = queue_plan()
+    queue = site.queue(maxLinks=limits.links, maxConsumers=limits.max_consumers)
+    with closing(site.connect()) as connection:
+        for number in range(limits.max_consumers):
+            connection.create_receiver(queue, name=f"r{number}")
+        with pytest.raises(LinkDetached, match=REFUSED):
+            connection.create_receiver(queue, name="one-more")
+        for number in range(limits.links - limits.max_consumers):
+            connection.create_sender(queue, name=f"s{number}")
+        with pytest.raises(LinkDetached, match=f"{limits.links} links, as many as its plan allows"):
+            connection.create_sender(queue, name="too-many")
+
+
+@pytest.mark.parametrize("of_space", [True, False])
+def test_message_rate(site: Site, of_space: bool) -> None:
+    site.limit(keep=["max_message_rate"] if of_space else [])
+    rate = space_plan().message_rate if of_space else queue_plan().message_rate
+    queue = site.queue() if of_space else site.queue(maxMessageRate=rate)
+    with closing(site.connect()) as connection:
+        sender = connection.create_sender(queue)
+        began = time.monotonic()
+        for _ in range(3 * rate):
+            sender.send(Message(body=b"x"))
+        took = time.monotonic() - began
+    # A burst of a second goes at once, the rest as the rate says; how much later depends on the machine.
+    assert took >= 2 * 0.95
+
+
+@pytest.mark.parametrize("of_space", [True, False])
+def test_byte_rate(site: Site, of_space: bool) -> None:
+    site.limit(keep=["max_byte_rate"] if of_space else [])
+    rate = space_plan().byte_rate if of_space else queue_plan().byte_rate
+    queue = site.queue() if of_space else site.queue(maxByteRate=rate)
+    size = rate // 8
+    with closing(site.connect()) as connection:
+        sender = connection.create_sender(queue)
+        began = time.monotonic()
+        for _ in range(25):
+            sender.send(Message(body=bytes(size)))
+        took = time.monotonic() - began
+    # What the last message leaves of a debt is paid by nobody here.
+    assert took >= (25 - 8 - 2) / 8
+
+
+@pytest.mark.parametrize("of_space", [True, False])
+def test_message_size(site: Site, of_space: bool) -> None:
+    site.limit(keep=["max_message_size"] if of_space else [])
+    most = space_plan().message_size if of_space else queue_plan().message_size
+    queue = site.queue() if of_space else site.queue(maxMessageSize=most)
+    with closing(site.connect()) as connection:
+        sender = connection.create_sender(queue)
+        assert sender.link.remote_max_message_size == most
+        sender.send(Message(body=bytes(most - 100)))
+        with pytest.raises((LinkDetached, SendException), match="message-size-exceeded"):
+            sender.send(Message(body=bytes(most + 1)))
+
+
+def fill(site: Site, queue: str, most: int) -> int:
+    """Send durable messages until there is no room any more; how many bytes went."""
+    sent = 0
+    body = bytes(256 << 10)
+    with closing(site.connect()) as connection:
+        sender = connection.create_sender(queue)
+        try:
+            while sent <= 2 * most:
+                sender.send(Message(body=body, durable=True), timeout=TIMEOUT_S if sent < most / 2 else 1.0)
+                sent += len(body)
+        except Timeout:
+            pass
+    return sent
+
+
+def test_bytes_stored_in_a_queue(site: Site) -> None:
+    site.limit()
+    most = queue_plan().max_bytes
+    sent = fill(site, site.queue(maxBytes=most), most)
+    assert 0.8 * most <= sent <= 1.1 * most
+
+
+def test_bytes_stored_in_the_space(site: Site) -> None:
+    most = space_plan().max_bytes
+    site.limit(max_bytes=most)
+    with blocking.connect(site.node.admin_url, timeout=TIMEOUT_S) as connection:
+        before = connection.management().read("io.enmasse.space", SPACE)["bytesStored"]
+    sent = fill(site, site.queue(), most)
+    assert 0.8 * most <= before + sent <= 1.1 * most
+    site.limit()
+
+
+def test_time_to_live(site: Site) -> None:
+    site.limit(keep=["max_ttl"])
+    queue = site.queue()
+    with closing(site.connect()) as connection:
+        sender = connection.create_sender(queue)
+        sender.send(Message(body="for ever"))
+        sender.send(Message(body="long", ttl=30 * 86_400))
+        receiver = connection.create_receiver(queue, credit=2)
+        for _ in range(2):
+            message = receiver.receive(timeout=TIMEOUT_S)
+            receiver.accept()
+            assert 0 < message.ttl <= space_plan().ttl_ms / 1000
+
+
+def test_the_plan_bounds_everything_that_a_space_can_take() -> None:
+    bounds = told_limits(space_plan())
+    assert all(getattr(bounds, name) for name in bounds.__slots__)
+    assert space_plan().max_bytes
+    assert space_plan().addresses
+    assert space_plan().users
