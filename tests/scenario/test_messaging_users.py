@@ -1,0 +1,228 @@
+"""Messaging users in a whole installation: foreign clients come in by them, and no further than they may."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.client import ConnectionDeniedError, Message, blocking
+from enmasse.client.errors import RemoteError
+from enmasse.errors import EnmasseError, UnavailableError
+from enmasse.testing.node_process import NodeProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.scenario.conftest import Installation
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = "correct horse battery"
+PATIENCE_S = 30.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _proton() -> None:
+    if find_spec("proton") is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
+            "python-qpid-proton is missing: install a C compiler, then run `make clean setup`"
+        )
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def place(own: Installation) -> Installation:
+    """An installation with two guarded spaces, of which one has users."""
+    for space in ("shop", "factory"):
+        own.ok("create", "space", space, "--authentication", "standard")
+        own.ok("create", "address", "orders", "--type", "queue", "--space", space)
+    own.ok(
+        "create",
+        "user",
+        "maker",
+        "--space",
+        "shop",
+        "--send",
+        "orders",
+        "--recv",
+        "own/${username}/#",
+        stdin=PASSWORD,
+    )
+    own.ok("create", "user", "boss", "--space", "shop", "--send", "orders", "--manage", stdin=PASSWORD)
+    return own
+
+
+def knock(place: Installation, user: str, password: str, *, mechanism: str, is_private: bool = False) -> Any:
+    """A connection of python-qpid-proton, if it is let in."""
+    from proton import SSLDomain
+    from proton.utils import BlockingConnection
+
+    domain = None
+    if is_private:
+        domain = SSLDomain(SSLDomain.MODE_CLIENT)
+        domain.set_trusted_ca_db(str(place.data / "tls" / "authority" / "ca.crt"))
+        domain.set_peer_authentication(SSLDomain.ANONYMOUS_PEER)
+    port = place.url("amqp").rpartition(":")[2]
+    return BlockingConnection(
+        f"{'amqps' if is_private else 'amqp'}://127.0.0.1:{port}",
+        user=user,
+        password=password,
+        allowed_mechs=mechanism,
+        ssl_domain=domain,
+        timeout=PATIENCE_S,
+    )
+
+
+def connect(url: str, user: str = "maker", password: str = PASSWORD, space: str = "shop") -> blocking.Connection:
+    return blocking.connect(url, user=user, password=password, hostname=f"{space}.default", patience=PATIENCE_S)
+
+
+def is_in(url: str, user: str = "maker", password: str = PASSWORD) -> bool:
+    try:
+        with blocking.connect(url, user=user, password=password, hostname="shop.default", reconnect=False):
+            return True
+    except EnmasseError:
+        return False
+
+
+def test_foreign_clients_come_in_and_go_no_further(place: Installation) -> None:
+    from proton import ConnectionException
+    from proton import Message as ProtonMessage
+    from proton.utils import LinkDetached
+
+    for mechanism, is_private in (("SCRAM-SHA-256", False), ("SCRAM-SHA-512", True), ("PLAIN", True)):
+        connection = knock(place, "maker@shop.default", PASSWORD, mechanism=mechanism, is_private=is_private)
+        connection.create_sender("orders").send(ProtonMessage(body=mechanism))
+        with pytest.raises(LinkDetached, match="unauthorized"):
+            connection.create_receiver("orders")
+        with pytest.raises(LinkDetached, match="unauthorized"):
+            connection.create_sender("own/boss/1")
+        connection.close()
+    for user, password, mechanism, is_private in (
+        ("maker@shop.default", "wrong", "SCRAM-SHA-256", False),
+        ("maker@factory.default", PASSWORD, "SCRAM-SHA-256", False),
+        ("nobody@shop.default", PASSWORD, "PLAIN", True),
+        ("maker@shop.default", PASSWORD, "PLAIN", False),
+    ):
+        with pytest.raises(ConnectionException):
+            knock(place, user, password, mechanism=mechanism, is_private=is_private)
+    with connect(place.url("amqp")) as connection:
+        # The name that it carries is the user's own; another's is none of its.
+        with pytest.raises(RemoteError, match="not-found"):
+            connection.receiver("own/maker/1")
+        with pytest.raises(RemoteError, match="unauthorized"):
+            connection.receiver("own/boss/1")
+
+
+def test_what_changes_of_a_user_reaches_its_connections(place: Installation, tmp_path: Path) -> None:
+    url = place.url("amqp")
+    connection = blocking.connect(url, user="maker", password=PASSWORD, hostname="shop.default", reconnect=False)
+    sender = connection.sender("orders")
+    sender.send(Message("one"))
+    manifest = tmp_path / "maker.json"
+    user = json.loads(place.ok("get", "user", "shop.maker", "-o", "json"))
+    user["spec"]["authorization"] = [{"operations": ["recv"], "addresses": ["orders"]}]
+    manifest.write_text(json.dumps({key: user[key] for key in ("apiVersion", "kind", "metadata", "spec")}))
+    place.ok("apply", "-f", str(manifest))
+
+    def is_refused() -> bool:
+        try:
+            sender.send(Message("more"), timeout=PATIENCE_S)
+        except RemoteError as error:
+            return "unauthorized" in str(error)
+        return False
+
+    until(is_refused)
+    assert connection.receiver("orders").receive(timeout=PATIENCE_S) is not None
+
+    place.ok("passwd", "shop.maker", stdin="another one\n")
+    until(lambda: is_in(url, password="another one"))
+    assert not is_in(url)
+    with pytest.raises(EnmasseError):
+        connection.sender("orders")
+    connection.close()
+
+    third = connect(url, password="another one")
+    place.ok("delete", "user", "maker", "--space", "shop")
+    until(lambda: not is_in(url, password="another one"))
+    third.close()
+    assert b"another one" not in b"".join(path.read_bytes() for path in place.data.rglob("*") if path.is_file())
+
+
+def test_who_manages_a_space_does_so_by_its_own_management(place: Installation) -> None:
+    url = place.url("amqp")
+    place.ok("create", "address", "orders-too", "--type", "queue", "--space", "factory")
+    with connect(url, "boss") as boss, connect(url) as maker:
+        sender = boss.sender("orders")
+        for number in range(3):
+            sender.send(Message(str(number)))
+        desk = boss.management()
+        (orders,) = desk.query("io.enmasse.address", ["address", "space", "messagesStored"])
+        assert orders == {"address": "orders", "space": "default/shop", "messagesStored": 3}
+        assert {item["user"] for item in desk.query("io.enmasse.connection")} == {"boss", "maker"}
+        assert desk.purge("orders") == 3
+        with pytest.raises(RemoteError, match="404"):
+            desk.purge("default/factory.orders")
+        with pytest.raises(RemoteError, match="unauthorized"):
+            maker.management().query("io.enmasse.address")
+
+
+def test_a_node_lets_users_in_without_control(place: Installation) -> None:
+    until(lambda: is_in(place.url("amqp"), "boss"))
+    place.stop()
+    with NodeProcess(place.data) as node:
+        with connect(node.url, "boss") as connection:
+            connection.sender("orders").send(Message("still here"))
+        assert not is_in(node.url, "boss", "wrong")
+        node.kill()
+        node.start()
+        assert is_in(node.url, "boss")
+
+
+def test_users_are_all_there_after_control_was_killed_on_the_way(place: Installation, tmp_path: Path) -> None:
+    names = [f"u{number}" for number in range(40)]
+    password = b64encode(PASSWORD.encode()).decode()
+    manifest = tmp_path / "users.yaml"
+    manifest.write_text(
+        "---\n".join(
+            f"apiVersion: user.enmasse.io/v1beta1\nkind: MessagingUser\nmetadata: {{name: shop.{name}}}\n"
+            f"spec: {{username: {name}, authentication: {{type: password, password: {password}}}}}\n"
+            for name in names
+        )
+    )
+    killed = threading.Timer(0.7, lambda: os.kill(place.pid("control"), signal.SIGKILL))
+    killed.start()
+    place.run("apply", "-f", str(manifest))
+    killed.join()
+    place.ok("status", "--wait", "60")
+    until(lambda: place.run("apply", "-f", str(manifest)).code == 0)
+
+    def all_active() -> bool:
+        done = place.run("get", "users", "-o", "json")
+        items = json.loads(done.out)["items"] if done.code == 0 else []
+        phases = {item["spec"]["username"]: item.get("status", {}).get("phase") for item in items}
+        return all(phases.get(name) == "Active" for name in names)
+
+    until(all_active)
+    url = place.url("amqp")
+    assert is_in(url, names[0])
+    assert is_in(url, names[-1])
+    place.ok("delete", "space", "shop")
+    until(lambda: json.loads(place.ok("get", "users", "-o", "json"))["items"] == [])
+    with pytest.raises((ConnectionDeniedError, UnavailableError, RemoteError)):
+        blocking.connect(url, user=names[0], password=PASSWORD, hostname="shop.default", reconnect=False)
