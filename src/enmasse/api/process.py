@@ -24,8 +24,12 @@ from enmasse.api.doors import DoorSettings, open_doors
 from enmasse.api.metrics import ControllerTimes
 from enmasse.control.collector import Collector
 from enmasse.control.control_plane import ControlPlane
+from enmasse.control.endpoint_controller import EndpointLooks, EndpointSettings
+from enmasse.control.endpoint_keys import EndpointKeys
 from enmasse.control.events import EventRecorder
 from enmasse.control.lock import DirectoryLock
+from enmasse.control.realm_controller import RealmController
+from enmasse.control.realm_passwords import RealmPasswords
 from enmasse.control.registry import Registry
 from enmasse.control.rights import Rights
 from enmasse.control.role_admission import BindingAdmission, WriterAdmission, plant_roles
@@ -35,6 +39,8 @@ from enmasse.control.user_passwords import UserPasswords
 from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
 from enmasse.engines.embedded.user_admin import AmqpUserAdmin
+from enmasse.engines.endpoint_certificates import EndpointCertificates
+from enmasse.engines.keycloak.realm_admin import KeycloakAdmin
 from enmasse.net.logs import set_up_logging
 
 if TYPE_CHECKING:
@@ -58,6 +64,8 @@ class ControlSettings:
         node_url: its management; None: its socket in the data directory.
         supervised: whether a supervisor holds the other end of standard input.
         log_format: ``text`` or ``json``, for each line on standard error.
+        endpoints: where nodes are reached.
+        wildcard: certificate and key that spaces may show on request; None: there is none.
         audit_file: where requests are written down; None: a file in the data directory.
         audit_level: which requests.
     """
@@ -68,6 +76,8 @@ class ControlSettings:
     node_url: str | None = None
     supervised: bool = False
     log_format: str = "text"
+    endpoints: EndpointSettings = field(default_factory=EndpointSettings)
+    wildcard: tuple[Path, Path] | None = None
     audit_file: Path | None = None
     audit_level: AuditLevel = "writes"
 
@@ -101,7 +111,10 @@ async def _serve(
     rights = Rights(store)
     registry.ask(WriterAdmission(rights))
     registry.ask(BindingAdmission(rights))
+    # It is to see passwords, which the next one takes out.
+    registry.ask(RealmPasswords(lambda key: controller.providers.keeps_users_in_keycloak(key)))  # noqa: PLW0108  made below
     registry.ask(UserPasswords())
+    registry.ask(EndpointKeys())
     registry.plant_namespaces()
     registry.plant_catalog()
     plant_roles(registry)
@@ -113,14 +126,37 @@ async def _serve(
     controller = ControlPlane(registry, node, now=_now, jitter=_jitter, looked=times.observe, events=events)
     collector = Collector(registry, jitter=_jitter)
     controller.add(collector.controller, collector)
+    shown = EndpointCertificates(layout.tls, settings.wildcard, lambda: datetime.now(UTC))
+    endpoints = EndpointLooks(
+        registry,
+        shown,
+        settings.endpoints,
+        events,
+        now=_now,
+        jitter=_jitter,
+        hosts_changed=controller.look_at_space,
+    )
+    controller.hosts_of = endpoints.hosts_of
+    controller.add(endpoints.controller, endpoints)
     user_admin = AmqpUserAdmin(settings.node, node_url, jitter=_jitter)
     users = UserController(registry, user_admin, now=_now, jitter=_jitter, events=events, looked=times.observe)
     controller.add(users.controller, users)
+    realms = RealmController(
+        store,
+        lambda: controller.declared.spaces,
+        controller.providers,
+        KeycloakAdmin,
+        now=_now,
+        jitter=_jitter,
+    )
+    controller.add(realms.controller, realms)
     app = create_app(registry, stop, node, node, times, canary, doors.authenticator, audit)
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]
         background.append(tasks.create_task(events.run(), name="events"))
         background.append(tasks.create_task(users.run(), name="users"))
+        background.append(tasks.create_task(endpoints.run(), name="endpoints"))
+        background.append(tasks.create_task(realms.run(), name="realms"))
         background.append(tasks.create_task(canary.run(), name="canary"))
         if settings.supervised:
             background.append(tasks.create_task(_stop_at_end_of_input(stop), name="supervisor"))

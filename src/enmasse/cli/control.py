@@ -15,6 +15,7 @@ from enmasse.engines.supervisor.ports import API_PORT, API_TLS_PORT
 from enmasse.errors import ConfigError
 
 __all__ = [
+    "DEFAULT_DOMAIN",
     "ApiAuth",
     "ApiCertificate",
     "ApiKey",
@@ -23,6 +24,9 @@ __all__ = [
     "AuditDepth",
     "AuditFile",
     "AuthChoice",
+    "Domain",
+    "WildcardCertificate",
+    "WildcardKey",
     "certificate_pair",
     "control",
 ]
@@ -72,6 +76,20 @@ AuditDepth = Annotated[
 ApiKey = Annotated[Path | None, typer.Option("--api-key", metavar="FILE", help="Its key (PEM).")]
 
 
+Domain = Annotated[
+    str, typer.Option("--domain", metavar="DOMAIN", help="Spaces have hosts below it: SPACE.NAMESPACE.DOMAIN.")
+]
+WildcardCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        "--wildcard-cert", metavar="FILE", help="A certificate that endpoints with provider `wildcard` show (PEM)."
+    ),
+]
+WildcardKey = Annotated[Path | None, typer.Option("--wildcard-key", metavar="FILE", help="Its key (PEM).")]
+
+DEFAULT_DOMAIN = "enmasse.local"
+
+
 def certificate_pair(certificate: Path | None, key: Path | None, options: str) -> tuple[Path, Path] | None:
     """Return two files that belong together; None when neither is given.
 
@@ -96,6 +114,12 @@ def control(
     api_name: ApiName = None,
     api_cert: ApiCertificate = None,
     api_key: ApiKey = None,
+    domain: Domain = DEFAULT_DOMAIN,
+    amqp_port: Annotated[
+        int, typer.Option("--amqp-port", min=0, max=65535, help="The node's port, to be told to tenants; 0: unknown.")
+    ] = 0,
+    wildcard_cert: WildcardCertificate = None,
+    wildcard_key: WildcardKey = None,
     audit_log: AuditFile = None,
     audit_level: AuditDepth = AuditChoice.WRITES,
     node: Annotated[str, typer.Option("--node", metavar="NAME", help="The node to manage.")] = DEFAULT_NODE,
@@ -112,6 +136,7 @@ def control(
     """Run the control process alone: resource store, API and controllers, for one node."""
     from enmasse.api.doors import DoorSettings  # noqa: PLC0415  # slow; only needed here
     from enmasse.api.process import ControlSettings, run_control  # noqa: PLC0415  # the same
+    from enmasse.control.endpoint_controller import EndpointSettings  # noqa: PLC0415  # the same
 
     if supervised:
         die_with_parent()
@@ -131,6 +156,8 @@ def control(
         node_url=node_url,
         supervised=supervised,
         log_format=log_format.value,
+        endpoints=EndpointSettings(domain.lower(), amqp_port),
+        wildcard=certificate_pair(wildcard_cert, wildcard_key, "--wildcard-cert, --wildcard-key"),
         audit_file=audit_log,
         audit_level=audit_level.value,
     )

@@ -21,6 +21,7 @@ from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S
 from enmasse.node.gate import MAX_USER_CONNECTIONS, GateOptions
 from enmasse.node.main import run
 from enmasse.node.ports import PortOptions
+from enmasse.node.tenancy import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,7 @@ def run_node(arguments: Sequence[str]) -> int:
         transaction_timeout_s=options.transaction_timeout,
         log_format=options.log_format,
         users=options.users,
+        domain=options.domain.lower(),
         gate=GateOptions(
             allow_insecure_plain=options.allow_insecure_plain,
             allow_anonymous=options.allow_anonymous,
@@ -155,6 +157,12 @@ def _parser() -> argparse.ArgumentParser:
         "--default-space",
         metavar="NAMESPACE/SPACE",
         help="whose clients are that name no space (default: the only one)",
+    )
+    parser.add_argument(
+        "--domain",
+        default=DOMAIN,
+        metavar="DOMAIN",
+        help=f"spaces have hosts below it: SPACE.NAMESPACE.DOMAIN (default: {DOMAIN})",
     )
     parser.add_argument(
         "--users",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enmasse.cli.control import (
+    DEFAULT_DOMAIN,
     ApiAuth,
     ApiCertificate,
     ApiKey,
@@ -17,6 +18,9 @@ from enmasse.cli.control import (
     AuditDepth,
     AuditFile,
     AuthChoice,
+    Domain,
+    WildcardCertificate,
+    WildcardKey,
     certificate_pair,
 )
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
@@ -61,6 +65,9 @@ def up(
     api_name: ApiName = None,
     api_cert: ApiCertificate = None,
     api_key: ApiKey = None,
+    domain: Domain = DEFAULT_DOMAIN,
+    wildcard_cert: WildcardCertificate = None,
+    wildcard_key: WildcardKey = None,
     audit_log: AuditFile = None,
     audit_level: AuditDepth = AuditChoice.WRITES,
     log_format: LogFormat = LogFormatChoice.TEXT,
@@ -109,9 +116,12 @@ def up(
     arguments += ["--audit-level", audit_level.value]
     if audit_log is not None:
         arguments += ["--audit-log", str(audit_log.absolute())]
+    if (pair := certificate_pair(wildcard_cert, wildcard_key, "--wildcard-cert, --wildcard-key")) is not None:
+        arguments += ["--wildcard-cert", str(pair[0]), "--wildcard-key", str(pair[1])]
     settings = UpSettings(
         data=data,
         api_arguments=tuple(arguments),
+        domain=domain.lower(),
         api_tls_host="127.0.0.1" if tls_host == "localhost" else tls_host,
         api_tls_port=api_tls_port,
         host="127.0.0.1" if host == "localhost" else host,

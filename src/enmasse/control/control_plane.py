@@ -71,6 +71,8 @@ class ControlPlane:
         self._grace_s = grace_s
         self._absence: asyncio.TimerHandle | None = None
         self._is_settling = True
+        self.hosts_of: Callable[[AddressSpace], tuple[str, ...]] = lambda _space: ()
+        """Gives the hosts of a space's routes; for whoever looks at endpoints to set."""
         self.declared = Declared(self)
         self.placements = Placements(self.declared, store)
         self.mirror = NodeMirror(
@@ -103,6 +105,7 @@ class ControlPlane:
             now=now,
             look_again=self.look_at_space,
             look_at_addresses=self._look_at_addresses,
+            hosts_of=lambda space: self.hosts_of(space),  # noqa: PLW0108  # it is set later
         )
         plan_looks = PlanLooks(store, self.declared, self.statuses, now=now)
         self._addresses = Controller("addresses", self.address_looks.look, jitter=jitter, looked=looked)

@@ -66,6 +66,7 @@ class SpaceLooks:
         now: gives the present, RFC 3339 in UTC.
         look_again: has a space looked at once more.
         look_at_addresses: has addresses looked at, because their space or their places have changed.
+        hosts_of: gives the hosts of a space's routes.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class SpaceLooks:
         now: Callable[[], str],
         look_again: Callable[[str], None],
         look_at_addresses: Callable[[list[str]], None],
+        hosts_of: Callable[[AddressSpace], tuple[str, ...]] = lambda _space: (),
     ) -> None:
         self._registry = registry
         self._declared = declared
@@ -90,6 +92,7 @@ class SpaceLooks:
         self._now = now
         self._look_again = look_again
         self._look_at_addresses = look_at_addresses
+        self._hosts_of = hosts_of
 
     async def look(self, key: str) -> bool:
         """Put one space right; whether nothing is left to do."""
@@ -125,7 +128,9 @@ class SpaceLooks:
 
     def view(self, space: AddressSpace) -> SpaceView:
         """Return all that a space depends on."""
-        return SpaceView(space, self._declared.plans, self._excess(space), self._providers.of(space))
+        return SpaceView(
+            space, self._declared.plans, self._excess(space), self._providers.of(space), self._hosts_of(space)
+        )
 
     def _excess(self, space: AddressSpace) -> tuple[str, ...]:
         plan = self._declared.space_plans.get(space.spec.plan_name)

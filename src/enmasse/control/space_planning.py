@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from enmasse.control.authentication import Authentication
+from enmasse.control.authentication import Authentication, is_realm_missing
 from enmasse.control.effective import effective_space_limits, told_limits
 from enmasse.control.ports import SpaceEntity
 from enmasse.control.verdicts import ADMITTED, PlanCatalog, Verdict, judge_space_plan
@@ -40,12 +40,14 @@ class SpaceView:
         plans: the operator's plans.
         excess: a sentence for each limit that is exceeded by what has a place already.
         authentication: how its users are known.
+        hosts: that stand for it, beside its own.
     """
 
     space: AddressSpace
     plans: PlanCatalog = field(default_factory=PlanCatalog)
     excess: tuple[str, ...] = ()
     authentication: Authentication = field(default_factory=Authentication)
+    hosts: tuple[str, ...] = ()
 
     @property
     def plan(self) -> AddressSpacePlan | None:
@@ -77,6 +79,9 @@ def judge_space(view: SpaceView) -> Verdict:
     for verdict in (judge_space_plan(view.space, view.plans), view.authentication.verdict):
         if not verdict.is_yes:
             return verdict
+    if not view.space.status.is_ready and is_realm_missing(view.authentication.state):
+        # Once a space is served it stays so, whatever happens to those who know its users.
+        return view.authentication.state
     return ADMITTED
 
 
@@ -92,6 +97,7 @@ def wanted_space(view: SpaceView) -> SpaceEntity:
         metadata.generation,
         limits.max_bytes or 0,
         limits=told_limits(limits),
+        hosts=view.hosts,
         oidc=view.authentication.oidc,
     )
 
@@ -110,7 +116,7 @@ def space_conditions(view: SpaceView, ready: Condition) -> tuple[Condition, ...]
         # It goes on, with all that has a place: nothing is taken away from those who had it first.
         message = f"{'; '.join(view.excess)}; what is there stays, and nothing new finds a place"
         applied = applied.model_copy(update={"reason": "QuotaExceeded", "message": message})
-    return (applied, condition("AuthenticationReady", view.authentication.verdict, generation), ready)
+    return (applied, condition("AuthenticationReady", view.authentication.told, generation), ready)
 
 
 def plan_space_plan(plan: AddressSpacePlan, plans: PlanCatalog) -> tuple[Condition, ...]:

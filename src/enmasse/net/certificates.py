@@ -2,6 +2,8 @@
 
 - ``NAME.crt`` with ``NAME.key``, both PEM: a certificate with its chain, for clients that name (SNI) one of the
   hosts in it. ``*.example.org`` stands for one label.
+- ``NAME.hosts``, optional: the hosts for which that pair is shown, one to a line, whatever its certificate says.
+  Pairs without it come first.
 - ``default.crt`` with ``default.key``: for clients that name no host, or none of the others. Without it, the first
   pair by name.
 - ``clients-ca.crt``, optional: who may vouch for clients. Clients are then asked for a certificate, and may come
@@ -52,6 +54,8 @@ class CertificateStore:
         self._failed: object = None
         self._watch: asyncio.TimerHandle | None = None
         self._by_host: dict[str, ssl.SSLContext] = {}
+        self._pairs: dict[str, tuple[object, ssl.SSLContext, list[str]]] = {}
+        """By name: the state of its files, and what was made of them."""
         self._context: ssl.SSLContext
         self._web_context: ssl.SSLContext
         self._load()
@@ -106,21 +110,36 @@ class CertificateStore:
             found.append((path.name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
         return tuple(found)
 
+    def _state(self) -> dict[str, tuple[int, int, int]]:
+        return {name: (mtime, size, inode) for name, mtime, size, inode in self._look()}
+
     def _files(self) -> Iterable[Path]:
-        return [*self._directory.glob("*.crt"), *self._directory.glob("*.key")]
+        return [path for path in self._directory.iterdir() if path.suffix in (".crt", ".key", ".hosts")]
 
     def _load(self) -> None:
-        names = sorted(path.stem for path in self._directory.glob("*.crt") if path.name != CLIENTS)
+        state = self._state()
+        names = [path.stem for path in self._directory.glob("*.crt") if path.name != CLIENTS]
+        names.sort(key=lambda name: (f"{name}.hosts" in state, name))
         if not names:
             raise ConfigError(f"{self._directory} holds no certificate: put default.crt and default.key (PEM) there")
         clients = self._directory / CLIENTS
         by_host: dict[str, ssl.SSLContext] = {}
         contexts: dict[str, ssl.SSLContext] = {}
+        pairs: dict[str, tuple[object, ssl.SSLContext, list[str]]] = {}
         for name in names:
-            path = self._directory / f"{name}.crt"
-            contexts[name] = context = self._make_context(path, clients if clients.exists() else None)
-            for host in _hosts_of(path):
-                by_host.setdefault(host, context)
+            # There may be one for each of many spaces: what has not changed is not read again.
+            files = [state.get(f"{name}.{kind}") for kind in ("crt", "key", "hosts")]
+            mark = (*files, state.get(CLIENTS))
+            pair = self._pairs.get(name)
+            if pair is None or pair[0] != mark:
+                path = self._directory / f"{name}.crt"
+                context = self._make_context(path, clients if clients.exists() else None)
+                pair = mark, context, _hosts_of(path)
+            pairs[name] = pair
+            contexts[name] = pair[1]
+            for host in pair[2]:
+                by_host.setdefault(host, pair[1])
+        self._pairs = pairs
         self._by_host = by_host
         first = DEFAULT if DEFAULT in contexts else names[0]
         self._context = contexts[first]
@@ -168,8 +187,11 @@ def _reason(error: Exception) -> str:
 
 
 def _hosts_of(path: Path) -> list[str]:
-    """The hosts that a certificate is for."""
+    """The hosts that a certificate is shown for."""
+    told = path.with_suffix(".hosts")
     try:
+        if told.exists():
+            return [line.strip().lower() for line in told.read_text(encoding="ascii").splitlines() if line.strip()]
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

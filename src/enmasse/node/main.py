@@ -23,6 +23,7 @@ from enmasse.node.gate import GateOptions
 from enmasse.node.heap import keep_heap
 from enmasse.node.ports import PortOptions
 from enmasse.node.server import Server
+from enmasse.node.tenancy import DOMAIN
 
 __all__ = ["run"]
 
@@ -46,6 +47,7 @@ def run(
     users: Path | None = None,
     gate: GateOptions | None = None,
     ports: PortOptions | None = None,
+    domain: str = DOMAIN,
 ) -> int:
     """Run a node until it is told to stop.
 
@@ -61,6 +63,7 @@ def run(
         users: the file of users; without it there are none.
         gate: what the operator decides on who may come in.
         ports: what the operator decides on the ports.
+        domain: below which spaces have their hosts.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
@@ -69,7 +72,7 @@ def run(
     try:
         limits = TransactionLimits(timeout_s=transaction_timeout_s)
         endpoints = [_endpoint(text) for text in listen]
-        run_loop(_main(data, name, endpoints, admin, supervised, default_space, limits, users, gate, ports))
+        run_loop(_main(data, name, endpoints, admin, supervised, default_space, limits, users, gate, ports, domain))
     except EnmasseError as error:
         print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -98,6 +101,7 @@ async def _main(
     users: Path | None,
     gate: GateOptions | None,
     ports: PortOptions | None,
+    domain: str,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -110,7 +114,14 @@ async def _main(
 
     directory = data / "nodes" / name
     server = Server(
-        directory, name, journal_changed=journal_changed, limits=limits, gate=gate, users=users, ports=ports
+        directory,
+        name,
+        journal_changed=journal_changed,
+        limits=limits,
+        gate=gate,
+        users=users,
+        ports=ports,
+        domain=domain,
     )
     loop.add_signal_handler(signal.SIGHUP, server.reload)
     await server.load()

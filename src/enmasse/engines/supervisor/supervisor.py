@@ -56,6 +56,7 @@ class UpSettings:
         log_format: ``text`` or ``json``, in all logs.
         users: the file of users for the node; None: there are none.
         api_arguments: of the control process, about the API.
+        domain: below which spaces have their hosts.
         api_tls_host: the interface on which the API is served with TLS; None: it is not.
         api_tls_port: this port for it; None: chosen.
         web_origins: where web pages may come from that open a WebSocket, beside this machine.
@@ -70,6 +71,7 @@ class UpSettings:
     log_format: str = "text"
     users: Path | None = None
     api_arguments: tuple[str, ...] = ()
+    domain: str = "enmasse.local"
     api_tls_host: str | None = None
     api_tls_port: int | None = None
     web_origins: tuple[str, ...] = ()
@@ -190,6 +192,7 @@ class _Supervisor:
         program = [sys.executable, "-m", "enmasse"]
         data = ["--data", str(layout.data), "--supervised", "--log-format", settings.log_format]
         doors = ["--host", host, "--port", str(ports.api), *settings.api_arguments]
+        doors += ["--domain", settings.domain, "--amqp-port", str(ports.amqp)]
         if settings.api_tls_host is not None:
             doors += ["--tls-host", settings.api_tls_host, "--tls-port", str(ports.api_tls)]
         self._control = Child(
@@ -201,7 +204,7 @@ class _Supervisor:
             tell=tell,
         )
         listen = ["--listen", f"{shown}:{ports.amqp}", "--admin", str(admin)]
-        listen += ["--tls", str(layout.tls)]
+        listen += ["--tls", str(layout.tls), "--domain", settings.domain]
         for origin in settings.web_origins:
             listen += ["--web-origin", origin]
         if settings.users is not None:
