@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _AGAIN_S = 1.0
 """Before a node that did not tell all it has is asked again."""
 
-_MOST_ROUNDS = 6
+_MOST_ROUNDS = 60
 """So many times a check is put off because something is under way; then everything is looked at."""
 
 
@@ -72,6 +72,7 @@ class NodeMirror:
         self._touched: set[tuple[EntityType, str]] | None = None
         self._revision: NodeRevision | None = None
         self._under_way = 0
+        self._begun = 0
         self._skipped = 0
         self._is_other = False
         self._wake = asyncio.Event()
@@ -126,6 +127,7 @@ class NodeMirror:
         """
         kind, name = entity.entity_type, entity.name
         self._under_way += 1
+        self._begun += 1
         try:
             is_change = await getattr(self._node, action)(entity)
         except NodeRefusedError:
@@ -195,20 +197,24 @@ class NodeMirror:
     async def _has_drifted(self) -> bool:
         if self._revision is None:
             return True
-        if self._under_way:
+        begun = self._begun
+        found = self._revision
+        if not self._under_way:
+            try:
+                found = await self._node.revision()
+            except (NodeUnavailableError, NodeRefusedError):
+                return True
+        if self._under_way or begun != self._begun:
+            # What was done meanwhile may be counted there or not: the next round tells.
             self._skipped += 1
             return self._skipped > _MOST_ROUNDS
         self._skipped = 0
-        try:
-            found = await self._node.revision()
-        except (NodeUnavailableError, NodeRefusedError):
-            return True
-        # What is under way may be counted there and not here: the next round tells.
-        return not self._under_way and found != self._revision
+        return found != self._revision
 
     async def _observe(self) -> None:
         """Have the node tell all that it has."""
         self._is_other = False
+        self._skipped = 0
         self._touched = set()
         self._revision = revision = await self._node.revision()
         for kind in ENTITY_TYPES:

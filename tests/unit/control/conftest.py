@@ -13,9 +13,10 @@ from enmasse.control.ports import AddressEntity, Entity, EntityType, NodeRevisio
 from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
 from enmasse.model.kinds import decode
+from tests.unit.control.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from pathlib import Path
 
     from enmasse.model.resource import Resource
@@ -182,3 +183,17 @@ class MemoryNode:
 @pytest.fixture
 def memory_node() -> type[MemoryNode]:
     return MemoryNode
+
+
+@pytest.fixture
+def perform(registry: Registry, memory_node: Any) -> Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], None]:
+    """Run a scene on a stage whose registry holds the default plans."""
+
+    def run(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
+        async def body() -> None:
+            registry.plant_catalog()
+            await scene(Stage(registry, memory_node()))
+
+        asyncio.run(body())
+
+    return run

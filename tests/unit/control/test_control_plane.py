@@ -3,80 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from enmasse.control.control_plane import ControlPlane
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import Callable
 
-    from enmasse.control.registry import Registry
     from enmasse.model.resource import Resource
+    from tests.unit.control.stage import Stage
 
     Make = Callable[..., Resource]
 
 SERVED = {"default/shop": 1, "default/shop.orders": 1}
-
-
-class Stage:
-    """A registry, a node and a controller between them."""
-
-    def __init__(self, registry: Registry, node: Any) -> None:
-        self.registry = registry
-        self.node = node
-
-    def status(self, kind: str, name: str) -> dict[str, Any]:
-        status: dict[str, Any] = self.registry.store.get(kind, "default", name)["status"]
-        return status
-
-    def reason(self, kind: str, name: str) -> str:
-        conditions = self.status(kind, name).get("conditions")
-        return str(conditions[-1]["reason"]) if conditions else ""
-
-    def ready_generation(self, kind: str, name: str) -> int | None:
-        """The generation that is ready, None when none is."""
-        ready = self.status(kind, name)["conditions"][-1]
-        return ready["observedGeneration"] if ready["status"] == "True" else None
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
-            while not condition():
-                await asyncio.sleep(0.002)
-
-    @asynccontextmanager
-    async def controlled(self, resync_s: float = 1000.0) -> AsyncIterator[None]:
-        controller = ControlPlane(
-            self.registry,
-            self.node,
-            now=lambda: "2026-01-01T00:00:00Z",
-            jitter=lambda: 1.0,
-            resync_s=resync_s,
-            grace_s=0,
-        )
-        task = asyncio.create_task(controller.run())
-        try:
-            yield
-            assert not task.done()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-
-@pytest.fixture
-def perform(registry: Registry, memory_node: Any) -> Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], None]:
-    """Run a scene on a stage whose registry holds the default plans."""
-
-    def run(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
-        async def body() -> None:
-            registry.plant_catalog()
-            await scene(Stage(registry, memory_node()))
-
-        asyncio.run(body())
-
-    return run
 
 
 Perform = Any

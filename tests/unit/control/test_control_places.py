@@ -1,0 +1,394 @@
+"""Places, plans and deletion with the control plane at work: who waits, who is let in, what is never disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.control.errors import ForbiddenError
+from enmasse.model.errors import InvalidResourceError
+from enmasse.model.kinds import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.model.resource import Resource
+    from tests.unit.control.stage import Stage
+
+    Make = Callable[..., Resource]
+
+Perform = Any
+
+ADDRESS_PLANS = ["standard-small-queue", "standard-large-queue", "standard-small-anycast"]
+
+
+def space_plan(name: str = "tiny", **spec: Any) -> Resource:
+    return decode(
+        {
+            "apiVersion": "admin.enmasse.io/v1beta2",
+            "kind": "AddressSpacePlan",
+            "metadata": {"name": name, "namespace": "enmasse-infra"},
+            "spec": {"addressSpaceType": "standard", "resourceLimits": {}, "addressPlans": ADDRESS_PLANS, **spec},
+        }
+    )
+
+
+def phases(stage: Stage, *names: str) -> list[str]:
+    return [stage.status("Address", f"shop.{name}").get("phase", "Pending") for name in names]
+
+
+def test_who_finds_no_place_waits_and_is_let_in_oldest_first(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(space_plan(limits={"addresses": 2}))
+        stage.registry.create(make_space(plan="tiny"))
+        async with stage.controlled() as plane:
+            # The names rise and fall and the clock runs wild: only the order of creation counts.
+            for name in ("m", "z", "y", "a"):
+                stage.registry.create(make_address(name))
+            await stage.settled(plane)
+            assert phases(stage, "m", "z", "y", "a") == ["Active", "Active", "Pending", "Pending"]
+            assert stage.condition("Address", "shop.y", "Scheduled") == (
+                "False",
+                "QuotaExceeded",
+                "Quota exceeded for resource addresses: plan 'tiny' allows 2, 2 are used",
+            )
+            stage.registry.delete("Address", "default", "shop.m")
+            await stage.settled(plane)
+            assert phases(stage, "z", "y", "a") == ["Active", "Active", "Pending"]
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            stage.registry.replace(space_plan(limits={"addresses": 3}))
+            await stage.settled(plane)
+            assert phases(stage, "z", "y", "a") == ["Active", "Active", "Active"]
+
+    perform(scene)
+
+
+def test_credits_decide_where_the_plan_asks_for_them_and_survive_a_restart(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    limits = {"router": 1, "broker": 1, "aggregate": 2}
+
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(space_plan(quota="credits", resourceLimits=limits))
+        stage.registry.create(make_space(plan="tiny"))
+        async with stage.controlled() as plane:
+            stage.registry.create(make_address("small"))
+            await stage.settled(plane)
+            stage.registry.create(make_address("large", plan="standard-large-queue"))
+            stage.registry.create(make_address("direct", "anycast"))
+            await stage.settled(plane)
+            assert phases(stage, "small", "large", "direct") == ["Active", "Pending", "Active"]
+            status = stage.status("Address", "shop.small")
+            assert status["planStatus"]["resources"] == {"broker": 0.01, "router": 0.001}
+            (broker,) = status["brokerStatuses"]
+            assert broker["clusterId"].startswith("broker-")
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            assert stage.status("Address", "shop.small") == status
+            assert plane.placements.of("default/shop").usage() == {"router": 1, "broker": 1, "aggregate": 2}
+            stage.registry.delete("Address", "default", "shop.small")
+            await stage.settled(plane)
+            assert phases(stage, "large") == ["Active"]
+
+    perform(scene)
+
+
+def test_one_that_asks_for_more_than_there_is_keeps_what_it_has(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(space_plan(quota="credits", resourceLimits={"broker": 1}))
+        stage.registry.create(make_space(plan="tiny"))
+        async with stage.controlled() as plane:
+            for name in ("a", "b"):
+                stage.registry.create(make_address(name))
+            await stage.settled(plane)
+            before = stage.status("Address", "shop.a")["planStatus"]
+            stage.registry.replace(make_address("a", plan="standard-large-queue"))
+            await stage.settled(plane)
+            assert phases(stage, "a", "b") == ["Pending", "Active"]
+            assert stage.status("Address", "shop.a")["planStatus"] == before
+            assert stage.node.generations()["default/shop.a"] == 1
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            assert stage.condition("Address", "shop.a", "Scheduled")[1] == "QuotaExceeded"
+            stage.registry.delete("Address", "default", "shop.b")
+            await stage.settled(plane)
+            assert phases(stage, "a") == ["Active"]
+
+    perform(scene)
+
+
+@pytest.mark.parametrize(
+    ("spec", "resource"),
+    [
+        ({"limits": {"addresses": 1}}, "addresses"),
+        ({"quota": "credits", "resourceLimits": {"router": 0}}, "router"),
+    ],
+)
+def test_a_plan_that_what_is_there_does_not_fit_is_refused(
+    perform: Perform, make_space: Make, make_address: Make, spec: dict[str, Any], resource: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(space_plan(**spec))
+        stage.registry.create(make_space())
+        async with stage.controlled() as plane:
+            for name in ("a", "b"):
+                stage.registry.create(make_address(name))
+            await stage.settled(plane)
+            with pytest.raises(InvalidResourceError, match=f"Quota exceeded for resource {resource}"):
+                stage.registry.replace(make_space(plan="tiny"))
+            stage.registry.delete("Address", "default", "shop.b")
+            await stage.settled(plane)
+            if resource == "addresses":
+                stage.registry.replace(make_space(plan="tiny"))
+                await stage.settled(plane)
+                assert stage.status("AddressSpace", "shop")["phase"] == "Active"
+
+    perform(scene)
+
+
+def test_a_plan_that_becomes_smaller_disturbs_nothing(perform: Perform, make_space: Make, make_address: Make) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(space_plan(limits={"addresses": 2}))
+        stage.registry.create(make_space(plan="tiny"))
+        async with stage.controlled() as plane:
+            for name in ("a", "b"):
+                stage.registry.create(make_address(name))
+            await stage.settled(plane)
+            stage.registry.replace(space_plan(limits={"addresses": 1}))
+            await stage.settled(plane)
+            assert phases(stage, "a", "b") == ["Active", "Active"]
+            status, reason, message = stage.condition("AddressSpace", "shop", "PlanApplied")
+            assert (status, reason) == ("True", "QuotaExceeded")
+            assert "2 are used, the limit is 1" in message
+
+    perform(scene)
+
+
+def test_a_plan_that_is_gone_is_told_and_disturbs_nothing(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(space_plan())
+        stage.registry.create(make_space(plan="tiny"))
+        async with stage.controlled() as plane:
+            stage.registry.create(make_address("a", plan="standard-small-queue"))
+            await stage.settled(plane)
+            served = stage.node.generations()
+            stage.registry.delete("AddressSpacePlan", "enmasse-infra", "tiny")
+            stage.registry.delete("AddressPlan", "enmasse-infra", "standard-small-queue")
+            await stage.settled(plane)
+            assert stage.condition("AddressSpace", "shop", "PlanApplied")[1] == "UnknownPlan"
+            assert stage.condition("Address", "shop.a", "Scheduled")[1] == "UnknownPlan"
+            assert stage.node.generations() == served
+            stage.registry.create(make_address("b"))
+            await stage.settled(plane)
+            assert stage.condition("Address", "shop.b", "Scheduled")[1] == "SpaceNotReady"
+            stage.registry.create(space_plan(addressPlans=["standard-large-queue"]))
+            stage.registry.replace(make_address("b", plan="standard-large-queue"))
+            await stage.settled(plane)
+            assert phases(stage, "b") == ["Active"]
+            assert stage.condition("Address", "shop.a", "Scheduled")[1] == "UnknownPlan"
+
+    perform(scene)
+
+
+def test_a_space_goes_with_all_that_is_in_it_and_not_before(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        async with stage.controlled() as plane:
+            for number in range(250):  # more than are deleted with one write
+                stage.registry.create(make_address(f"a{number}"))
+            await stage.settled(plane)
+            assert len(stage.node.generations()) == 251
+            stage.node.cut()
+            await stage.until(lambda: plane.mirror.is_reachable is False)
+            stage.registry.delete("AddressSpace", "default", "shop")
+            await stage.until(lambda: stage.status("AddressSpace", "shop")["phase"] == "Terminating")
+            with pytest.raises(ForbiddenError, match="is being deleted"):
+                stage.registry.create(make_address("late"))
+            await stage.until(lambda: not stage.registry.store.select("Address"))
+            assert len(stage.node.generations()) == 251
+            stage.node.connect()
+            await stage.until(lambda: stage.registry.store.find("AddressSpace", "default", "shop") is None)
+            assert stage.node.generations() == {}
+
+    perform(scene)
+
+
+def test_a_finalizer_of_somebody_else_keeps_an_address_served(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        async with stage.controlled() as plane:
+            created = stage.registry.create(make_address())
+            uid = created["metadata"]["uid"]
+            stage.registry.change_finalizers("Address", "default", "shop.orders", uid=uid, add="example.com/drain")
+            await stage.settled(plane)
+            stage.registry.delete("Address", "default", "shop.orders")
+            await stage.settled(plane)
+            assert phases(stage, "orders") == ["Terminating"]
+            assert "default/shop.orders" in stage.node.generations()
+            stage.registry.change_finalizers("Address", "default", "shop.orders", uid=uid, remove="example.com/drain")
+            await stage.until(lambda: "default/shop.orders" not in stage.node.generations())
+
+    perform(scene)
+
+
+@pytest.mark.parametrize("kind", ["anycast", "multicast", "stream"])
+def test_what_a_brokered_space_can_never_have_is_refused_at_once(
+    perform: Perform, make_space: Make, make_address: Make, kind: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space(type="brokered"))
+        async with stage.controlled() as plane:
+            with pytest.raises(InvalidResourceError, match=f"a brokered space has no addresses of type {kind}, only"):
+                stage.registry.create(make_address("a", kind))
+            for name, stored, more in (
+                ("q", "queue", {}),
+                ("t", "topic", {}),
+                ("s", "subscription", {"topic": "t"}),
+                ("d", "deadletter", {}),
+            ):
+                stage.registry.create(make_address(name, stored, **more))
+            await stage.settled(plane)
+            assert phases(stage, "q", "t", "s", "d") == ["Active"] * 4
+
+    perform(scene)
+
+
+def test_an_address_of_two_objects_is_the_first_ones_and_then_the_others(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        async with stage.controlled() as plane:
+            stage.registry.create(make_address(name="z"))
+            stage.registry.create(make_address(name="a"))
+            await stage.settled(plane)
+            assert stage.condition("Address", "shop.a", "Scheduled") == (
+                "False",
+                "DuplicateAddress",
+                "address 'orders' already exists with resource name 'shop.z'",
+            )
+            stage.registry.delete("Address", "default", "shop.z")
+            await stage.settled(plane)
+            assert phases(stage, "a") == ["Active"]
+
+    perform(scene)
+
+
+def test_a_change_of_one_address_looks_at_what_depends_on_it_and_at_nothing_else(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        stage.registry.create(make_address("news", "topic"))
+        stage.registry.create(make_address("reader", "subscription", topic="news"))
+        for number in range(20):
+            stage.registry.create(make_address(f"a{number}"))
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            looked: list[str] = []
+            look = plane.address_looks.look
+
+            async def noting(key: str) -> bool:
+                looked.append(key)
+                return await look(key)
+
+            plane._addresses._look = noting
+            stage.registry.replace(make_address("news", "topic", messageTtl={"maximum": 7}))
+            await stage.settled(plane)
+            assert set(looked) == {"default/shop.news", "default/shop.reader"}
+            assert stage.status("Address", "shop.reader")["messageTtl"] == {"maximum": 7}
+            looked.clear()
+            small = stage.registry.store.get("AddressPlan", "enmasse-infra", "standard-small-topic")
+            small["spec"]["messageTtl"] = {"maximum": 5}
+            stage.registry.replace(decode(small))
+            await stage.settled(plane)
+            assert set(looked) == {"default/shop.news"}
+            assert stage.status("Address", "shop.news")["messageTtl"] == {"maximum": 5}
+
+    perform(scene)
+
+
+def test_a_dry_run_tells_what_would_be_and_leaves_nothing_behind(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(space_plan(limits={"addresses": 2, "connections": 9}))
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            found = stage.registry.create(make_space(plan="tiny"), dry_run=True)
+            assert found["status"]["limits"] == {"addresses": 2, "connections": 9}
+            alone = stage.registry.create(make_address("a"), dry_run=True)
+            assert alone["status"]["messages"] == ["address space 'shop' does not exist"]
+            stage.registry.create(make_space(plan="tiny"))
+            stage.registry.create(make_address("a"))
+            await stage.settled(plane)
+            fits = stage.registry.create(make_address("b"), dry_run=True)["status"]
+            assert fits["conditions"][0]["reason"] == "WouldFit"
+            assert fits["conditions"][0]["message"] == "it fits; the address space would use 2 of 2 addresses"
+            assert fits["planStatus"] == {
+                "name": "standard-small-queue",
+                "resources": {"broker": 0.01, "router": 0.001},
+            }
+            stage.registry.create(make_address("b"))
+            await stage.settled(plane)
+            waits = stage.registry.create(make_address("c"), dry_run=True)["status"]
+            assert waits["phase"] == "Pending"
+            assert waits["messages"] == ["Quota exceeded for resource addresses: plan 'tiny' allows 2, 2 are used"]
+            changed = stage.registry.replace(make_address("b", messageTtl={"maximum": 9}), dry_run=True)
+            assert changed["status"]["messageTtl"] == {"maximum": 9}
+            assert "messageTtl" not in stage.status("Address", "shop.b")
+            assert stage.registry.store.find("Address", "default", "shop.c") is None
+
+    perform(scene)
+
+
+def test_what_tenants_may_choose_follows_the_plans(perform: Perform) -> None:
+    async def scene(stage: Stage) -> None:
+        def plans() -> set[str]:
+            found = stage.registry.store.find("AddressSpaceSchema", "", "standard")
+            return {item["name"] for item in found["spec"]["plans"]} if found else set()
+
+        async with stage.controlled():
+            await stage.until(lambda: "standard-small" in plans())
+            stage.registry.create(space_plan())
+            await stage.until(lambda: "tiny" in plans())
+            stage.registry.delete("AddressSpacePlan", "enmasse-infra", "tiny")
+            await stage.until(lambda: "tiny" not in plans())
+
+    perform(scene)
+
+
+def test_a_plan_that_many_use_changes_and_a_new_address_does_not_wait_for_them(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        for number in range(300):
+            stage.registry.create(make_address(f"a{number}"))
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            small = stage.registry.store.get("AddressPlan", "enmasse-infra", "standard-small-queue")
+            small["spec"]["messageTtl"] = {"maximum": 5}
+            stage.registry.replace(decode(small))
+            await asyncio.sleep(0)
+            stage.registry.create(make_address("new", "anycast"))
+            await stage.until(lambda: stage.status("Address", "shop.new").get("isReady", False))
+            assert not plane.is_settled
+            await stage.settled(plane)
+            last = stage.status("Address", "shop.a299")
+            assert last["messageTtl"] == {"maximum": 5}
+
+    perform(scene)
