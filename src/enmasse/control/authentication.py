@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from enmasse.model.authentication import AuthenticationService, KeycloakSettings, OidcSettings, ServiceSecret
     from enmasse.model.spaces import AddressSpace, AuthenticationOverrides
 
-__all__ = ["Authentication", "FindSecret", "MissingError", "resolve_authentication", "secret_entry", "service_of"]
+__all__ = [
+    "PASSWORDS_MISSING",
+    "Authentication",
+    "FindSecret",
+    "MissingError",
+    "is_realm_missing",
+    "keycloak_of",
+    "resolve_authentication",
+    "secret_entry",
+    "service_of",
+]
 
 EXTERNAL, STANDARD = "external", "standard"
 
@@ -43,11 +53,34 @@ class Authentication:
         verdict: whether the space can be served with it.
         kind: what a node is told: ``none``, ``standard`` or ``external``.
         oidc: what a node is told of a provider, if one knows the users.
+        state: whether users can come in now, as far as that is known.
     """
 
     verdict: Verdict = ADMITTED
     kind: str = NO_AUTHENTICATION
     oidc: Mapping[str, Any] | None = field(default=None, repr=False)
+    state: Verdict = ADMITTED
+
+    @property
+    def told(self) -> Verdict:
+        """What is said of it."""
+        return self.verdict if not self.verdict.is_yes else self.state
+
+
+PASSWORDS_MISSING = "PasswordsMissing"
+"""The reason of a realm that is there, while some of its users cannot log in."""
+
+
+def is_realm_missing(state: Verdict) -> bool:
+    """Whether a realm is not known to be there."""
+    return not state.is_yes and state.reason != PASSWORDS_MISSING
+
+
+def keycloak_of(service: AuthenticationService | None) -> KeycloakSettings | None:
+    """The Keycloak in which a service keeps users, if it does."""
+    if service is None or service.spec.type != STANDARD or service.spec.standard is None:
+        return None
+    return service.spec.standard.keycloak
 
 
 class MissingError(EnmasseError):
@@ -106,8 +139,8 @@ def resolve_authentication(
         oidc = None
         if spec.type == EXTERNAL:
             oidc = _external(space, service, find_secret)
-        elif spec.standard is not None and spec.standard.keycloak is not None:
-            oidc = _keycloak(space, service, spec.standard.keycloak, find_secret)
+        elif (keycloak := keycloak_of(service)) is not None:
+            oidc = _keycloak(space, service, keycloak, find_secret)
         if oidc is None:
             return Authentication(kind=spec.type)
         read_settings(f"authentication service '{name}'", oidc)

@@ -5,9 +5,17 @@ A service or a secret that changes has the spaces looked at that depend on it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from enmasse.control.authentication import Authentication, resolve_authentication, service_of
+from enmasse.control.authentication import (
+    Authentication,
+    is_realm_missing,
+    keycloak_of,
+    resolve_authentication,
+    service_of,
+)
+from enmasse.control.verdicts import ADMITTED, Verdict
 from enmasse.model.authentication import AuthenticationService
 from enmasse.model.core import Secret
 from enmasse.model.kinds import restore
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["IdentityProviders"]
 
 _KIND = "AuthenticationService"
+_PENDING = Verdict("RealmPending", "the realm of the address space is being made")
 
 
 class IdentityProviders:
@@ -41,6 +50,7 @@ class IdentityProviders:
     ) -> None:
         self.services: dict[str, AuthenticationService] = {}
         """By name."""
+        self._states: dict[str, Verdict] = {}
         self._known: dict[str, tuple[AuthenticationServiceReference, Authentication]] = {}
         """By space, what it asked for and what came of it."""
         self._store = store
@@ -53,7 +63,33 @@ class IdentityProviders:
         known = self._known.get(space.key)
         if known is None or known[0] != asked:
             known = self._known[space.key] = (asked, resolve_authentication(space, self.services, self.find_secret))
-        return known[1]
+        return replace(known[1], state=self._state(space))
+
+    def _state(self, space: AddressSpace) -> Verdict:
+        service = self.service_of(space)
+        if keycloak_of(service) is None:
+            return ADMITTED
+        return self._states.get(space.key) or (ADMITTED if space.status.is_ready else _PENDING)
+
+    def keeps_users_in_keycloak(self, key: str) -> bool:
+        """Whether the users of a space are kept in a Keycloak; of one that does not exist, whether they may be."""
+        space = self._spaces().get(key)
+        if space is None:
+            return any(keycloak_of(service) is not None for service in self.services.values())
+        return keycloak_of(self.service_of(space)) is not None
+
+    def say(self, key: str, state: Verdict | None) -> None:
+        """Take how the realm of a space is; None: it has none."""
+        before = self._states.pop(key, None)
+        if state is not None:
+            self._states[key] = state
+        if before != state:
+            self._look_at_space(key)
+
+    def has_realm(self, key: str) -> bool:
+        """Whether the realm of a space was found to be as it should be."""
+        state = self._states.get(key)
+        return state is not None and not is_realm_missing(state)
 
     def service_of(self, space: AddressSpace) -> AuthenticationService | None:
         """The declared service that a space asks for."""

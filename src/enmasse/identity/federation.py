@@ -8,39 +8,14 @@ Rules:
 
 from __future__ import annotations
 
-from urllib.parse import quote_plus, unquote_plus
-
 from enmasse.errors import EnmasseError
+from enmasse.identity.keycloak import grant_of_group
 from enmasse.identity.oidc import Identity
 from enmasse.identity.oidc_settings import OidcSettings
-from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW, Grant, MatcherOf, Permissions
+from enmasse.identity.permissions import Grant, MatcherOf, Permissions
 from enmasse.identity.users import User
 
-__all__ = ["claimed_grants", "federated_user", "grant_of_group", "group_of"]
-
-_WHOLE_SPACE = {"monitor": VIEW, "manage": MANAGE}
-"""Group to operation; the others carry an address in their names."""
-
-
-def group_of(operation: str, address: str = "") -> str:
-    """The name of the group whose members may do one thing.
-
-    Args:
-        operation: send, recv, view or manage.
-        address: a pattern, for send and recv.
-    """
-    for group, meant in _WHOLE_SPACE.items():
-        if operation == meant:
-            return group
-    return f"{operation}_{quote_plus(address)}"
-
-
-def grant_of_group(group: str) -> Grant | None:
-    """What the members of a group may do; nothing if its name says nothing of that."""
-    if group in _WHOLE_SPACE:
-        return Grant((_WHOLE_SPACE[group],))
-    operation, _, address = group.partition("_")
-    return Grant((operation,), (unquote_plus(address),)) if operation in (SEND, RECV) and address else None
+__all__ = ["claimed_grants", "federated_user"]
 
 
 def claimed_grants(identity: Identity, settings: OidcSettings) -> tuple[Grant, ...]:

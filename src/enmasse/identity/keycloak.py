@@ -5,8 +5,19 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
+from urllib.parse import quote_plus, unquote_plus
 
-__all__ = ["CLIENT", "PASSWORD_ALGORITHM", "PASSWORD_ITERATIONS", "hashed_password", "realm_name"]
+from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW, Grant
+
+__all__ = [
+    "CLIENT",
+    "PASSWORD_ALGORITHM",
+    "PASSWORD_ITERATIONS",
+    "grant_of_group",
+    "group_of",
+    "hashed_password",
+    "realm_name",
+]
 
 CLIENT = "messaging"
 """The client of each realm for which tokens are made out."""
@@ -19,6 +30,9 @@ PASSWORD_ITERATIONS = 210_000
 
 MAX_REALM_CHARACTERS = 200
 """Keycloak's column holds 255."""
+
+_WHOLE_SPACE = {"monitor": VIEW, "manage": MANAGE}
+"""Group to operation; the others carry an address in their names."""
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9._-]")
 
@@ -42,3 +56,24 @@ def hashed_password(password: str, salt: bytes, iterations: int = PASSWORD_ITERA
         "secretData": {"value": b64encode(value).decode(), "salt": b64encode(salt).decode()},
         "credentialData": {"hashIterations": iterations, "algorithm": PASSWORD_ALGORITHM},
     }
+
+
+def group_of(operation: str, address: str = "") -> str:
+    """The name of the group whose members may do one thing.
+
+    Args:
+        operation: send, recv, view or manage.
+        address: a pattern, for send and recv.
+    """
+    for group, meant in _WHOLE_SPACE.items():
+        if operation == meant:
+            return group
+    return f"{operation}_{quote_plus(address)}"
+
+
+def grant_of_group(group: str) -> Grant | None:
+    """What the members of a group may do; nothing if its name says nothing of that."""
+    if group in _WHOLE_SPACE:
+        return Grant((_WHOLE_SPACE[group],))
+    operation, _, address = group.partition("_")
+    return Grant((operation,), (unquote_plus(address),)) if operation in (SEND, RECV) and address else None
