@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 from enmasse.api.objects_protobuf import read_object
@@ -73,7 +74,17 @@ async def read_value(request: Request, accepted: tuple[str, ...], repeated: list
         documents = read_documents(text, "the body", repeated)
     if len(documents) != 1:
         raise RequestError(400, f"expected one map as body, got {len(documents)} documents")
+    _expect_text(text, documents[0])
     return documents[0]
+
+
+def _expect_text(text: str, document: Any) -> None:
+    """Refuse halves of characters, which JSON can escape, and nothing that is stored or sent can hold."""
+    if "\\u" in text or "\\U" in text:
+        try:
+            json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise RequestError(400, "the body has a half of a surrogate pair, which is no character") from None
 
 
 def expect_map(value: Any) -> Document:

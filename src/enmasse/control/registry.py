@@ -20,6 +20,7 @@ from enmasse.control.list_types import list_type_of
 from enmasse.control.managing import Manager, apply, settle, track
 from enmasse.control.stored_form import (
     changed_form,
+    configured_form,
     generated_name,
     key_of,
     with_managed_fields,
@@ -30,7 +31,6 @@ from enmasse.model.catalog import CATALOG_REVISION, default_objects
 from enmasse.model.changes import change_problems, keep_immutable
 from enmasse.model.core import Namespace
 from enmasse.model.errors import InvalidResourceError, Problem
-from enmasse.model.former import in_present_form
 from enmasse.model.kinds import decode, restore
 from enmasse.model.metadata import Metadata
 from enmasse.model.plans import PLAN_NAMESPACE
@@ -215,7 +215,7 @@ class Registry:
             FieldConflictError: when others own fields that would change.
             InvalidResourceError: when the result is not valid.
         """
-        config = in_present_form(without_nulls(config))
+        config = configured_form(config)
         kind, namespace, name = key_of(config)
         with self.store.transaction(dry_run=dry_run):
             live = self.store.find(kind, namespace, name)
@@ -298,12 +298,12 @@ class Registry:
             ConflictError: when a precondition does not hold.
             ForbiddenError: when it may not be deleted.
         """
+        if kind == "Namespace" and name in LASTING_NAMESPACES:
+            raise ForbiddenError(f"the namespace {name} cannot be deleted: it always exists")
         with self.store.transaction(dry_run=dry_run):
             found = self.store.get(kind, namespace, name)
             metadata = found["metadata"]
             _expect_same(found, {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version})
-            if kind == "Namespace" and name in LASTING_NAMESPACES:
-                raise ForbiddenError(f"the namespace {name} cannot be deleted: it always exists")
             if self._admission.get(kind):
                 self._admit("DELETE", restore(found), None, user)
             if keep_dependents:

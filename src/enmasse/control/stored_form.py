@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from base64 import b64encode
 from typing import Any
 
-__all__ = ["changed_form", "generated_name", "key_of", "with_managed_fields", "without_empty"]
+from enmasse.model.former import in_present_form
+from enmasse.model.schema import without_nulls
+
+__all__ = ["changed_form", "configured_form", "generated_name", "key_of", "with_managed_fields", "without_empty"]
 
 Document = dict[str, Any]
 
@@ -33,6 +37,19 @@ def with_managed_fields(document: Document, managed: list[Document] | None) -> D
     if managed is None:
         return document
     return document | {"metadata": without_empty(document["metadata"] | {"managedFields": managed})}
+
+
+def configured_form(config: Document) -> Document:
+    """Return what is applied in the form in which it is stored, so that the stored fields get an owner."""
+    config = in_present_form(without_nulls(config))
+    text = config.get("stringData")
+    if config.get("kind") != "Secret" or not isinstance(text, dict) or not isinstance(config.get("data", {}), dict):
+        return config
+    if not all(isinstance(value, str) for value in text.values()):
+        return config
+    encoded = {name: b64encode(value.encode()).decode() for name, value in text.items()}
+    rest = {key: value for key, value in config.items() if key != "stringData"}
+    return rest | {"data": config.get("data", {}) | encoded}
 
 
 def without_empty(metadata: Document) -> Document:

@@ -10,8 +10,9 @@ import pytest
 
 from enmasse.api.negotiation import Form
 from enmasse.api.served import SERVED
+from enmasse.api.status import RequestError
 from enmasse.api.tables import Shape
-from enmasse.api.watch import Follow, Watches
+from enmasse.api.watch import CUT, Follow, Watches, WatchResponse
 from enmasse.model.kinds import decode
 from enmasse.model.selectors import EVERYTHING, Selector, parse_selector
 
@@ -150,3 +151,102 @@ def test_a_watch_ends_after_its_time(api: Api, registry: Registry, timeout: str)
     response = api("GET", SPACES, params={"watch": "true", "timeoutSeconds": timeout})
     events = [json.loads(line) for line in response.text.splitlines()]
     assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [("ADDED", "a")]
+
+
+def test_bookmarks_tell_the_version_after_the_beginning_and_from_time_to_time(registry: Registry) -> None:
+    put(registry, "a")
+    found = seen(registry, lambda: put(registry, "b"), bookmark_s=0.001)
+    assert found[:2] == ["ADDED a", "BOOKMARK None"]
+    assert found[-1] == "BOOKMARK None"
+    assert "ADDED b" in found
+    assert "BOOKMARK None" not in seen(registry, lambda: put(registry, "c"))
+
+
+def lines(response: httpx.Response) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def test_the_end_of_what_was_there_is_marked_for_clients_that_ask_for_it(api: Api, registry: Registry) -> None:
+    put(registry, "a")
+    asked = {
+        "watch": "true",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "resourceVersion": "",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "0.01",
+    }
+    added, mark = lines(api("GET", SPACES, params=asked))
+    assert (added["type"], mark["type"]) == ("ADDED", "BOOKMARK")
+    assert mark["object"] == {
+        "kind": "AddressSpace",
+        "apiVersion": "enmasse.io/v1beta1",
+        "metadata": {
+            "resourceVersion": "1",
+            "creationTimestamp": None,
+            "annotations": {"k8s.io/initial-events-end": "true"},
+        },
+    }
+
+
+def test_a_watch_of_a_phase_is_told_when_an_object_comes_to_it_and_leaves_it(registry: Registry) -> None:
+    def say(phase: str) -> None:
+        space = registry.store.get("AddressSpace", "default", "a")
+        registry.store.replace(space | {"status": {"phase": phase}})
+
+    put(registry, "a")
+    acts = (lambda: say("Active"), lambda: say("Active"), lambda: say("Failed"))
+    found = seen(registry, *acts, selector=parse_selector("", "status.phase=Active"))
+    assert found == ["ADDED a", "MODIFIED a", "DELETED a"]
+
+
+def test_a_deleted_event_shows_the_object_as_the_client_saw_it_last(api: Api, registry: Registry) -> None:
+    put(registry, "a", tier="gold")
+    put(registry, "a", tier="tin")
+    asked = {"watch": "true", "resourceVersion": "1", "labelSelector": "tier=gold", "timeoutSeconds": "0.01"}
+    (event,) = lines(api("GET", SPACES, params=asked))
+    metadata = event["object"]["metadata"]
+    assert (event["type"], metadata["labels"], metadata["resourceVersion"]) == ("DELETED", {"tier": "gold"}, "2")
+
+
+def test_so_many_watches_are_open_and_no_more(registry: Registry) -> None:
+    watches = Watches(asyncio.Event(), most=1)
+    with watches:
+        with pytest.raises(RequestError, match="1 watches are open") as caught, watches:
+            pass
+        assert caught.value.code == 429
+    with watches:
+        pass
+
+
+def test_a_client_that_takes_nothing_is_cut_off(registry: Registry) -> None:
+    async def body() -> list[str]:
+        watches = Watches(asyncio.Event(), patience_s=0.01)
+        acts: list[str] = []
+        sent: list[str] = []
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.Event().wait()
+            return {}
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+            if message["type"] == "http.response.body":
+                await asyncio.Event().wait()
+
+        put(registry, "a")
+        served = next(served for served in SERVED if served.kind.name == "AddressSpace")
+        follow = Follow(
+            store=registry.store,
+            served=served,
+            namespace=None,
+            selector=EVERYTHING,
+            shape=Shape("AddressSpace", Form()),
+        )
+        scope = {"type": "http", CUT: lambda: acts.append("cut")}
+        await WatchResponse(watches, follow)(scope, receive, send)
+        assert sent == ["http.response.start", "http.response.body"]
+        with watches:
+            return acts
+
+    assert asyncio.run(body()) == ["cut"]
