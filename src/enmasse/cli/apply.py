@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,8 @@ from enmasse.cli.output import Writer
 
 __all__ = ["apply"]
 
+_ASKED = "DryRun"  # the reason why nothing is ready after a dry run
+
 
 def apply(
     files: Files,
@@ -24,6 +26,9 @@ def apply(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Create or change objects as files declare them.
+
+    With --dry-run it tells of each object whether it would fit and what its
+    space would use then, or what it would wait for.
 
     Everything in all files is checked, first here and then by the API, before
     anything is changed. An object's spec becomes what the file says; fields
@@ -40,4 +45,12 @@ def apply(
         # The warnings have been written by now.
         with ApiClient.find(data, warn=lambda _warning: None) as api:
             results = api.apply_all(documents)
-    write_results(writer, output, [(item, f"{what} (dry run)" if dry_run else what) for item, what in results])
+    write_results(writer, output, [(item, what + (_preview(item) if dry_run else "")) for item, what in results])
+
+
+def _preview(item: dict[str, Any]) -> str:
+    """Return what the answer to a dry run tells beyond that the object would be taken."""
+    status = item.get("status") or {}
+    found = [one for one in status.get("conditions", ()) if one.get("reason") not in (_ASKED, "Admitted")]
+    told = [one["message"] for one in found if one.get("message")]
+    return f" (dry run{': ' if told else ''}{'; '.join(dict.fromkeys(told))})"
