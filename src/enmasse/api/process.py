@@ -139,7 +139,15 @@ async def _serve(
     controller.hosts_of = endpoints.hosts_of
     controller.add(endpoints.controller, endpoints)
     user_admin = AmqpUserAdmin(settings.node, node_url, jitter=_jitter)
-    users = UserController(registry, user_admin, now=_now, jitter=_jitter, events=events, looked=times.observe)
+    users = UserController(
+        registry,
+        user_admin,
+        now=_now,
+        jitter=_jitter,
+        authentication_of=controller.providers.kind_of,
+        events=events,
+        looked=times.observe,
+    )
     controller.add(users.controller, users)
     realms = RealmController(
         store,

@@ -65,6 +65,11 @@ class IdentityProviders:
             known = self._known[space.key] = (asked, resolve_authentication(space, self.services, self.find_secret))
         return replace(known[1], state=self._state(space))
 
+    def kind_of(self, space: AddressSpace) -> str | None:
+        """Tell the kind of a space's authentication, as a node is told it; None where it cannot be had."""
+        found = self.of(space)
+        return found.kind if found.verdict.is_yes else None
+
     def _state(self, space: AddressSpace) -> Verdict:
         service = self.service_of(space)
         if keycloak_of(service) is None:

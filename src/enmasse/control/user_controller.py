@@ -5,7 +5,7 @@ Rules:
 2. Two kinds of keys are looked at: ``<namespace>/<name>`` is a declared user, ``uid:<uid>`` one that the node has
    and that may be declared no more.
 3. A user that is served stays served, and is said to be, while the node cannot be reached: it keeps its users itself.
-4. A space that goes takes its users with it, one by one.
+4. Nobody comes into a space that is going; its users are deleted with all else that is in it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from enmasse.control.effective import effective_space_limits
-from enmasse.control.errors import NodeRefusedError, NodeUnavailableError, ResourceNotFoundError
-from enmasse.control.registry import Preconditions
+from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.runtime import Controller
 from enmasse.control.statuses import StatusWriter
 from enmasse.control.user_credentials import ASIDE, Credentials
@@ -30,7 +29,6 @@ from enmasse.control.user_planning import (
     user_entity,
 )
 from enmasse.control.user_port import UserSighting
-from enmasse.identity.requester import OURSELVES
 from enmasse.model.conditions import READY, Condition
 from enmasse.model.kinds import restore
 from enmasse.model.names import space_of
@@ -56,6 +54,10 @@ _KIND = "MessagingUser"
 _SERVED = UserVerdict("Served", is_yes=True)
 
 
+def _declared_authentication(space: AddressSpace) -> str | None:
+    return space.spec.authentication_service.kind
+
+
 class UserController:
     """Reconciles declared users with those of one node; a listener of the store's changes.
 
@@ -64,6 +66,7 @@ class UserController:
         node: the way to the node.
         now: gives the present, RFC 3339 in UTC.
         jitter: gives a factor around 1 for delays.
+        authentication_of: tells the kind of a space's authentication service; None where that does not exist.
         events: is told what happened to users.
         looked: hears how long each look took, in seconds.
 
@@ -78,6 +81,7 @@ class UserController:
         *,
         now: Callable[[], str],
         jitter: Callable[[], float],
+        authentication_of: Callable[[AddressSpace], str | None] = _declared_authentication,
         events: EventRecorder | None = None,
         looked: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
@@ -86,6 +90,7 @@ class UserController:
         self._store: ResourceStore = registry.store
         self._node = node
         self._now = now
+        self._authentication_of = authentication_of
         self._events = events
         self._statuses = StatusWriter(registry.store, lambda user: self.controller.look_at(user.key))
         self._spaces: dict[str, SpaceFacts] = {}
@@ -139,14 +144,21 @@ class UserController:
                 self._put_space(document)
             if self._spaces.get(key) != before:
                 self._look_at_users_of(key)
+        elif kind == "AuthenticationService":
+            before_all = dict(self._spaces)
+            for space in self._store.select("AddressSpace"):
+                self._put_space(space)
+            for key, facts in self._spaces.items():
+                if facts != before_all.get(key):
+                    self._look_at_users_of(key)
         elif kind == "AddressSpacePlan" and metadata["namespace"] == PLAN_NAMESPACE:
             self._plans.pop(metadata["name"], None)
             if change.action != "DELETED":
                 self._put_plan(document)
             for document in self._store.select("AddressSpace"):
                 self._put_space(document)
-            for space in list(self._waiting):
-                self._look_at_waiting(space)
+            for waiting in list(self._waiting):
+                self._look_at_waiting(waiting)
 
     def _put_plan(self, document: Document) -> None:
         plan = restore(document)
@@ -157,11 +169,10 @@ class UserController:
         space = restore(document)
         assert isinstance(space, AddressSpace)
         plan = self._plans.get(space.spec.plan_name)
-        service = space.spec.authentication_service
         self._spaces[space.key] = SpaceFacts(
             key=space.key,
             uid=space.metadata.uid,
-            authentication=None if service is None else service.kind,
+            authentication=self._authentication_of(space),
             most_users=effective_space_limits(space.spec, plan.spec if plan is not None else None).users or 0,
             is_leaving=bool(space.metadata.deletion_timestamp),
         )
@@ -221,9 +232,6 @@ class UserController:
         if document is None:
             return True
         space = self._spaces.get(_space_key(document["metadata"]))
-        if space is not None and space.is_leaving:
-            self._delete(document)
-            return True
         if not self._is_observed and self._is_reachable:
             return True  # looked at again as soon as the node has told what it has
         if self._is_fine(document, space):
@@ -248,19 +256,6 @@ class UserController:
         kept = self._store.aside(metadata["uid"], ASIDE)
         credentials_id = "" if kept is None else Credentials.id_of(kept)
         return there.revision == revision_of(space.uid, metadata["uid"], generation, credentials_id)
-
-    def _delete(self, document: Document) -> None:
-        metadata = document["metadata"]
-        try:
-            self._registry.delete(
-                _KIND,
-                metadata["namespace"],
-                metadata["name"],
-                preconditions=Preconditions(uid=metadata["uid"]),
-                user=OURSELVES,
-            )
-        except ResourceNotFoundError:
-            _log.debug("user %s is gone already", metadata["name"])
 
     async def _look_at_sighting(self, uid: str) -> bool:
         """Take a user from the node that is declared no more."""

@@ -224,19 +224,20 @@ def test_a_node_that_is_away_keeps_its_users_and_hears_of_changes_later(desk: De
     asyncio.run(body())
 
 
-def test_a_space_takes_its_users_with_it(desk: Desk, make_space: Make) -> None:
+def test_nobody_comes_into_a_space_that_is_going(desk: Desk, make_space: Make) -> None:
     async def body() -> None:
         space = make_space(**STANDARD)
         kept = space.model_copy(update={"metadata": space.metadata.model_copy(update={"finalizers": ("test/x",)})})
-        desk.write(kept)
+        uid = desk.write(kept)["metadata"]["uid"]
         for name in ("shop.a", "shop.b", "shopping.a"):
             desk.write(make_user(name))
         async with desk.running():
             await desk.until(lambda: len(desk.node.users) == 2)
             desk.registry.delete("AddressSpace", "default", "shop")
             await desk.until(lambda: not desk.node.users)
-            left = [item["metadata"]["name"] for item in desk.registry.store.select("MessagingUser")]
-            assert left == ["shopping.a"]
+            await desk.says("shop.a", "Pending", "SpaceTerminating")
+            desk.registry.change_finalizers("AddressSpace", "default", "shop", uid=uid, remove="test/x")
+            await desk.says("shopping.a", "Pending", "SpaceMissing")
 
     asyncio.run(body())
 
