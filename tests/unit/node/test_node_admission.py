@@ -275,6 +275,21 @@ def test_who_guesses_waits_and_the_right_password_waits_with_it(node: Guarded) -
     assert node.meet(Anonymous(), hostname="open.ns").is_in, "who guesses nothing need not wait"
 
 
+def test_who_guesses_at_a_name_in_one_space_keeps_nobody_of_another_out(node: Guarded) -> None:
+    node.set_users([*USERS, person("jo", "ns/factory", SOME)])
+
+    def attempt(name: str, password: str, host: str | None = None) -> bool:
+        return node.meet(Scram(SCRAM, name, password, lambda: "nonce"), sasl_host=host).is_in
+
+    for number in range(5):
+        # Whatever way the space is named, it is one user.
+        assert not (attempt("jo@shop.ns", "guess") if number % 2 else attempt("jo", "guess", "shop.ns"))
+    assert not attempt("jo", "secret", "shop.ns")
+    assert not attempt("jo@shop.ns", "secret")
+    assert attempt("jo", "secret", "factory.ns")
+    assert attempt("jo@factory.ns", "secret")
+
+
 def test_who_is_nobody_may_fail_as_often_as_it_likes(node: Guarded) -> None:
     for _ in range(30):
         assert not node.meet(Anonymous(), sasl_host="shop.ns").is_in
