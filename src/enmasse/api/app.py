@@ -16,6 +16,7 @@ from enmasse.api.actions import action_routes
 from enmasse.api.audit import Audit, AuditLog
 from enmasse.api.authentication import Authenticator
 from enmasse.api.authorization import Access
+from enmasse.api.connections import connection_routes
 from enmasse.api.delivery import Delivery
 from enmasse.api.discovery import discovery_routes
 from enmasse.api.figures import Figures
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from enmasse.api.canary import Canary
-    from enmasse.control.ports import FiguresSource, MessageAdmin
+    from enmasse.control.ports import FiguresSource, MessageAdmin, SessionAdmin
     from enmasse.control.registry import Registry
 
 __all__ = ["create_app"]
@@ -53,6 +54,7 @@ def create_app(
     canary: Canary | None = None,
     authenticator: Authenticator | None = None,
     audit: AuditLog | None = None,
+    sessions: SessionAdmin | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -65,6 +67,7 @@ def create_app(
         canary: what tries whether messaging works.
         authenticator: knows who asks; without, everybody is the local operator.
         audit: where requests are written down.
+        sessions: the way to who is connected.
     """
     app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     authenticator = authenticator or Authenticator()
@@ -85,6 +88,8 @@ def create_app(
     for served in SERVED:
         app.include_router(resource_routes(served, registry, watches))
     app.include_router(action_routes(registry, messages))
+    if sessions is not None:
+        app.include_router(connection_routes(registry, sessions))
     app.add_exception_handler(EnmasseError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -37,6 +37,7 @@ from enmasse.control.store import ResourceStore
 from enmasse.control.user_controller import UserController
 from enmasse.control.user_passwords import UserPasswords
 from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
+from enmasse.engines.embedded.node_tls import node_tls
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
 from enmasse.engines.embedded.user_admin import AmqpUserAdmin
 from enmasse.engines.endpoint_certificates import EndpointCertificates
@@ -119,7 +120,8 @@ async def _serve(
     registry.plant_catalog()
     plant_roles(registry)
     node_url = settings.node_url or f"amqp+unix://{layout.admin_socket(settings.node)}"
-    node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter)
+    tls = node_tls(layout) if node_url.startswith("amqps") else None
+    node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
     times = ControllerTimes()
     canary = Canary(node)
     events = EventRecorder(store, now=_now, new_uid=lambda: str(uuid.uuid4()))
@@ -138,7 +140,7 @@ async def _serve(
     )
     controller.hosts_of = endpoints.hosts_of
     controller.add(endpoints.controller, endpoints)
-    user_admin = AmqpUserAdmin(settings.node, node_url, jitter=_jitter)
+    user_admin = AmqpUserAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
     users = UserController(
         registry,
         user_admin,
@@ -158,7 +160,7 @@ async def _serve(
         jitter=_jitter,
     )
     controller.add(realms.controller, realms)
-    app = create_app(registry, stop, node, node, times, canary, doors.authenticator, audit)
+    app = create_app(registry, stop, node, node, times, canary, doors.authenticator, audit, node)
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]
         background.append(tasks.create_task(events.run(), name="events"))

@@ -189,13 +189,28 @@ class ApiClient:
         """
         return self._call(method, path, **options)
 
-    def _call(self, method: str, path: str, **options: Any) -> Document:
+    def text(self, path: str) -> str:
+        """Return what the API answers that is no JSON, such as its metrics.
+
+        Raises:
+            ApiError: when the API refuses it.
+            UnreachableError: when nothing answers.
+        """
+        response = self._request("GET", path)
+        if response.is_error:
+            raise ApiError(response.status_code, response.reason_phrase)
+        return response.text
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            response = self._http.request(method, path, **options)
+            return self._http.request(method, path, **options)
         except httpx.TransportError as error:
             raise UnreachableError(
                 f"the API at {self._url} does not answer ({error}); is `enmasse up` still running?"
             ) from None
+
+    def _call(self, method: str, path: str, **options: Any) -> Document:
+        response = self._request(method, path, **options)
         for warning in _WARNING.findall(response.headers.get("warning", "")):
             self._warn(warning)
         try:

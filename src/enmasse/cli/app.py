@@ -36,6 +36,7 @@ from enmasse.cli.request import request
 from enmasse.cli.send import send
 from enmasse.cli.status import status
 from enmasse.cli.token import token
+from enmasse.cli.top import top
 from enmasse.cli.trace import trace
 from enmasse.cli.two_files import import_files
 from enmasse.cli.up import up
@@ -97,6 +98,7 @@ app.command("demo", rich_help_panel=_RUN)(_demo)
 app.command("status", rich_help_panel=_RUN)(status)
 app.command("endpoints", rich_help_panel=_RUN)(endpoints)
 app.command("ca", rich_help_panel=_RUN)(ca)
+app.command("top", rich_help_panel=_RUN)(top)
 app.command("events", rich_help_panel=_RUN)(events)
 app.command("logs", rich_help_panel=_RUN)(logs)
 app.command("trace", rich_help_panel=_RUN)(trace)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enmasse.cli.api_client import ApiClient, parse_kind
+from enmasse.cli.connections import close_session
+from enmasse.cli.create import only_space
 from enmasse.cli.errors import ApiError, NotFoundError, UsageError
 from enmasse.cli.manifests import read_manifests
 from enmasse.cli.objects import object_label
@@ -34,13 +36,22 @@ def delete(
     ] = False,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Delete objects. A space takes its addresses with it, an address its messages."""
+    """Delete objects. A space takes its addresses with it, an address its messages.
+
+    A connection is closed; its client may come again.
+    """
     writer = Writer()
     if bool(files) == bool(kind_name):
         raise UsageError("name either KIND and NAME, or files with -f")
     if kind_name and not names:
         raise UsageError(f"which {kind_name}? name at least one")
     with ApiClient.find(data, warn=writer.warn) as api:
+        if kind_name in ("connection", "connections"):
+            place = namespace or "default"
+            for name in names or []:
+                close_session(api, place, space or only_space(api, place), name)
+                writer.say(f"connection/{name} closed")
+            return
         for place, kind_, name in _targets(files or [], kind_name, names or [], namespace):
             kind = next(kind for kind in KINDS if kind.name == kind_)
             try:

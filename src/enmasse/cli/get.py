@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from enmasse.cli.api_client import ApiClient, parse_kind
+from enmasse.cli.connections import CONNECTED, sessions_of, write_sessions
+from enmasse.cli.create import only_space
 from enmasse.cli.objects import write_object, write_objects
 from enmasse.cli.options import (
     DEFAULT_DATA,
@@ -21,6 +23,9 @@ from enmasse.cli.options import (
 )
 from enmasse.cli.output import Writer
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 __all__ = ["get"]
 
 
@@ -34,8 +39,11 @@ def get(
     output: OutputChoice = Output.TABLE,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """List the objects of a kind, or show one."""
+    """List the objects of a kind, or show one; `connections` and `links` list who is connected."""
     writer = Writer()
+    if kind_name.lower() in CONNECTED:
+        _get_connected(writer, kind_name.lower(), namespace or "default", space, output, data)
+        return
     kind = parse_kind(kind_name)
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
@@ -51,3 +59,9 @@ def get(
         writer.note(f"There are no {kind.plural}{where}.")
         return
     write_objects(writer, output, kind, items, with_namespace=all_namespaces)
+
+
+def _get_connected(writer: Writer, what: str, namespace: str, space: str | None, output: Output, data: Path) -> None:
+    with ApiClient.find(data, warn=writer.warn) as api:
+        items = sessions_of(api, what, namespace, space or only_space(api, namespace))
+    write_sessions(writer, output, what, items)

@@ -25,6 +25,7 @@ __all__ = [
     "NodeFigures",
     "NodeRevision",
     "NodeState",
+    "SessionAdmin",
     "Sighting",
     "SpaceEntity",
     "SpaceLimitSettings",
@@ -291,6 +292,19 @@ class FiguresSource(Protocol):
 
     async def ping(self) -> None:
         """Send a message through the node and wait until it has come back."""
+
+
+class SessionAdmin(Protocol):
+    """The way to who is connected to one node; errors are those of ``NodeAdmin``."""
+
+    async def connections_of(self, space: str, offset: int) -> tuple[list[dict[str, Any]], bool]:
+        """Return a page of a space's connections, in the words of the node, and whether there are more."""
+
+    async def links_of(self, space: str, offset: int) -> tuple[list[dict[str, Any]], bool]:
+        """Return a page of a space's links, in the words of the node, and whether there are more."""
+
+    async def close_connection(self, space: str, connection: str) -> bool:
+        """Close a connection of a space; whether there was one."""
 
 
 class MessageAdmin(Protocol):

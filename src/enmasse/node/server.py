@@ -34,6 +34,7 @@ from enmasse.node.federation import Federation
 from enmasse.node.gate import Gate, GateOptions
 from enmasse.node.health import Health, LoopWatch
 from enmasse.node.logs import LoggedBinding, Tally
+from enmasse.node.inspection import Inspection
 from enmasse.node.management import Management
 from enmasse.node.ports import Admitting, PortOptions, Ports
 from enmasse.node.review import review, review_user
@@ -53,6 +54,7 @@ from enmasse.wire.amqp.performatives import AmqpError
 if TYPE_CHECKING:
     from enmasse.identity.tokens import TokenAuthority
     from enmasse.identity.users import Users
+    from enmasse.node.management_port import ManagementPort
     from enmasse.node.users import UsersFile
 
 __all__ = ["Server"]
@@ -160,6 +162,7 @@ class Server:
         self.reloads.append(self.ports.reload)
         self.connections.watchers.append(Admitting(self.connections))
         self.connections.watchers.append(Expiry(self._turn.loop, time.time, self.federation))
+        self.management_port: ManagementPort | None = None
         self.is_loaded = False
         self.is_stopping = False
         self.listeners: list[Listener] = []
@@ -181,6 +184,7 @@ class Server:
             {
                 ("io.enmasse.connection", "TRACE"): self.tracer.start,
                 (USER_TYPE, "LIST"): self.stored_users.list_after,
+                **Inspection(self.entities, self.connections).operations,
             },
             self.stored_users,
         )
@@ -308,6 +312,33 @@ class Server:
             os.umask(before)
         self.listeners.append(Listener("admin", str(path), 0, server))
 
+    async def listen_management(self, host: str, port: int, tls: Path) -> int:
+        """Open a port for the control process on another machine, and return its number, which may have been 0.
+
+        Args:
+            host: the interface.
+            port: its number.
+            tls: the directory with our certificate there, and with the authority that vouches for control's.
+
+        Raises:
+            ConfigError: the port cannot be opened, or the certificates cannot be used.
+        """
+
+        def connected(shell: EngineProtocol) -> Connection:
+            return self._make_engine(shell, self.admin, None, "")
+
+        from enmasse.node.management_port import ManagementPort  # noqa: PLC0415  loads much, for this alone
+
+        self.management_port = ManagementPort(self._turn, tls, self.health.answer)
+        self.reloads.append(self.management_port.reload)
+        try:
+            server = await self.management_port.open(host, port, connected)
+        except OSError as error:
+            raise ConfigError(f"{host}:{port} cannot be opened ({error.strerror}); choose another port") from None
+        port = server.sockets[0].getsockname()[1]
+        self.listeners.append(Listener("management", host, port, server))
+        return port
+
     def _make_engine(self, shell: EngineProtocol, fixed: Space | None, default: str | None, url: str) -> Connection:
         binding = (LoggedBinding if fixed is None else Binding)(
             self.connections,
@@ -345,6 +376,8 @@ class Server:
             listener.server.close()
         self.space_ports.close()
         self.ports.close()
+        if self.management_port is not None:
+            self.management_port.close()
         for binding in list(self.connections.shells):
             for end in binding.links.values():
                 # Control links go on: what has begun may still be discharged.

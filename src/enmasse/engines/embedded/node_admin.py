@@ -26,7 +26,7 @@ from enmasse.model.entity_digest import entity_digest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from enmasse.client import Connection
+    from enmasse.client import Connection, TlsOptions
 
 __all__ = ["AmqpNodeAdmin"]
 
@@ -117,12 +117,16 @@ class AmqpNodeAdmin:
         name: the node's name.
         url: of its management, as in ``amqp+unix:///path/to/admin.sock``.
         jitter: gives a factor around 1 for delays.
+        tls: gives whom to trust and which certificate to show, for each attempt; for ``amqps``.
     """
 
-    def __init__(self, name: str, url: str, *, jitter: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, url: str, *, jitter: Callable[[], float], tls: Callable[[], TlsOptions] | None = None
+    ) -> None:
         self._name = name
         self._url = url
         self._jitter = jitter
+        self._tls = tls
         self._connection: Connection | None = None
         self._management: Management | None = None
         self._actions: Management | None = None
@@ -153,7 +157,8 @@ class AmqpNodeAdmin:
     async def _connected(self) -> AsyncIterator[asyncio.Event]:
         """Connect for the time of the block, and give an event that tells of the connection's loss."""
         lost = asyncio.Event()
-        async with connect(self._url, container_id="enmasse-control", reconnect=False) as connection:
+        tls = None if self._tls is None else self._tls()
+        async with connect(self._url, container_id="enmasse-control", reconnect=False, tls=tls) as connection:
             watching = asyncio.create_task(_wait_for_loss(connection, lost))
             self._connection = connection
             self._management = Management(connection, timeout=_TIMEOUT_S)
@@ -277,6 +282,37 @@ class AmqpNodeAdmin:
         """Send dead letters back to the addresses that they came from; how many."""
         with _Errors():
             return await self._reachable(self._actions).replay(name, selector)
+
+    async def connections_of(self, space: str, offset: int) -> tuple[list[dict[str, Any]], bool]:
+        """Return a page of a space's connections, in the words of the node, and whether there are more."""
+        return await self._page("CONNECTIONS", space, offset)
+
+    async def links_of(self, space: str, offset: int) -> tuple[list[dict[str, Any]], bool]:
+        """Return a page of a space's links, in the words of the node, and whether there are more."""
+        return await self._page("LINKS", space, offset)
+
+    async def _page(self, operation: str, space: str, offset: int) -> tuple[list[dict[str, Any]], bool]:
+        try:
+            with _Errors():
+                management = self._reachable(self._management)
+                page = await management.perform(operation, _SPACE, space, {"offset": offset})
+        except NodeRefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return [], False  # the node does not know the space yet
+        return page["results"], page["hasMore"]
+
+    async def close_connection(self, space: str, connection: str) -> bool:
+        """Close a connection of a space; whether there was one."""
+        try:
+            with _Errors():
+                arguments = {"connection": connection}
+                await self._reachable(self._management).perform("CLOSE", _SPACE, space, arguments)
+        except NodeRefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return False
+        return True
 
     def _reachable(self, management: Management | None) -> Management:
         if management is None:

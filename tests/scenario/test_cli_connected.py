@@ -1,0 +1,45 @@
+"""Who is connected, by which links, what flows, and how to send somebody out."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from enmasse.client.blocking import connect
+from enmasse.client.message import Message
+
+if TYPE_CHECKING:
+    from .conftest import Installation
+
+pytestmark = pytest.mark.slow
+
+
+def test_connections_and_links_are_listed_and_closed(own: Installation) -> None:
+    own.ok("create", "space", "shop")
+    own.ok("create", "address", "orders", "--type", "queue")
+    own.ok("create", "space", "other")
+    with connect(own.url("amqp"), container_id="till-1", hostname="shop.default", reconnect=False) as connection:
+        sender = connection.sender("orders")
+        for number in range(3):
+            sender.send(Message(str(number)))
+        table = own.ok("get", "connections", "--space", "shop").splitlines()
+        assert table[0].split() == ["NAME", "CONTAINER", "HOST", "USER", "SENDERS", "RECEIVERS", "IN", "OUT", "AGE"]
+        assert "till-1" in table[1]
+        (link,) = json.loads(own.ok("get", "links", "-s", "shop", "-o", "json"))["items"]
+        assert (link["role"], link["address"], link["deliveries"]) == ("sender", "orders", 3)
+        assert own.run("get", "connections", "-s", "other").err == "There are no connections.\n"
+        assert "orders" in own.ok("top", "--count", "1", "--interval", "0.3")
+
+        name = json.loads(own.ok("get", "connections", "-s", "shop", "-o", "json"))["items"][0]["name"]
+        elsewhere = own.run("delete", "connection", name, "--space", "other")
+        assert (elsewhere.code, f"has no connection {name}" in elsewhere.err) == (3, True)
+        assert own.ok("delete", "connection", name, "--space", "shop") == f"connection/{name} closed\n"
+        deadline = time.monotonic() + 20
+        while own.run("get", "connections", "-s", "shop").out:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    unknown = own.run("get", "connections", "--space", "nowhere")
+    assert unknown.code == 3
