@@ -61,5 +61,11 @@ def _write_plain(writer: Writer, form: Output, items: Sequence[Document], *, sin
         for item in items:
             writer.say(object_label(item))
         return
-    whole = items[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(items)}
+    shown = [_without_managers(item) for item in items]
+    whole = shown[0] if single else {"apiVersion": "v1", "kind": "List", "items": shown}
     write_structured(writer.out, form.value, whole)
+
+
+def _without_managers(item: Document) -> Document:
+    """Return an object as people want to read it: who has set which field is long, and no matter of theirs."""
+    return item | {"metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}

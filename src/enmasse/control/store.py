@@ -208,8 +208,8 @@ class ResourceStore:
     def select_address(self, kind: str, namespace: str, address: str) -> list[Document]:
         """Return the objects of a kind and namespace with this ``spec.address``, by their names."""
         rows = self._run(
-            "SELECT body FROM objects WHERE kind = ? AND json_extract(body, '$.spec.address') = ?"
-            " AND namespace = ? ORDER BY name",
+            "SELECT body FROM objects INDEXED BY objects_by_address"
+            " WHERE kind = ? AND json_extract(body, '$.spec.address') = ? AND namespace = ? ORDER BY name",
             (kind, address, namespace),
         )
         return [json.loads(row[0]) for row in rows]

@@ -264,5 +264,9 @@ def _subject(kind: str, metadata: Any) -> str:
 
 
 def restore(document: dict[str, Any]) -> Resource:
-    """Turn the stored form of an object, status included, back into the object."""
-    return _BY_NAME[document["kind"]].model.model_validate(document)
+    """Turn the stored form of an object, status included, back into the object.
+
+    Who has set which fields is left out: only the store's writers ask, and they ask the stored form.
+    """
+    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+    return _BY_NAME[document["kind"]].model.model_validate(document | {"metadata": metadata})
