@@ -51,6 +51,25 @@ def issue(
     Writer().say("\n".join(str(path) for path in written))
 
 
+@certificate.command("node")
+def node(
+    host: Annotated[
+        list[str], typer.Option("--host", metavar="HOST", help="By which control calls the node; repeatable.")
+    ],
+    directory: Annotated[
+        Path, typer.Option("--directory", metavar="DIR", help="Where the files are written; then copy it there.")
+    ],
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Certify a node on another machine, for its management by this installation's control process.
+
+    The node is given DIR with --management-tls, and lets nobody manage it but
+    the control process that has this installation's certificate.
+    """
+    written = _authority(data).issue_node(host, directory)
+    Writer().say("\n".join(str(path) for path in written))
+
+
 def _authority(data: Path) -> Authority:
     authority = Authority(Layout(data).tls)
     if not authority.path.exists():

@@ -40,6 +40,9 @@ def run_node(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201  # rich is not imported here
         return 1
+    if (options.management is None) != (options.management_tls is None):
+        print("enmasse node: --management and --management-tls go together", file=sys.stderr)  # noqa: T201  # the same
+        return 1
     if options.supervised:
         die_with_parent()
     return run(
@@ -53,6 +56,7 @@ def run_node(arguments: Sequence[str]) -> int:
         log_format=options.log_format,
         users=options.users,
         domain=options.domain.lower(),
+        management=None if options.management is None else (options.management, options.management_tls),
         gate=GateOptions(
             allow_insecure_plain=options.allow_insecure_plain,
             allow_anonymous=options.allow_anonymous,
@@ -188,6 +192,17 @@ def _parser() -> argparse.ArgumentParser:
         help=f"refuse a user's connections beyond so many; 0 is without limit (default: {MAX_USER_CONNECTIONS})",
     )
     _add_port_options(parser)
+    parser.add_argument(
+        "--management",
+        metavar="HOST:PORT",
+        help="where the control process on another machine manages this node, by TLS with certificates on both sides",
+    )
+    parser.add_argument(
+        "--management-tls",
+        type=Path,
+        metavar="DIR",
+        help="certificates for --management, as `enmasse certificate node` writes them; read again when they change",
+    )
     parser.add_argument("--admin", type=Path, metavar="PATH", help="unix socket for management (default: admin.sock)")
     parser.add_argument(
         "--transaction-timeout",

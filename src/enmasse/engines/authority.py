@@ -134,6 +134,44 @@ class Authority:
         alternative: list[x509.GeneralName] = [x509.RFC822Name(name)] if is_mail else []
         return self._issue(authority, key, name, alternative, days, ExtendedKeyUsageOID.CLIENT_AUTH, groups)
 
+    def keep_client_certificate(self, name: str, directory: Path, file: str) -> tuple[Path, Path]:
+        """Make a certificate for a client of our own, or make it anew when a third of its life is left.
+
+        Args:
+            name: who it is for.
+            directory: where the files lie.
+            file: their name.
+
+        Returns:
+            Where certificate and key are.
+
+        Raises:
+            ConfigError: files there cannot be read or written.
+        """
+        path = directory / f"{file}.crt"
+        if path.exists():
+            present = _read_certificate(path)
+            if _is_issued_by(present, self._load()[0]) and not self._ends_soon(present):
+                return path, path.with_suffix(".key")
+        return self.issue_client(name).write(directory, file)
+
+    def issue_node(self, hosts: Sequence[str], directory: Path) -> list[Path]:
+        """Certify a node on another machine for its management, in the form that ``--management-tls`` takes.
+
+        Args:
+            hosts: by which the control process calls it.
+            directory: where the files are written.
+
+        Raises:
+            ConfigError: they cannot be written there.
+        """
+        authority, key = self._load()
+        names = [_general_name(host) for host in hosts]
+        issued = self._issue(authority, key, hosts[0], names, SERVER_DAYS, ExtendedKeyUsageOID.SERVER_AUTH)
+        clients = directory / "clients-ca.crt"
+        replace_file(clients, authority.public_bytes(serialization.Encoding.PEM), 0o644)
+        return [*issued.write(directory, "default"), clients]
+
     def _load(self) -> tuple[x509.Certificate, Key]:
         """Give certificate and key of the authority, made now or made anew where necessary."""
         key_path = self.path.with_suffix(".key")

@@ -47,9 +47,13 @@ class Port:
     answer: Answer
     context: Callable[[bytes], ssl.SSLContext] | None = None
     origins: Collection[str] = ()
+    is_tls_only: bool = False
+    """Whether nothing is spoken in the clear."""
 
     def greet(self) -> Greeter:
         """Make the protocol of a connection that is accepted; the factory of ``create_server``."""
+        if self.is_tls_only:
+            return Greeter(self, {Speech.TLS})
         spoken = {Speech.AMQP, Speech.HTTP}
         if self.context is not None:
             spoken |= {Speech.TLS, Speech.AMQP_TLS}
@@ -91,6 +95,9 @@ class Greeter(asyncio.Protocol):
         self._given += data
         speech = recognise(self._given, self._spoken)
         if speech is None or (speech is Speech.TLS and not _is_record(self._given)):
+            return
+        if speech not in self._spoken:  # what is not recognised counts as AMQP, which is not spoken everywhere
+            ticket.drop()
             return
         given, self._given = self._given, b""
         if speech is Speech.AMQP_TLS:

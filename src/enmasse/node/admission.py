@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.errors import RemoteError
 from enmasse.identity.login import Login, Place, offered_mechanisms
+from enmasse.identity.requester import OURSELVES
 from enmasse.identity.users import User
 from enmasse.node.errors import TenancyError
 from enmasse.node.gate import Gate
@@ -113,6 +114,8 @@ class Admission:
     def sasl(self) -> SaslServer:
         """The server's side of SASL for this connection."""
         if self._fixed is not None:
+            if self._facts.peer != "unix":  # from another machine
+                return SaslServer(("EXTERNAL",), self._is_control, is_optional=False)
             return SaslServer(ADMIN_MECHANISMS, lambda *_: True, is_optional=True)
         gate = self._gate
         names = self._candidates()
@@ -127,6 +130,10 @@ class Admission:
             tokens=gate.tokens,
         )
         return SaslServer(offered, self._authenticate, is_optional=has_open)
+
+    def _is_control(self, mechanism: str, response: bytes, hostname: str | None) -> Verdict:
+        """Whether it has shown the control process's certificate: others of the same authority will not do."""
+        return mechanism == "EXTERNAL" and OURSELVES.name in self._facts.certified
 
     @property
     def _is_private(self) -> bool:

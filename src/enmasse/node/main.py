@@ -48,6 +48,7 @@ def run(
     gate: GateOptions | None = None,
     ports: PortOptions | None = None,
     domain: str = DOMAIN,
+    management: tuple[str, Path] | None = None,
 ) -> int:
     """Run a node until it is told to stop.
 
@@ -64,6 +65,7 @@ def run(
         gate: what the operator decides on who may come in.
         ports: what the operator decides on the ports.
         domain: below which spaces have their hosts.
+        management: ``HOST:PORT`` for the control process on another machine, with the certificates for it.
 
     Returns:
         0 after an orderly stop, 1 if it could not start.
@@ -72,7 +74,22 @@ def run(
     try:
         limits = TransactionLimits(timeout_s=transaction_timeout_s)
         endpoints = [_endpoint(text) for text in listen]
-        run_loop(_main(data, name, endpoints, admin, supervised, default_space, limits, users, gate, ports, domain))
+        run_loop(
+            _main(
+                data,
+                name,
+                endpoints,
+                admin,
+                supervised,
+                default_space,
+                limits,
+                users,
+                gate,
+                ports,
+                domain,
+                management,
+            )
+        )
     except EnmasseError as error:
         print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -102,6 +119,7 @@ async def _main(
     gate: GateOptions | None,
     ports: PortOptions | None,
     domain: str,
+    management: tuple[str, Path] | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -144,6 +162,10 @@ async def _main(
             port = await server.listen(host, port, default_space)  # noqa: PLW2901
             shown = f"[{host}]" if ":" in host else host
             _tell(event="listening", url=f"amqp://{shown}:{port}")
+        if management is not None:
+            at, certificates = management
+            managed = await server.listen_management(*_endpoint(at), certificates)
+            _tell(event="management", port=managed)
         await stopped.wait()
     await server.stop()
 

@@ -79,7 +79,7 @@ class SeenClient(EnginePair):
             fixed=node.admin if is_admin else None,
             default=None,
             url="amqp://here:1",
-            peer=Shell.peer,
+            peer="unix" if is_admin else Shell.peer,
         )
         self.binding.tally = node.tally
         self.binding.connection = Connection(
