@@ -21,6 +21,8 @@ from enmasse.cli.options import (
 )
 from enmasse.cli.output import Writer
 from enmasse.cli.waiting import wait_until
+from enmasse.cli.wizard import ask_for_address, ask_for_space, require_terminal
+from enmasse.model.addresses import ADDRESS_TYPES
 from enmasse.model.kinds import decode, kind_named
 from enmasse.model.names import object_name
 
@@ -33,6 +35,8 @@ __all__ = ["create", "only_space", "wait_until_ready"]
 
 create = typer.Typer(no_args_is_help=True, help="Create a space, an address or a user.")
 
+_BUILT_IN = ("none", "standard")
+
 Plan = Annotated[str | None, typer.Option("--plan", metavar="NAME", help="Plan; the smallest by default.")]
 Wait = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", help="Wait so long until it can be used; 0: do not.")
@@ -41,12 +45,18 @@ Wait = Annotated[
 
 @create.command("space")
 def create_space(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Without it you are asked for everything.")
+    ] = None,
     space_type: Annotated[str, typer.Option("--type", help="standard or brokered.")] = "standard",
     plan: Plan = None,
     authentication: Annotated[
         str | None,
-        typer.Option("--authentication", help="none: everybody may come in; standard: the space's users."),
+        typer.Option(
+            "--authentication",
+            metavar="SERVICE",
+            help="none: everybody may come in; standard: the space's users; or the name of a service.",
+        ),
     ] = None,
     namespace: Namespace = None,
     wait: Wait = 10.0,
@@ -54,17 +64,29 @@ def create_space(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Create an address space: a group of addresses, reachable over one connection."""
+    if name is None:
+        require_terminal("the name of the space")
+        writer = Writer()
+        with ApiClient.find(data, warn=writer.warn) as api:
+            answers = ask_for_space(api, writer)
+        name, space_type, plan = answers.name, answers.space_type, answers.plan
+        authentication = answers.authentication
     spec: dict[str, Any] = {"type": space_type, "plan": plan}
     if authentication is not None:
-        spec["authenticationService"] = {"type": authentication}
+        spec["authenticationService"] = {"type" if authentication in _BUILT_IN else "name": authentication}
     _create("AddressSpace", name, namespace, spec, wait, output, data)
 
 
 @create.command("address")
 def create_address(
-    name: Annotated[str, typer.Argument(metavar="ADDRESS", help="What applications will call it.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ADDRESS]", help="What applications will call it; without it you are asked for everything."
+        ),
+    ] = None,
     address_type: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--type",
             "-t",
@@ -72,7 +94,7 @@ def create_address(
             help="anycast, multicast, queue, topic, subscription, stream or deadletter.",
             autocompletion=complete_types,
         ),
-    ],
+    ] = None,
     space: Space = None,
     topic: Annotated[
         str | None, typer.Option("--topic", metavar="ADDRESS", help="Of a subscription: its topic.")
@@ -110,6 +132,16 @@ def create_address(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Create an address in a space; `enmasse apply` takes every option that there is."""
+    if name is None:
+        require_terminal("the address")
+        writer, place = Writer(), namespace or "default"
+        with ApiClient.find(data, warn=writer.warn) as api:
+            space = space or only_space(api, place)
+            answers = ask_for_address(api, writer, place, space)
+        name, address_type, plan, topic = answers.name, answers.address_type, answers.plan, answers.topic
+        deadletter, expiry = answers.deadletter, answers.expiry
+    elif address_type is None:
+        raise UsageError(f"what type is {name}? Name it with --type: {', '.join(ADDRESS_TYPES)}")
     spec = {
         "address": name,
         "type": address_type,
