@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks import addresses, anycast, stored, tenants
+from benchmarks import addresses, anycast, stored, tenants, users
 from benchmarks.accounting import Patience
 from benchmarks.artemis import Artemis
 from benchmarks.cases import Case
@@ -48,12 +48,13 @@ SCRIPTS = {
 MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {
     "stored": stored.MEASUREMENTS,
     "addresses": addresses.MEASUREMENTS,
+    "users": users.MEASUREMENTS,
     "tenants": tenants.MEASUREMENTS,
     "tls": (Measurement("What TLS adds to a message", cost_of_tls, missing_tls),),
     "control": (Measurement("100,000 addresses in one installation", cost_of_addresses),),
     "spending": (Measurement("What the microseconds of a message are spent on", spending, missing_profiler),),
 }
-SUITES = (*TRAFFIC, "addresses", "control", "tenants", "tls", "spending", "connections", *SCRIPTS)
+SUITES = (*TRAFFIC, "addresses", "users", "control", "tenants", "tls", "spending", "connections", *SCRIPTS)
 PEERS: tuple[type[Peer], ...] = (QpidDispatch, RabbitMQ, Artemis, Mosquitto)
 
 
