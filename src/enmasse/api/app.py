@@ -24,6 +24,7 @@ from enmasse.api.guard import Guard
 from enmasse.api.health import health_routes
 from enmasse.api.metrics import ControllerTimes, metrics_routes
 from enmasse.api.openapi import openapi_routes
+from enmasse.api.osb import broker_routes
 from enmasse.api.resources import resource_routes
 from enmasse.api.reviews import review_routes
 from enmasse.api.served import SERVED
@@ -88,6 +89,7 @@ def create_app(
     for served in SERVED:
         app.include_router(resource_routes(served, registry, watches))
     app.include_router(action_routes(registry, messages))
+    app.include_router(broker_routes(registry))
     if sessions is not None:
         app.include_router(connection_routes(registry, sessions))
     app.add_exception_handler(EnmasseError, _on_error)

@@ -1,0 +1,115 @@
+"""The catalog of the service broker: a service for each type of spaces, a plan for each plan of spaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, get_args
+from uuid import UUID, uuid5
+
+from enmasse.api.osb_requests import BINDING_PARAMETERS, INSTANCE_PARAMETERS, BrokerError
+from enmasse.model.plans import PLAN_NAMESPACE
+from enmasse.model.spaces import SpaceType
+
+if TYPE_CHECKING:
+    from enmasse.control.store import ResourceStore
+
+__all__ = ["POLLING_S", "Catalog"]
+
+POLLING_S: Final = 600
+"""For how long a platform asks whether something has come to its end."""
+
+_OURS: Final = UUID("0b1c2f52-7d3c-5b5b-9d55-5d7f1d0c6a11")
+"""Ids are made of names below it, so that they are the same in every installation."""
+
+_TEXTS: Final[dict[SpaceType, tuple[str, str]]] = {
+    "standard": ("EnMasse standard", "Messaging with queues, topics, streams and direct addresses"),
+    "brokered": ("EnMasse brokered", "Messaging with queues and topics on one node, in strict order"),
+}
+
+Document = dict[str, Any]
+
+
+class Catalog:
+    """What can be ordered, as the operator's plans are at the moment of the question.
+
+    Args:
+        store: where they lie.
+    """
+
+    def __init__(self, store: ResourceStore) -> None:
+        self._store = store
+
+    def document(self) -> Document:
+        """Return the catalog in the form of the specification."""
+        plans = self._plans()
+        services = []
+        for space_type in get_args(SpaceType):
+            title, description = _TEXTS[space_type]
+            mine = [plan for plan in plans if plan["spec"]["addressSpaceType"] == space_type]
+            if not mine:
+                continue  # a service without plans is not allowed
+            services.append(
+                {
+                    "id": service_id(space_type),
+                    "name": f"enmasse-{space_type}",
+                    "description": description,
+                    "tags": ["messaging", "amqp", space_type],
+                    "bindable": True,
+                    "instances_retrievable": True,
+                    "bindings_retrievable": True,
+                    "plan_updateable": True,
+                    "metadata": {
+                        "displayName": title,
+                        "longDescription": description,
+                        "providerDisplayName": "EnMasse",
+                    },
+                    "plans": [_plan(plan) for plan in mine],
+                }
+            )
+        return {"services": services}
+
+    def chosen(self, service: str, plan: str) -> tuple[SpaceType, str]:
+        """Return the type of spaces and the name of the plan that ids stand for.
+
+        Raises:
+            BrokerError: 400 when there is no such service, or it has no such plan.
+        """
+        space_type = next((kind for kind in get_args(SpaceType) if service_id(kind) == service), None)
+        if space_type is None:
+            raise BrokerError(400, f"service_id: there is no service '{service:.100}'; the catalog lists them")
+        for item in self._plans():
+            name = item["metadata"]["name"]
+            if plan_id(name) == plan and item["spec"]["addressSpaceType"] == space_type:
+                return space_type, name
+        raise BrokerError(400, f"plan_id: the service has no plan '{plan:.100}'; the catalog lists them")
+
+    def _plans(self) -> list[Document]:
+        found = self._store.select("AddressSpacePlan", PLAN_NAMESPACE)
+        return sorted(found, key=lambda item: (item["spec"].get("displayOrder") or 0, item["metadata"]["name"]))
+
+
+def service_id(space_type: str) -> str:
+    """Return the id of the service for a type of spaces."""
+    return str(uuid5(_OURS, f"service:{space_type}"))
+
+
+def plan_id(name: str) -> str:
+    """Return the id of a plan."""
+    return str(uuid5(_OURS, f"plan:{name}"))
+
+
+def _plan(plan: Document) -> Document:
+    name, spec = plan["metadata"]["name"], plan["spec"]
+    limits = [f"{key}: {value}" for key, value in (spec.get("limits") or {}).items()]
+    return {
+        "id": plan_id(name),
+        "name": name,
+        "description": spec.get("shortDescription") or spec.get("displayName") or name,
+        "free": True,
+        "bindable": True,
+        "maximum_polling_duration": POLLING_S,
+        "metadata": {"displayName": spec.get("displayName") or name, "bullets": limits},
+        "schemas": {
+            "service_instance": {"create": {"parameters": INSTANCE_PARAMETERS}},
+            "service_binding": {"create": {"parameters": BINDING_PARAMETERS}},
+        },
+    }
