@@ -52,16 +52,16 @@ class _Headless:
 
 
 class _Compressing:
-    """Holds the head of an answer back until it is known whether the body is whole and long."""
+    """Holds the head of an answer back until its body is there, unless it comes bit by bit."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._head: Message | None = None
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] == "http.response.start" and "content-length" in Headers(raw=message["headers"]):
             self._head = message
-            return
+            return  # what has no length is a stream: whoever watches waits for its head
         head, self._head = self._head, None
         if head is not None:
             body: bytes = message.get("body", b"")
