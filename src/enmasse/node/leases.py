@@ -49,6 +49,16 @@ class Leases(Terminus):
         return len(self._held)
 
     @property
+    def kept(self) -> int:
+        """How many messages are held."""
+        return len(self._held)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What they have."""
+        return sum(len(entry.payload) for entry, _ in self._held.values())
+
+    @property
     def first_free(self) -> int:
         """A delivery id above whatever is the tag of a held message."""
         return max((_U32.unpack(tag)[0] for tag in self._held), default=-1) + 1

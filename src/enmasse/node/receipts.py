@@ -82,6 +82,11 @@ class Receipts(Terminus):
             self._recovery.deliveries -= 1
             self.resumed.pop(tag, None)
 
+    @property
+    def kept(self) -> int:
+        """How many deliveries it remembers."""
+        return len(self.outcomes)
+
     def forget_all(self) -> None:
         """Give up what is kept of deliveries."""
         for tag in list(self.outcomes):

@@ -5,11 +5,13 @@ Rules:
    expiry policy ``connection-close`` or ``never``. Everything else is given up with the link.
 2. A terminus is known by space, user, container id, link name and direction, so that nobody else's is found.
 3. Whatever is kept is bounded, for the node as a whole and in time; what is too much is given up, the oldest
-   first. It does not outlive the node's process: what a sender then sends again may come twice.
+   of the space that has most of it first: no tenant pushes out another's. It does not outlive the node's
+   process: what a sender then sends again may come twice.
 """
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.wire.amqp.codec import decode, encode
@@ -20,7 +22,7 @@ from enmasse.wire.amqp.performatives import AmqpError, Source, Target
 from enmasse.wire.amqp.types import Described
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from enmasse.messaging.address import Address
     from enmasse.messaging.core import Core
@@ -161,6 +163,16 @@ class Terminus:
         """Give up what is kept of deliveries."""
         raise NotImplementedError
 
+    @property
+    def kept(self) -> int:
+        """How many deliveries it remembers or holds."""
+        raise NotImplementedError
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the messages have that it holds."""
+        return 0
+
 
 class Recovery:
     """Everything that a node keeps for links that may come back."""
@@ -255,7 +267,26 @@ class Recovery:
         )
 
     def make_room(self) -> None:
-        """Give up the oldest of those that are detached while there is too much."""
-        waiting = [found for found in self._termini.values() if found.link is None] if self.is_full else []
-        while waiting and self.is_full:
-            waiting.pop(0).give_up()
+        """Give up those that are detached while there is too much: the oldest of the space that has most of it."""
+        if len(self._termini) > MAX_TERMINI:
+            self._make_room(lambda _terminus: 1, lambda: len(self._termini) > MAX_TERMINI)
+        if self.deliveries > MAX_DELIVERIES:
+            self._make_room(lambda terminus: terminus.kept, lambda: self.deliveries > MAX_DELIVERIES)
+        if self.held_bytes > MAX_HELD_BYTES:
+            self._make_room(lambda terminus: terminus.kept_bytes, lambda: self.held_bytes > MAX_HELD_BYTES)
+
+    def _make_room(self, amount: Callable[[Terminus], int], is_needed: Callable[[], bool]) -> None:
+        waiting: dict[Space, deque[tuple[Terminus, int]]] = {}
+        held: Counter[Space] = Counter()
+        for terminus in self._termini.values():
+            size, space = amount(terminus), terminus.key.space
+            held[space] += size
+            if terminus.link is None:
+                waiting.setdefault(space, deque()).append((terminus, size))
+        while waiting and is_needed():
+            space = max(waiting, key=held.__getitem__)
+            terminus, size = waiting[space].popleft()
+            if not waiting[space]:
+                del waiting[space]
+            held[space] -= size
+            terminus.give_up()

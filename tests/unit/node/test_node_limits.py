@@ -10,6 +10,7 @@ from enmasse.node.binding import MAX_MESSAGE_BYTES
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.errors import EntityError
 from enmasse.wire.amqp.performatives import Accepted, Source, Target
+from enmasse.wire.amqp.types import Symbol
 from tests.unit.node.test_node_binding import Client, Node, message
 
 EXCEEDED = "amqp:resource-limit-exceeded"
@@ -253,3 +254,17 @@ def test_dynamic_addresses_count_as_links(node: Node) -> None:
     client.sender(Target(dynamic=True), "second")
     assert client.refusals == [("second", EXCEEDED, True)]
     assert len(node.entities.spaces["ns/shop"].dynamic) == 1
+
+
+def test_a_space_that_keeps_much_for_links_pushes_out_its_own_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enmasse.node.recovery.MAX_TERMINI", 4)
+    node = Node("ns/shop", "ns/noisy")
+    for space in ("ns/shop", "ns/noisy"):
+        node.address("q", "queue", space)
+    for host, names in (("shop.ns", "a"), ("noisy.ns", "bcdefgh")):
+        for name in names:
+            client = Client(node, host, None, container=name)
+            client.sender(Target(address="q", expiry_policy=Symbol("never")), name)
+            client.server.lost()
+    kept = [(key.space.name, key.name) for key in node.connections.recovery._termini]  # noqa: SLF001  no way to ask
+    assert kept == [("ns/shop", "a"), ("ns/noisy", "f"), ("ns/noisy", "g"), ("ns/noisy", "h")]
