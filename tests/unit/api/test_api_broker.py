@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -21,7 +23,6 @@ from enmasse.model.users import MessagingUser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 VERSION = {"X-Broker-API-Version": "2.17"}
 NOW = "2026-01-01T00:00:00Z"
@@ -131,14 +132,27 @@ class Broker:
         return found
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
+def registry_over(store: ResourceStore) -> Registry:
+    uids = itertools.count(1_000)
+    return Registry(store, now=lambda: NOW, new_uid=lambda: f"uid-{next(uids)}", admission=[UserPasswords()])
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the catalog, which takes longer to write than any test here."""
+    path = tmp_path_factory.mktemp("broker") / "resources.db"
     uids = itertools.count(1)
-    with ResourceStore(tmp_path / "resources.db") as store:
-        registry = Registry(store, now=lambda: NOW, new_uid=lambda: f"uid-{next(uids)}", admission=[UserPasswords()])
+    with ResourceStore(path) as store:
+        registry = Registry(store, now=lambda: NOW, new_uid=lambda: f"uid-{next(uids)}")
         registry.plant_namespaces()
         registry.plant_catalog()
-        yield Broker(registry)
+    return path
+
+
+@pytest.fixture
+def broker(planted: Path, tmp_path: Path) -> Iterator[Broker]:
+    with ResourceStore(Path(shutil.copy(planted, tmp_path))) as store:
+        yield Broker(registry_over(store))
 
 
 def test_the_catalog_has_a_service_for_each_type_of_spaces_and_a_plan_for_each_plan(broker: Broker) -> None:
