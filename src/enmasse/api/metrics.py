@@ -175,14 +175,14 @@ class _Scrape:
             yield _gauge(f"address_spaces_{phase}_total", [([], phases[phase])])
         keys = {_key(space) for space in spaces}
         counted: Counter[tuple[tuple[str, str], str]] = Counter()
-        for address in store.select("Address"):
-            metadata = address["metadata"]
-            key = (metadata["namespace"], metadata["name"].partition(".")[0])
+        for (space, phase), number in self._registry.tally().items():
+            namespace, _, name = space.partition("/")
+            key = (namespace, name)
             if self._is_wanted(*key):
                 keys.add(key)
-                counted[key, _phase(address)] += 1
-                counted[key, "ready" if _is_ready(address) else "not_ready"] += 1
-                counted[key, ""] += 1
+                counted[key, phase.lower()] += number
+                counted[key, "ready" if phase == "Active" else "not_ready"] += number
+                counted[key, ""] += number
         for state in ("", "ready", "not_ready", *PHASES):
             rows = [([name, namespace], counted[(namespace, name), state]) for namespace, name in sorted(keys)]
             yield _gauge(f"addresses_{state}_total" if state else "addresses_total", rows)

@@ -121,6 +121,7 @@ class ControlPlane:
         self.add(schemas.controller, schemas)
         registry.ask(SpaceAdmission(self.placements))
         registry.preview = Preview(self, now=now)
+        registry.tally = lambda: self.declared.phases
 
     @property
     def is_settled(self) -> bool:

@@ -128,8 +128,8 @@ class Declared:
         self.space_plans: dict[str, AddressSpacePlan] = {}
         self.address_plans: dict[str, AddressPlan] = {}
         self.addresses: dict[str, AddressRow] = {}
-        self.phases: Counter[str] = Counter()
-        """How many addresses are in each phase."""
+        self.phases: Counter[tuple[str, str]] = Counter()
+        """How many addresses a space has in each phase."""
         self._of_space: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._claims: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         self._referrers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -292,7 +292,7 @@ class Declared:
             self._last_order = order = self._last_order + 1
         row = AddressRow(document, order)
         self.addresses[row.key] = row
-        self.phases[row.phase] += 1
+        self.phases[row.space, row.phase] += 1
         self._of_space[row.space][row.key] = None
         self._claims[row.space, row.address][row.key] = None
         for name in row.references:
@@ -313,10 +313,12 @@ class Declared:
         _drop(self._by_plan, _plan_key(row), row.key)
 
     def _set_phase(self, row: AddressRow, phase: str) -> None:
-        self.phases[row.phase] -= 1
+        self.phases[row.space, row.phase] -= 1
+        if not self.phases[row.space, row.phase]:
+            del self.phases[row.space, row.phase]
         if phase:
             row.phase = phase
-            self.phases[phase] += 1
+            self.phases[row.space, phase] += 1
 
 
 def _drop(index: defaultdict[Any, dict[str, None]], key: Any, member: str) -> None:

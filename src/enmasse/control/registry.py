@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from enmasse.model.core import Namespace
 from enmasse.model.errors import InvalidResourceError, Problem
 from enmasse.model.kinds import decode, restore
 from enmasse.model.metadata import Metadata
+from enmasse.model.names import space_of
 from enmasse.model.plans import PLAN_NAMESPACE
 from enmasse.model.schema import without_nulls
 from enmasse.model.status_form import decode_status
@@ -86,6 +87,8 @@ class Registry:
         self._new_uid = new_uid
         self.preview: Callable[[Document], Document] = lambda document: document
         """Completes what a dry run answers with: the status that the object would have."""
+        self.tally: Callable[[], Counter[tuple[str, str]]] = self._tally
+        """Tells how many addresses each space (``<namespace>/<space>``) has in each phase."""
         self._admission: defaultdict[str, list[Admission]] = defaultdict(list)
         for item in admission:
             self.ask(item)
@@ -361,6 +364,14 @@ class Registry:
                 document = self.store.find(resource.kind, metadata.namespace, metadata.name)
                 if document is not None and document["metadata"]["uid"] == metadata.uid:
                     self.store.replace(document | {"status": resource.status.to_dict()})
+
+    def _tally(self) -> Counter[tuple[str, str]]:
+        found: Counter[tuple[str, str]] = Counter()
+        for address in self.store.bodies("Address"):
+            metadata = address["metadata"]
+            phase = (address.get("status") or {}).get("phase", "Pending")
+            found[f"{metadata['namespace']}/{space_of(metadata['name'])}", phase] += 1
+        return found
 
     def _create(
         self,

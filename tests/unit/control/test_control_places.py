@@ -392,3 +392,25 @@ def test_a_plan_that_many_use_changes_and_a_new_address_does_not_wait_for_them(
             assert last["messageTtl"] == {"maximum": 5}
 
     perform(scene)
+
+
+def test_how_many_addresses_are_in_each_phase_is_known_without_counting(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        counted = stage.registry.tally
+        async with stage.controlled() as plane:
+            for name in ("a", "b"):
+                stage.registry.create(make_address(name))
+            await stage.settled(plane)
+            assert stage.registry.tally() == {("default/shop", "Pending"): 2} == counted()
+            stage.registry.create(make_space())
+            await stage.settled(plane)
+            stage.registry.delete("Address", "default", "shop.a")
+            stage.registry.create(make_address("reader", "subscription", topic="news"))
+            await stage.settled(plane)
+            assert (
+                stage.registry.tally() == {("default/shop", "Active"): 1, ("default/shop", "Pending"): 1} == counted()
+            )
+
+    perform(scene)
