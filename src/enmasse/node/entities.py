@@ -10,7 +10,7 @@ then it is a record, and costs no more than that.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator, MutableMapping
+from collections.abc import Callable, Container, Iterable, Iterator, MutableMapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -109,29 +109,29 @@ class Entities:
         counter = storage.get(Table.ENTITY, LOG_COUNTER)
         if counter is not None:
             self.core.next_log = int.from_bytes(counter, "big")
-        for _, value in self._stored(SPACE_TYPE):
-            record = json.loads(value)
+        for record, _ in self._stored(SPACE_TYPE):
             self.records[SPACE_TYPE][record["name"]] = record
             self._build_space(record)
         names: dict[int, str] = {}
-        for _, value in self._stored(ADDRESS_TYPE):
-            record = json.loads(value)
+        for record, value in self._stored(ADDRESS_TYPE):
             name = record["name"]
             self.declared.put(name, record, value)
             names[record["log"]] = name
-        stored = self._stored_logs()
+        stored = sorted(self._stored_logs())
         # Addresses of a space hang together, so they are all made before the first takes up what it stores.
         awake = [address for log in stored if log in names for address in self._build(names[log])]
         for address in awake:
             self._load(address)
         self._sweep(stored, names)
 
-    def _stored(self, entity_type: str) -> Iterator[tuple[bytes, bytes]]:
-        """The records of a type that the journal holds."""
+    def _stored(self, entity_type: str) -> Iterator[tuple[Record, bytes]]:
+        """The records of a type that the journal holds, and how it holds them."""
         first = _PREFIX[entity_type]
         last = bytes([first[0] + 1])
         while found := self.core.storage.scan(Table.ENTITY, first, last, LOAD_STEP_BYTES):
-            yield from found
+            values = [value for _, value in found]
+            # One text is decoded in half the time of many.
+            yield from zip(json.loads(b"[" + b",".join(values) + b"]"), values, strict=True)
             first = found[-1][0] + b"\0"
 
     @staticmethod
@@ -140,10 +140,10 @@ class Entities:
         if isinstance(address, Queue | Topic | Subscription | Stream):
             address.load()
 
-    def _sweep(self, stored: set[int], known: Container[int]) -> None:
+    def _sweep(self, stored: Iterable[int], known: Container[int]) -> None:
         """Delete what an interrupted deletion left behind."""
         made = {log for a in self._addresses.values() if isinstance(a, Topic) for log in a.subscribing.logs}
-        for log in sorted(stored):
+        for log in stored:
             if log not in known and log not in made:
                 self._clear(log)
 

@@ -266,5 +266,5 @@ def test_a_space_that_keeps_much_for_links_pushes_out_its_own_only(monkeypatch: 
             client = Client(node, host, None, container=name)
             client.sender(Target(address="q", expiry_policy=Symbol("never")), name)
             client.server.lost()
-    kept = [(key.space.name, key.name) for key in node.connections.recovery._termini]  # noqa: SLF001  no way to ask
+    kept = [(key.space.name, key.name) for key in node.connections.recovery._termini]
     assert kept == [("ns/shop", "a"), ("ns/noisy", "f"), ("ns/noisy", "g"), ("ns/noisy", "h")]
