@@ -63,7 +63,7 @@ SERVICE_ADMIN: Final = Role(
         _SCHEMA_RULE,
         *_VIEW_RULES,
         Rule(_WRITE, ("",), ("namespaces",)),
-        Rule(_READ, (_RBAC,), ("clusterroles",)),
+        Rule(_READ, (_RBAC,), ("clusterroles", "clusterrolebindings")),
         Rule(_WRITE, (_RBAC,), ("rolebindings",)),
         # Tenants' secrets and messages stay closed to the service admin, who nevertheless lets tenants in.
         Rule(
@@ -72,7 +72,7 @@ SERVICE_ADMIN: Final = Role(
             ("clusterroles",),
             ("enmasse.io:tenant-edit", "enmasse.io:tenant-view", "enmasse.io:schema-reader"),
         ),
-        Rule(("get",), paths=("/metrics",)),
+        Rule(("get",), paths=("/metrics", "/readyz/details")),
     ),
 )
 """Owns plans, infrastructure configurations and authentication services, and lets tenants in."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from enmasse.identity.rbac import Ask, Binding, Role, Rule, describe_refusal, is_allowed, may_bind
@@ -113,3 +115,22 @@ def test_a_refusal_has_the_words_of_kubernetes() -> None:
     assert describe_refusal(TINA, Ask("get", path="/metrics")) == (
         'forbidden: User "tina" cannot get path "/metrics"'
     )
+
+
+def rules_as_text() -> str:
+    """The rules of all roles, as the reference has them."""
+    lines = ["| role | on | may |", "|---|---|---|"]
+    for role in ROLES.values():
+        for rule in role.rules:
+            what = ", ".join(f"`{name}`" for name in rule.paths or rule.resources)
+            if rule.groups:
+                what += f" ({', '.join(group or 'core' for group in rule.groups)})"
+            if rule.names:
+                what += " named " + ", ".join(f"`{name}`" for name in rule.names)
+            lines.append(f"| `{role.name}` | {what} | {', '.join(rule.verbs)} |")
+    return "\n".join(lines)
+
+
+def test_the_reference_tells_the_roles_as_they_are() -> None:
+    reference = Path(__file__).parents[3] / "docs" / "reference" / "rbac.md"
+    assert rules_as_text() in reference.read_text()
