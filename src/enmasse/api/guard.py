@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enmasse.api.status import RequestError, answer, answer_error
-from enmasse.api.watch import CUT
 from enmasse.control.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -62,9 +61,6 @@ class Guard:
                 raise _too_large()
             return message
 
-        # Only uvicorn's own callable, which this layer is given, knows the connection.
-        if (transport := getattr(getattr(send, "__self__", None), "transport", None)) is not None:
-            scope[CUT] = transport.abort
         await self._app(scope, counted, send)
 
 

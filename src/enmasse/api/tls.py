@@ -97,15 +97,18 @@ class ApiCertificate:
 
 
 class PeerProtocol(H11Protocol):
-    """HTTP that tells the application who its client's certificate is for, as ``peer`` in a request's state."""
+    """HTTP that tells the application more of its client, in the state of each request.
+
+    As ``peer``, who its certificate is for, if it has one; as ``cut``, what to call to close the
+    connection at once, unsent data or not.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Look at the certificate once, for all requests of the connection."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         peer = None if tls is None else peer_of(tls.getpeercert())
-        if peer is not None:
-            self.app_state = {**self.app_state, "peer": peer}
+        self.app_state = {**self.app_state, "cut": transport.abort} | ({} if peer is None else {"peer": peer})
 
 
 def peer_of(certificate: dict[str, Any] | None) -> tuple[str, tuple[str, ...]] | None:

@@ -34,13 +34,10 @@ if TYPE_CHECKING:
     from enmasse.control.store import Change, ResourceStore
     from enmasse.model.selectors import Selector
 
-__all__ = ["CUT", "MAX_WATCH_S", "Follow", "WatchResponse", "Watches"]
+__all__ = ["MAX_WATCH_S", "Follow", "WatchResponse", "Watches"]
 
 MAX_WATCH_S = 3600.0
 """So that a forgotten watch ends; clients watch again from where they were."""
-
-CUT = "enmasse.cut"
-"""In a request's scope: what to call to close its connection at once, unsent data or not."""
 
 _log = logging.getLogger(__name__)
 
@@ -222,7 +219,9 @@ class WatchResponse(Response):
             error = None if sending.cancelled() else sending.exception()
             if isinstance(error, TimeoutError):
                 _log.info("a watch of %s is cut off: its client takes nothing", self._follow.served.kind.plural)
-                scope.get(CUT, _nothing)()
+                if (cut := scope.get("state", {}).get("cut")) is not None:
+                    cut()
+                    await asyncio.wait_for(_gone(receive), self._watches.patience_s)
             elif error is not None:
                 raise error
 
@@ -235,10 +234,6 @@ class WatchResponse(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             await events.aclose()  # type: ignore[attr-defined]  # it is a generator
-
-
-def _nothing() -> None:
-    pass
 
 
 async def _gone(receive: Receive) -> None:

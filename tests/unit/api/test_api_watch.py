@@ -12,7 +12,7 @@ from enmasse.api.negotiation import Form
 from enmasse.api.served import SERVED
 from enmasse.api.status import RequestError
 from enmasse.api.tables import Shape
-from enmasse.api.watch import CUT, Follow, Watches, WatchResponse
+from enmasse.api.watch import Follow, Watches, WatchResponse
 from enmasse.model.kinds import decode
 from enmasse.model.selectors import EVERYTHING, Selector, parse_selector
 
@@ -224,10 +224,15 @@ def test_a_client_that_takes_nothing_is_cut_off(registry: Registry) -> None:
         watches = Watches(asyncio.Event(), patience_s=0.01)
         acts: list[str] = []
         sent: list[str] = []
+        gone = asyncio.Event()
+
+        def cut() -> None:
+            acts.append("cut")
+            gone.set()
 
         async def receive() -> dict[str, Any]:
-            await asyncio.Event().wait()
-            return {}
+            await gone.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             sent.append(message["type"])
@@ -243,7 +248,7 @@ def test_a_client_that_takes_nothing_is_cut_off(registry: Registry) -> None:
             selector=EVERYTHING,
             shape=Shape("AddressSpace", Form()),
         )
-        scope = {"type": "http", CUT: lambda: acts.append("cut")}
+        scope = {"type": "http", "state": {"cut": cut}}
         await WatchResponse(watches, follow)(scope, receive, send)
         assert sent == ["http.response.start", "http.response.body"]
         with watches:
