@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from enmasse.identity.permissions import Grant
 from enmasse.node.address_list import MAX_CHANGED, PART
 from enmasse.node.entities import ADDRESS_TYPE
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import Source
 from enmasse.wire.amqp.sections import Sections
+from tests.unit.node.test_node_admission import Guarded, person
 from tests.unit.node.test_node_binding import Client, Node
 
 CHANGES = Source(address="$addresses", capabilities=("enmasse:changes",))
@@ -190,3 +192,17 @@ def test_nobody_sends_to_the_list_nor_declares_it(node: Node) -> None:
     client = shop(node)
     client.sender("$addresses")
     assert client.refusals == [("out", "amqp:not-allowed", True)]
+
+
+# Who may see it
+
+
+@pytest.mark.parametrize(("operation", "is_let_in"), [("view", True), ("manage", True), ("recv", False)])
+def test_the_list_is_for_those_who_may_view_the_space(operation: str, is_let_in: bool) -> None:
+    site = Guarded()
+    addresses_of = ("#",) if operation == "recv" else ()
+    site.set_users([person("ann", "ns/shop", Grant((operation,), addresses_of))])
+    client = site.user("ann@shop.ns")
+    agent = client.receiver("$addresses")
+    assert bool(agent.payloads) is is_let_in
+    assert client.refusals == ([] if is_let_in else [("in", "amqp:unauthorized-access", True)])
