@@ -9,16 +9,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 HOWTO = (Path(__file__).parents[2] / "docs" / "howto" / "let-users-in.md").read_text()
-RUN = re.compile(r"<!-- run: (\w+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
+RUN = re.compile(r"<!-- run: ([\w ]+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 SHOWN = re.compile(r"<!-- shown: (\w+) -->\n```text\n(.*?)```", re.DOTALL)
-UP = re.compile(r"<!-- run in the background: up -->\n```sh\n(.*?)\n```", re.DOTALL)
+UP = re.compile(r"<!-- run in the background: ([\w ]+) -->\n```sh\n(.*?)\n```", re.DOTALL)
+WRITE = re.compile(r"<!-- write: ([\w.]+) -->\n```yaml\n(.*?)```", re.DOTALL)
 BLOCKS = {name: (kind, content) for name, kind, content in RUN.findall(HOWTO)}
+WANTED = dict(SHOWN.findall(HOWTO))
+COMMANDS = dict(UP.findall(HOWTO))
 PORT = "127.0.0.1:5672"
 
 pytestmark = pytest.mark.slow
@@ -44,20 +48,29 @@ class Machine:
         assert done.returncode == 0, f"{content}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def start(self) -> subprocess.Popen[bytes]:
-        (command,) = UP.findall(HOWTO)
-        return subprocess.Popen(
-            ["bash", "-c", f"exec {command} --ports auto"],
+    @contextmanager
+    def up(self, name: str) -> Iterator[None]:
+        """Keep an installation up, as a block of the how-to has it."""
+        endpoints = self.place / "data" / "endpoints.json"
+        endpoints.unlink(missing_ok=True)
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {COMMANDS[name]} --ports auto"],
             env=self.environment, cwd=self.place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
-
-    def find_port(self) -> None:
-        endpoints = self.place / "data" / "endpoints.json"
-        self.until(endpoints.exists)
-        found = re.search(r"amqp://([\d.]+:\d+)", endpoints.read_text())
-        assert found is not None
-        self.port = found[1]
+        try:
+            self.until(endpoints.exists)
+            found = re.search(r"amqp://([\d.]+:\d+)", endpoints.read_text())
+            assert found is not None
+            self.port = found[1]
+            subprocess.run(
+                ["enmasse", "status", "--wait", "60"],
+                env=self.environment, cwd=self.place, capture_output=True, timeout=90, check=True,
+            )  # fmt: skip
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
 
     @property
     def log(self) -> str:
@@ -72,43 +85,59 @@ class Machine:
             time.sleep(0.05)
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+def lines(text: str, columns: int | None = None) -> list[list[str]]:
+    """The words of each line of a table, without the columns that are not to be compared."""
+    return [line.split()[:columns] for line in text.splitlines() if line.strip()]
+
+
+def test_every_command_and_program_does_what_the_howto_says(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    shown = machine.run("users")
-    wanted = dict(SHOWN.findall(HOWTO))["users"]
-    assert [
-        line.rstrip() for line in shown.splitlines() if line.startswith(("SPACE", "default"))
-    ] == wanted.splitlines()
-    process = machine.start()
-    try:
-        machine.find_port()
-        yield machine
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(60)
-
-
-def test_every_command_and_program_does_what_the_howto_says(machine: Machine) -> None:
-    machine.run("declare")
-    machine.run("send")
-    assert "maker may not do that" in machine.run("refused")
-    assert machine.run("python") == "two chairs\n"
-    if find_spec("proton") is not None:
-        machine.run("proton")
-    elif os.environ.get("CI") == "true":
-        pytest.fail("python-qpid-proton is missing: install a C compiler, then run `make clean setup`")
-    machine.run("certificate")
-    machine.until(lambda: "read again: 3 users" in machine.log)
-    assert machine.run("external") == "accepted\n"
-    machine.run("change")
-    machine.until(lambda: "read again: 2 users" in machine.log)
-    kind, content = BLOCKS["send"]
-    with pytest.raises(AssertionError, match="unauthorized-access"):
+    for name, content in WRITE.findall(HOWTO):
+        (tmp_path / name).write_text(content)
+    with machine.up("up"):
+        machine.run("declare")
+        users = machine.run("users")
+        assert lines(users[users.index("NAME") :], 4) == lines(WANTED["users"])
+        machine.run("apply")
+        machine.until(lambda: "Active" in machine.run("describe"))
         machine.run("send")
-    BLOCKS["changed"] = (kind, content.replace("correct horse battery", "a better one"))
-    machine.run("changed")
-    assert "authentication-failed" in machine.log
-    for secret in ("correct horse", "staple", "a better one"):
-        assert secret not in machine.log
-        assert secret not in (machine.place / "users.yaml").read_text()
+        assert "maker may not do that" in machine.run("refused")
+        assert "that is of another" in machine.run("own")
+        assert machine.run("python") == "two chairs\n"
+        if find_spec("proton") is not None:
+            machine.run("proton")
+        elif os.environ.get("CI") == "true":
+            pytest.fail("python-qpid-proton is missing: install a C compiler, then run `make clean setup`")
+        else:
+            pytest.skip("python-qpid-proton is missing: install a C compiler, then run `make clean setup`")
+        machine.run("certificate")
+        assert machine.run("external") == "accepted\n"
+        machine.run("boss")
+        assert machine.run("manage") == WANTED["manage"]
+        machine.run("change")
+        kind, content = BLOCKS["send"]
+        machine.until(lambda: "authentication-failed" in machine.log or _fails(machine, "send"))
+        with pytest.raises(AssertionError, match="unauthorized-access"):
+            machine.run("send")
+        BLOCKS["changed"] = (kind, content.replace("correct horse battery", "a better one"))
+        machine.run("changed")
+    listed = machine.run("file")
+    assert lines(listed[listed.index("SPACE") :]) == lines(WANTED["file"])
+    with machine.up("up with a file"):
+        machine.run("keeper")
+        machine.run("change the file")
+        machine.until(lambda: "read again: 0 users" in machine.log)
+        with pytest.raises(AssertionError, match="unauthorized-access"):
+            machine.run("keeper")
+    said = machine.log + (tmp_path / "users.yaml").read_text()
+    said += "".join(path.read_text(errors="replace") for path in (tmp_path / "data").rglob("*") if path.is_file())
+    for secret in ("correct horse", "staple", "a better one", "gauge seven", "Z2F1Z2Ugc2V2ZW4", "eyes everywhere"):
+        assert secret not in said
+
+
+def _fails(machine: Machine, name: str) -> bool:
+    try:
+        machine.run(name)
+    except AssertionError:
+        return True
+    return False
