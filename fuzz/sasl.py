@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enmasse.identity.login import Login, Place
 from enmasse.identity.passwords import Passwords
 from enmasse.identity.permissions import Permissions
+from enmasse.identity.tokens import Judgement
 from enmasse.identity.users import User, Users, make_keys
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import SASL_HEADER
@@ -34,13 +35,32 @@ SECRET = bytes(32)
 OFFERED = ("EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "XOAUTH2", "PLAIN", "ANONYMOUS")
 
 _KEYS = {name: make_keys(name, "password", b"salt of the user", 4096) for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")}
-_USERS = Users([User("user", SPACE, Permissions([], lambda _pattern: lambda _address: True), _KEYS)], seed=SECRET)
+_USERS = Users([User("user", SPACE, Permissions([], lambda _pattern, _user: lambda _address: True), _KEYS)], seed=SECRET)
 
 
 class NoTokens:
-    """Knows no token."""
+    """Knows no token, and no password.
 
-    def user_of(self, token: str, space: str) -> User | None:
+    Args:
+        is_asked: whether it is the one to know the users of the space.
+    """
+
+    def __init__(self, *, is_asked: bool) -> None:
+        self._is_asked = is_asked
+
+    def knows(self, space: str) -> bool:
+        return self._is_asked
+
+    def takes_passwords(self, space: str) -> bool:
+        return self._is_asked
+
+    def judge_token(self, token: str, space: str) -> Judgement:
+        return Judgement(reason="unknown")
+
+    def judge_password(self, user: str, password: str, space: str) -> Judgement:
+        return Judgement(reason="unknown")
+
+    def judge_again(self, user: User) -> User | None:
         return None
 
 
@@ -56,7 +76,7 @@ def run_sasl_server(data: bytes) -> None:
         new_nonce=lambda: "of-the-server",
         certified=("somebody",) if data[0] & 64 else (),
         is_private=bool(data[0] & 32),
-        tokens=NoTokens(),
+        tokens=NoTokens(is_asked=bool(data[0] & 1)),
     )
     sasl = SaslServer(OFFERED, lambda mechanism, response, _host: login.begin(mechanism, response), is_optional=False)
     engine = Connection(application, container_id="server", is_server=True, now=0.0, sasl=sasl)

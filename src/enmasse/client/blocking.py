@@ -275,6 +275,12 @@ class Management:
         """The entities of a type, each with the attributes asked for."""
         return self._background.run(self._manager.query(entity_type, attribute_names, offset=offset, count=count))
 
+    def perform(
+        self, operation: str, entity_type: str, name: str | None = None, arguments: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Any other operation that a node knows; the body of its answer."""
+        return self._background.run(self._manager.perform(operation, entity_type, name, arguments))
+
     def purge(self, name: str, selector: str | None = None) -> int:
         """Delete messages of an address; how many."""
         return self._background.run(self._manager.purge(name, selector))
