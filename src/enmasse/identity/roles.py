@@ -33,6 +33,7 @@ _PLATFORM: Final = (
     "standardinfraconfigs",
     "brokeredinfraconfigs",
     "authenticationservices",
+    "consoleservices",
 )
 _SCHEMA_RULE: Final = Rule(_READ, (_MESSAGING,), ("addressspaceschemas",))
 
@@ -85,7 +86,7 @@ TENANT_EDIT: Final = Role(
         Rule(("delete",), (_MESSAGING,), ("addressspaces/connections",)),
         Rule(("create",), (_MESSAGING,), ("addresses/purge", "addresses/move", "addresses/replay")),
         Rule(_WRITE, (_USERS,), ("messagingusers",)),
-        Rule(_WRITE, ("",), ("configmaps", "secrets")),
+        Rule(_WRITE, ("",), ("configmaps", "secrets", "services")),
     ),
 )
 """Has spaces, addresses, users and secrets in a namespace."""
@@ -115,7 +116,8 @@ _EVERYBODY: Final = Role(
         ),
         Rule(("create",), ("authorization.k8s.io",), ("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
         Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
-        # Tokens of one's own; the routes look whose they are.
+        # Tokens and the password of one's own; the routes look whose they are.
+        Rule(("update",), ("access.enmasse.io",), ("accounts/password",)),
         Rule(("get", "list", "create", "delete"), ("access.enmasse.io",), ("tokens",)),
         # A broker's requests name namespaces in their bodies; what they do is looked at then.
         Rule(("get", "put", "patch", "delete"), paths=("/osbapi/v2/*",)),
