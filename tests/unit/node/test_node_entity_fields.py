@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
+from enmasse.messaging.limits import AddressLimits, SpaceLimits
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.space import Home
 from enmasse.node.entity_fields import (
     ADDRESS_TYPE,
     MAX_MS,
     SPACE_TYPE,
+    address_limits,
     check_address,
     checked,
     home_of,
+    space_limits,
     stored_options,
 )
 from enmasse.node.errors import EntityError
@@ -147,3 +150,55 @@ def test_a_space_may_have_a_limit() -> None:
     assert checked(SPACE_TYPE, "ns/shop", {"maxBytes": 5})["maxBytes"] == 5
     with pytest.raises(EntityError, match="attribute maxBytes takes a whole number"):
         checked(SPACE_TYPE, "ns/shop", {"maxBytes": -5})
+
+
+# Spaces
+
+
+def space_refusal(**attributes: Any) -> str:
+    with pytest.raises(EntityError) as caught:
+        checked(SPACE_TYPE, "ns/shop", attributes)
+    assert caught.value.status == 400
+    return caught.value.description
+
+
+def test_hosts_are_kept_in_lower_case_and_once() -> None:
+    record = checked(SPACE_TYPE, "ns/shop", {"hosts": ["MQ.Example.org", "mq.example.org", "b.example.org"]})
+    assert record["hosts"] == ["mq.example.org", "b.example.org"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({"hosts": "mq.example.org"}, "hosts takes a list of strings"),
+        ({"hosts": ["mq.example.org:5671"]}, "host names without a port"),
+        ({"hosts": [5]}, "host names without a port, not 5"),
+        ({"hosts": [""]}, "host names without a port"),
+        ({"hosts": ["x" * 254]}, "host names without a port"),
+        ({"hosts": [f"h{number}" for number in range(65)]}, "at most 64 names, not 65"),
+        ({"port": 70_000}, "port takes at most 65535, not 70000"),
+        ({"port": -1}, "port takes a whole number from 0 on"),
+        ({"maxConnections": "many"}, "maxConnections takes a whole number from 0 on, not 'many'"),
+        ({"maxMessageRate": 1.5}, "maxMessageRate takes a whole number from 0 on"),
+        ({"maxTtl": MAX_MS + 1}, "maxTtl takes at most"),
+        ({"spaceType": "huge"}, "'huge' is no spaceType; there are standard, brokered"),
+        ({"authentication": "magic"}, "there are none, standard, external"),
+        ({"maxLink": 3}, "io.enmasse.space has no attribute 'maxLink'; it has"),
+    ],
+)
+def test_a_wrong_attribute_of_a_space_is_named(attributes: dict[str, Any], words: str) -> None:
+    assert words in space_refusal(**attributes)
+
+
+def test_limits_that_nobody_has_said_are_none() -> None:
+    assert space_limits({"name": "ns/shop"}) == SpaceLimits()
+    assert address_limits(made()) is None
+
+
+def test_limits_reach_what_keeps_them() -> None:
+    words = ("maxConnections", "maxDevices", "maxLinks", "maxMessageRate", "maxByteRate", "maxMessageSize", "maxTtl")
+    record = checked(SPACE_TYPE, "ns/shop", {word: number for number, word in enumerate(words, 1)})
+    assert space_limits(record) == SpaceLimits(1, 2, 3, 4, 5, 6, 7)
+    words = ("maxLinks", "maxSenders", "maxReceivers", "maxMessageRate", "maxByteRate", "maxMessageSize")
+    said: dict[str, Any] = {word: number for number, word in enumerate(words, 1)}
+    assert address_limits(made("queue", **said)) == AddressLimits(1, 2, 3, 4, 5, 6)
