@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.api.osb_instances import ASIDE, is_usable, reasons
 from enmasse.api.osb_requests import BrokerError
+from enmasse.control.errors import ResourceExistsError
 from enmasse.control.unfinished import finish
 from enmasse.model.kinds import decode
 from enmasse.model.plans import PLAN_NAMESPACE
@@ -104,10 +105,7 @@ class Bindings:
             "plan": wanted.plan,
             "parameters": wanted.parameters,
         }
-        known = self.find(instance, identity)
-        if known is not None:
-            if known.kept != kept or known.is_going:
-                raise BrokerError(409, f"there is a binding '{identity}' already, which differs or is being deleted")
+        if (known := self._known(instance, identity, kept)) is not None:
             return known, False
         if instance.is_going or not is_usable(instance.space):
             raise BrokerError(422, f"the instance is not ready: {reasons(instance.space)}", "ConcurrencyError")
@@ -133,11 +131,19 @@ class Bindings:
 
         def write() -> Document:
             with self._store.transaction():
+                # The keys of the password are made meanwhile, and others go on.
+                if self._store.find_uid(instance.space["metadata"]["uid"]) is None:
+                    raise BrokerError(422, "the instance was deleted meanwhile", "ConcurrencyError")
                 created = self._registry.create(user, user=asker.requester)
                 self._store.put_aside(created["metadata"]["uid"], ASIDE, json.dumps(kept).encode())
                 return created
 
-        return Binding(kept, await finish(write)), True
+        try:
+            return Binding(kept, await finish(write)), True
+        except ResourceExistsError as error:
+            if (known := self._known(instance, identity, kept)) is not None:
+                return known, False
+            raise BrokerError(409, f"{error}, and is not this binding's") from None
 
     async def until_usable(self, instance: Instance, identity: str) -> Binding:
         """Wait until a node knows the user of a binding.
@@ -161,6 +167,17 @@ class Bindings:
                 found = self.find(instance, identity)
                 why = found.reasons if found else "it is gone"
                 raise BrokerError(504, f"the user of the binding is not ready yet: {why}") from None
+
+    def _known(self, instance: Instance, identity: str, kept: Document) -> Binding | None:
+        """Return a binding that is as it is wished for, None when there is none.
+
+        Raises:
+            BrokerError: 409 when it differs.
+        """
+        known = self.find(instance, identity)
+        if known is not None and (known.kept != kept or known.is_going):
+            raise BrokerError(409, f"there is a binding '{identity}' already, which differs or is being deleted")
+        return known
 
     def unbind(self, instance: Instance, identity: str, asker: Asker) -> None:
         """Delete the user of a binding.

@@ -359,6 +359,19 @@ def test_a_platform_that_can_wait_for_a_binding_need_not_be_kept_waiting(broker:
     assert broker("GET", path).json()["credentials"]["username"] == broker.user().spec.username
 
 
+def test_two_requests_for_one_binding_at_a_time_make_one_user(broker: Broker) -> None:
+    broker.ready()
+
+    async def both() -> list[httpx.Response]:
+        path = "/osbapi/v2/service_instances/i-1/service_bindings/b-1"
+        async with broker.client() as client:
+            asked = [client.put(path, headers=VERSION, json=broker.ids(), params=WAIT) for _ in range(2)]
+            return await asyncio.gather(*asked)
+
+    assert [item.status_code for item in asyncio.run(both())] == [202, 202]
+    assert broker.user().metadata.name.startswith("shop.user-")
+
+
 @pytest.mark.parametrize(
     ("parameters", "field"),
     [
