@@ -110,9 +110,12 @@ class StatusWriter:
             self._tell(resource, former_phase)
 
     def _tell(self, resource: Resource, former_phase: str) -> None:
-        """Make an event of a new phase."""
+        """Make an event of a new phase, and of what an object waits for or fails of."""
         status = resource.status
-        if self._events is None or resource.kind not in _KINDS_WITH_EVENTS or status.phase == former_phase:
+        is_stuck = status.phase in ("Pending", "Failed")
+        if self._events is None or resource.kind not in _KINDS_WITH_EVENTS:
+            return
+        if status.phase == former_phase and not (is_stuck and status.messages):
             return
         unmet = next((item for item in status.conditions if item.status != "True"), None) or find(
             status.conditions, READY
@@ -123,7 +126,7 @@ class StatusWriter:
             metadata.namespace,
             metadata.name,
             metadata.uid,
-            "Warning" if status.phase in ("Pending", "Failed") else "Normal",
+            "Warning" if is_stuck else "Normal",
             unmet.reason if unmet else status.phase,
             f"is {status.phase}{': ' if status.messages else ''}{'; '.join(status.messages)}",
             api_version=resource.api_version,
