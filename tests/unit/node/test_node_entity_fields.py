@@ -199,6 +199,6 @@ def test_limits_reach_what_keeps_them() -> None:
     words = ("maxConnections", "maxDevices", "maxLinks", "maxMessageRate", "maxByteRate", "maxMessageSize", "maxTtl")
     record = checked(SPACE_TYPE, "ns/shop", {word: number for number, word in enumerate(words, 1)})
     assert space_limits(record) == SpaceLimits(1, 2, 3, 4, 5, 6, 7)
-    words = ("maxLinks", "maxSenders", "maxReceivers", "maxMessageRate", "maxByteRate", "maxMessageSize")
-    said: dict[str, Any] = {word: number for number, word in enumerate(words, 1)}
+    of_address = ("maxLinks", "maxSenders", "maxReceivers", "maxMessageRate", "maxByteRate", "maxMessageSize")
+    said: dict[str, Any] = {word: number for number, word in enumerate(of_address, 1)}
     assert address_limits(made("queue", **said)) == AddressLimits(1, 2, 3, 4, 5, 6)
