@@ -8,7 +8,16 @@ from pathlib import Path
 from enmasse.model.kinds import KINDS
 
 ROOT = Path(__file__).parents[3]
-SOURCES = ("address_planning", "space_planning", "verdicts", "address_controller", "space_controller", "preview")
+SOURCES = (
+    "address_planning",
+    "space_planning",
+    "verdicts",
+    "address_controller",
+    "space_controller",
+    "preview",
+    "user_planning",
+    "user_controller",
+)
 
 
 def test_every_reason_is_in_the_reference() -> None:
@@ -18,7 +27,7 @@ def test_every_reason_is_in_the_reference() -> None:
     for name in SOURCES:
         source = (ROOT / f"src/enmasse/control/{name}.py").read_text()
         source = re.sub(r"__all__ = \[.*?\]", "", source, flags=re.DOTALL)
-        given |= set(re.findall(r"Verdict\(\s*\"([A-Z]\w+)\"", source))
+        given |= set(re.findall(r"(?:User)?Verdict\(\s*\"([A-Z]\w+)\"", source))
         given |= set(re.findall(r"\"([A-Z][a-z]+[A-Z]\w+)\"", source))  # reasons are words run together
     assert len(given) > 15
     assert given - told - {kind.name for kind in KINDS} == set()
