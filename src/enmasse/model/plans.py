@@ -6,12 +6,13 @@ display and compatibility. Limits in real units are ours.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from enmasse.model.addresses import MAX_PARTITIONS, AddressType
 from enmasse.model.durations import Duration
+from enmasse.model.errors import Problem
 from enmasse.model.limits import AddressLimits, SpaceLimits
 from enmasse.model.resource import Resource, ResourceStatus
 from enmasse.model.schema import Model
@@ -24,6 +25,9 @@ from enmasse.model.storing import (
     SlowPolicy,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = [
     "PLAN_NAMESPACE",
     "AddressPlan",
@@ -35,7 +39,12 @@ __all__ = [
 PLAN_NAMESPACE = "enmasse-infra"
 """Where the operator's objects live; tenants' namespaces hold spaces and addresses."""
 
-Credits = dict[str, float]
+Credits = dict[str, Annotated[float, Field(ge=0)]]
+
+_NEEDED_CREDITS: dict[SpaceType, tuple[str, ...]] = {
+    "standard": ("router", "broker", "aggregate"),
+    "brokered": ("broker",),
+}
 
 
 class _Described(Model):
@@ -51,7 +60,8 @@ class AddressSpacePlanSpec(_Described):
     """What a space with this plan may use."""
 
     address_space_type: SpaceType
-    resource_limits: Credits
+    resource_limits: Credits = Field(default_factory=dict)
+    """Credits of EnMasse 1.0: `router`, `broker` and `aggregate`; only `broker` for brokered spaces."""
     address_plans: tuple[str, ...] = Field(strict=False)
     """The address plans that a tenant of such a space may choose."""
     infra_config_ref: str | None = None
@@ -92,6 +102,16 @@ class AddressSpacePlan(Resource):
     spec: AddressSpacePlanSpec
     status: ResourceStatus = ResourceStatus()
 
+    def spec_problems(self) -> Iterator[Problem]:
+        """Yield what is wrong beyond the types of single fields."""
+        spec = self.spec
+        if spec.quota != "credits":
+            return
+        for name in _NEEDED_CREDITS[spec.address_space_type]:
+            if name not in spec.resource_limits:
+                kind = spec.address_space_type
+                yield Problem(f"spec.resourceLimits.{name}", f"required where a {kind} space is counted in credits")
+
 
 class AddressPlan(Resource):
     """Limits of an address."""
@@ -102,3 +122,14 @@ class AddressPlan(Resource):
     kind: Literal["AddressPlan"] = "AddressPlan"
     spec: AddressPlanSpec
     status: ResourceStatus = ResourceStatus()
+
+    def spec_problems(self) -> Iterator[Problem]:
+        """Yield what is wrong beyond the types of single fields."""
+        spec = self.spec
+        if spec.partitions > 1 and spec.address_type not in ("queue", "stream"):
+            yield Problem("spec.partitions", f"only a queue or stream has more than one, this is {spec.address_type}")
+        if spec.address_type != "stream":
+            for field in ("retention_bytes", "retention_age"):
+                if getattr(spec, field) is not None:
+                    name = AddressPlanSpec.model_fields[field].alias
+                    yield Problem(f"spec.{name}", f"only a stream has it, this is {spec.address_type}")

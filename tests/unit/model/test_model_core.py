@@ -135,6 +135,39 @@ def test_plans_may_say_either_version_and_are_kept_in_the_first(version: str) ->
     assert kind.base_path("v1beta1") == "/apis/admin.enmasse.io/v1beta1"
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "paths"),
+    [
+        ("AddressPlan", {"addressType": "topic", "partitions": 2}, {"spec.partitions"}),
+        (
+            "AddressPlan",
+            {"addressType": "queue", "retentionBytes": 1, "retentionAge": "1d"},
+            {"spec.retentionBytes", "spec.retentionAge"},
+        ),
+        ("AddressPlan", {"addressType": "queue", "resources": {"broker": -0.1}}, {"spec.resources.broker"}),
+        (
+            "AddressSpacePlan",
+            {"addressSpaceType": "standard", "addressPlans": [], "quota": "credits", "resourceLimits": {"router": 1}},
+            {"spec.resourceLimits.broker", "spec.resourceLimits.aggregate"},
+        ),
+        (
+            "AddressSpacePlan",
+            {"addressSpaceType": "brokered", "addressPlans": [], "quota": "credits"},
+            {"spec.resourceLimits.broker"},
+        ),
+    ],
+)
+def test_plans_that_make_no_sense_are_refused(kind: str, spec: dict[str, Any], paths: set[str]) -> None:
+    assert problems(document("admin.enmasse.io/v1beta2", kind, "p", spec=spec)).keys() == paths
+
+
+def test_a_plan_in_real_units_needs_no_credits() -> None:
+    spec = {"addressSpaceType": "standard", "addressPlans": ["small"], "limits": {"connections": 5}}
+    assert decode(document("admin.enmasse.io/v1beta2", "AddressSpacePlan", "p", spec=spec)).to_dict()["spec"] == (
+        spec | {"quota": "limits"}
+    )
+
+
 def test_infrastructure_is_kept_with_a_warning_and_its_budget_is_one() -> None:
     spec = {"broker": {"resources": {"memory": "512Mi", "cpu": 0.5}, "maxUnavailable": 1}, "globalDLQ": True}
     infra = decode(document("admin.enmasse.io/v1beta1", "StandardInfraConfig", "default", spec=spec))
