@@ -3,7 +3,8 @@
 Rules:
 1. Every write has a version of its own, one higher than the last, for all kinds together.
 2. A write and its change record are one transaction; listeners hear of it after the commit.
-3. Changes are kept for the last ``history`` versions; who asks for older ones must list again.
+3. Changes are kept for the last ``history`` versions, fewer when they are large; who asks for older
+   ones must list again.
 4. A write that returned is on disk (WAL with a sync per commit). One that failed, for
    whatever reason, has left nothing; the next one is tried on its own merits.
 5. No operation on one object takes longer because there are many.
@@ -18,9 +19,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from enmasse.control.change import Action, Change, Document, Key
 from enmasse.control.errors import (
     ConflictError,
     ExpiredVersionError,
@@ -28,6 +29,7 @@ from enmasse.control.errors import (
     ResourceNotFoundError,
 )
 from enmasse.control.store_schema import open_database, translate
+from enmasse.errors import LocalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,27 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Action", "Change", "Document", "Key", "ResourceStore"]
 
-Document = dict[str, Any]
-Action = Literal["ADDED", "MODIFIED", "DELETED"]
-Key = tuple[str, str]
-"""Namespace and name."""
-
 _BEYOND = "\U0010ffff"  # sorts after every character of a name
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One write, as those who watch see it."""
-
-    version: int
-    action: Action
-    document: Document
-    before_text: str | None = None
-
-    @property
-    def before(self) -> Document | None:
-        """The object before this write; None: there was none."""
-        return None if self.before_text is None else json.loads(self.before_text)
 
 
 class ResourceStore:
@@ -64,6 +46,7 @@ class ResourceStore:
     Args:
         path: the database file; its directory must exist.
         history: how many changes are kept for those who watch.
+        history_bytes: how large they may be together.
 
     Every method raises ``StoreBusyError``, ``StoreFullError``, ``StoreReadOnlyError``
     or ``StoreBrokenError`` when the file cannot be used.
@@ -72,15 +55,17 @@ class ResourceStore:
         ConfigError: when the file was written by a newer version or is no database.
     """
 
-    def __init__(self, path: Path, *, history: int = 10_000) -> None:
+    def __init__(self, path: Path, *, history: int = 10_000, history_bytes: int = 256 * 1024 * 1024) -> None:
         self._history = history
+        self._history_bytes = history_bytes
         self._listeners: set[Callable[[], None]] = set()
-        self._is_writing = False
+        self._is_writing = self._is_dry = False
         self._touched: set[str] = set()  # uids with another aside than before this transaction
         self._written: set[str] = set()  # uids written in this transaction
         self._database = open_database(path)
         self._version = self.fact("version")
         self._compacted = self.fact("compacted")
+        self._bytes = self._measure()
 
     def __enter__(self) -> Self:
         return self
@@ -123,11 +108,13 @@ class ResourceStore:
             dry_run: commit nothing in any case.
         """
         if self._is_writing:
+            if dry_run and not self._is_dry:
+                raise LocalError("a dry run within a transaction would be committed with it")
             yield
             return
-        version, compacted = self._version, self._compacted
+        version, compacted, size = self._version, self._compacted, self._bytes
         self._run("BEGIN IMMEDIATE")
-        self._is_writing = True
+        self._is_writing, self._is_dry = True, dry_run
         is_committed = False
         try:
             yield
@@ -141,7 +128,7 @@ class ResourceStore:
             self._touched.clear()
             self._written.clear()
             if not is_committed:
-                self._version, self._compacted = version, compacted
+                self._version, self._compacted, self._bytes = version, compacted, size
                 if self._database.in_transaction:  # SQLite rolls back by itself when the disk is full
                     self._run("ROLLBACK")
         if self._version != version:
@@ -432,6 +419,7 @@ class ResourceStore:
     def _record(self, action: Action, key: tuple[str, str, str], uid: str, body: str, before: str | None) -> None:
         self._run("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", (self._version, action, *key, body, before))
         self._run("UPDATE facts SET value = ? WHERE name = 'version'", (self._version,))
+        self._bytes += len(body) + len(before or "")
         self._written.add(uid)
 
     def _own(self, uid: str, before: str | None, document: Document | None) -> None:
@@ -463,10 +451,23 @@ class ResourceStore:
 
     def _compact(self) -> None:
         # In steps of a tenth, so that not every write deletes a row.
-        if self._version - self._compacted > self._history * 1.1:
-            self._compacted = self._version - self._history
-            self._run("DELETE FROM changes WHERE version <= ?", (self._compacted,))
-            self._run("UPDATE facts SET value = ? WHERE name = 'compacted'", (self._compacted,))
+        kept = self._version - self._compacted
+        if kept > self._history * 1.1:
+            self._forget(self._history)
+        while self._bytes > self._history_bytes and kept > 1:
+            kept //= 2
+            self._forget(kept)
+
+    def _forget(self, kept: int) -> None:
+        """Keep only so many changes."""
+        self._compacted = self._version - kept
+        self._run("DELETE FROM changes WHERE version <= ?", (self._compacted,))
+        self._run("UPDATE facts SET value = ? WHERE name = 'compacted'", (self._compacted,))
+        self._bytes = self._measure()
+
+    def _measure(self) -> int:
+        rows = self._run("SELECT total(length(body) + coalesce(length(before), 0)) FROM changes")
+        return int(rows[0][0])
 
 
 def _key(document: Document) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from enmasse.control.errors import (
     ResourceNotFoundError,
 )
 from enmasse.control.store import ResourceStore
-from enmasse.errors import ConfigError
+from enmasse.errors import ConfigError, LocalError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -179,3 +179,23 @@ def test_private_data_put_aside_before_its_object_is_created_is_kept(store: Reso
         store.put_aside("u", "scram", b"2")
     store.put_aside("nobody", "scram", b"1")
     assert (store.aside("u", "scram"), store.aside("nobody", "scram")) == (b"1", None)
+
+
+def test_the_history_is_bounded_by_its_size_too(tmp_path: Path) -> None:
+    with ResourceStore(tmp_path / "db", history_bytes=10_000) as store:
+        store.create(thing("a"))
+        for number in range(40):
+            store.replace(thing("a", spec="x" * 1000, number=number))
+        with pytest.raises(ExpiredVersionError):
+            store.changes(20)
+        assert len(store.changes(store.version - 1)[0]) >= 1
+    with ResourceStore(tmp_path / "db", history_bytes=10_000) as store:
+        (size,) = store._database.execute("SELECT sum(length(body) + length(before)) FROM changes").fetchone()
+        assert size <= 10_000
+        store.replace(thing("a", spec="y"))
+        assert [change.document["spec"] for change in store.changes(41)[0]] == ["y"]
+
+
+def test_a_dry_run_within_a_transaction_is_refused(store: ResourceStore) -> None:
+    with pytest.raises(LocalError), store.transaction(), store.transaction(dry_run=True):
+        pass
