@@ -173,6 +173,10 @@ class ControlPlane:
         """Have a plan looked at."""
         self._plans.look_at(f"{kind}/{name}")
 
+    def limits_changed(self, space: str) -> None:
+        """Take over the limits of a space, and have those looked at that found a place by that."""
+        self._look_at_addresses(self.placements.refresh(space))
+
     def forget_address(self, row: AddressRow) -> None:
         """Give the place of an address to who waits for one."""
         self._look_at_addresses(self.placements.give_back(row))
@@ -242,7 +246,7 @@ class ControlPlane:
         if kind == "space":
             self.look_at_space(name)
         elif kind == "address":
-            self.look_at_address(name)
+            self.look_at_address(name, background=len(self._addresses) > _MOST_AT_ONCE)
         for changed in self._watchers:
             changed(kind, name)
 

@@ -105,6 +105,9 @@ class Interest(Protocol):
     def look_at_plan(self, kind: str, name: str) -> None:
         """A plan is to be looked at."""
 
+    def limits_changed(self, space: str) -> None:
+        """The limits of a space may be others: at once, before any address is looked at with the former ones."""
+
     def forget_address(self, row: AddressRow) -> None:
         """An address is declared no more."""
 
@@ -240,6 +243,7 @@ class Declared:
         former = self._take(resource) if is_gone else self._put(resource)
         match resource:
             case AddressSpace():
+                self._interest.limits_changed(resource.key)
                 self._interest.look_at_space(resource.key)
                 if is_gone or not isinstance(former, AddressSpace) or _concerns_addresses(former, resource):
                     for key in self.addresses_of(resource.key):
@@ -247,6 +251,7 @@ class Declared:
             case AddressSpacePlan() if resource.metadata.namespace == PLAN_NAMESPACE:
                 self._interest.look_at_plan(resource.kind, resource.metadata.name)
                 for key in self.spaces_with_plan(resource.metadata.name):
+                    self._interest.limits_changed(key)
                     self._interest.look_at_space(key, background=True)
                     for address in self.addresses_of(key):
                         self._interest.look_at_address(address, background=True)

@@ -55,8 +55,10 @@ class Placements:
     def refresh(self, key: str) -> list[str]:
         """Take over the limits of a space as they are now; return who has got a place by that."""
         space, plan = self._space(key)
+        if key not in self._places:
+            return []  # they are read when somebody asks
         if space is None:
-            return []
+            return self._places[key].relimit({})
         if self._policies.get(key) != _policy(space, plan):
             self._places.pop(key, None)
         places = self.of(key)

@@ -114,7 +114,6 @@ class SpaceLooks:
                 space.kind, metadata.namespace, metadata.name, uid=metadata.uid, add=FINALIZER
             )
             return True  # that change has it looked at
-        self._look_at_addresses(self._placements.refresh(key))
         return await self._serve(space)
 
     def _read(self, declared: AddressSpace) -> AddressSpace | None:

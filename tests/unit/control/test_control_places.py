@@ -102,7 +102,7 @@ def test_one_that_asks_for_more_than_there_is_keeps_what_it_has(
     perform: Perform, make_space: Make, make_address: Make
 ) -> None:
     async def scene(stage: Stage) -> None:
-        stage.registry.create(space_plan(quota="credits", resourceLimits={"broker": 1}))
+        stage.registry.create(space_plan(quota="credits", resourceLimits={"router": 9, "broker": 1, "aggregate": 9}))
         stage.registry.create(make_space(plan="tiny"))
         async with stage.controlled() as plane:
             for name in ("a", "b"):
@@ -128,7 +128,7 @@ def test_one_that_asks_for_more_than_there_is_keeps_what_it_has(
     ("spec", "resource"),
     [
         ({"limits": {"addresses": 1}}, "addresses"),
-        ({"quota": "credits", "resourceLimits": {"router": 0}}, "router"),
+        ({"quota": "credits", "resourceLimits": {"router": 0, "broker": 9, "aggregate": 9}}, "router"),
     ],
 )
 def test_a_plan_that_what_is_there_does_not_fit_is_refused(
@@ -412,5 +412,30 @@ def test_how_many_addresses_are_in_each_phase_is_known_without_counting(
             assert (
                 stage.registry.tally() == {("default/shop", "Active"): 1, ("default/shop", "Pending"): 1} == counted()
             )
+
+    perform(scene)
+
+
+def test_addresses_that_waited_for_their_space_do_not_get_more_places_than_it_has(
+    perform: Perform, make_space: Make, make_address: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(space_plan(limits={"addresses": 3}))
+        names = [f"a{number}" for number in range(9)]
+        async with stage.controlled() as plane:
+            for name in names:
+                stage.registry.create(make_address(name))
+            await stage.settled(plane)
+            stage.registry.create(make_space(plan="tiny"))
+            await stage.settled(plane)
+            assert phases(stage, *names) == ["Active"] * 3 + ["Pending"] * 6
+            stage.registry.replace(make_space(plan="tiny", limits={"addresses": 3}))
+            await stage.settled(plane)
+            stage.registry.replace(space_plan(limits={"addresses": 6}))
+            await stage.settled(plane)
+            assert phases(stage, *names) == ["Active"] * 3 + ["Pending"] * 6  # the space itself says three
+            stage.registry.replace(make_space(plan="tiny"))
+            await stage.settled(plane)
+            assert phases(stage, *names) == ["Active"] * 6 + ["Pending"] * 3
 
     perform(scene)
