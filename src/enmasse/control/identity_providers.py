@@ -20,12 +20,13 @@ from enmasse.model.authentication import AuthenticationService
 from enmasse.model.core import Secret
 from enmasse.model.kinds import restore
 from enmasse.model.plans import PLAN_NAMESPACE
+from enmasse.model.spaces import AddressSpace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from enmasse.control.store import Change, ResourceStore
-    from enmasse.model.spaces import AddressSpace, AuthenticationServiceReference
+    from enmasse.model.spaces import AuthenticationServiceReference
 
 __all__ = ["IdentityProviders"]
 
@@ -78,10 +79,18 @@ class IdentityProviders:
 
     def keeps_users_in_keycloak(self, key: str) -> bool:
         """Whether the users of a space are kept in a Keycloak; of one that does not exist, whether they may be."""
-        space = self._spaces().get(key)
-        if space is None:
-            return any(keycloak_of(service) is not None for service in self.services.values())
-        return keycloak_of(self.service_of(space)) is not None
+        # Whoever writes asks, perhaps before changes have come round: the store knows what is.
+        services = {
+            service.metadata.name: service
+            for service in map(restore, self._store.select(_KIND, PLAN_NAMESPACE))
+            if isinstance(service, AuthenticationService)
+        }
+        namespace, _, name = key.partition("/")
+        document = self._store.find("AddressSpace", namespace, name)
+        space = None if document is None else restore(document)
+        if not isinstance(space, AddressSpace):
+            return any(keycloak_of(service) is not None for service in services.values())
+        return keycloak_of(service_of(space, services)) is not None
 
     def say(self, key: str, state: Verdict | None) -> None:
         """Take how the realm of a space is; None: it has none."""

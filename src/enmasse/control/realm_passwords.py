@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.control.errors import UnfinishedWriteError
-from enmasse.identity.keycloak import hashed_password
+from enmasse.identity.keycloak import PASSWORD_ITERATIONS, hashed_password
 from enmasse.model.users import MessagingUser, password_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class RealmPasswords:
             if kept is not None and _is_of(RealmPassword.unpack(kept), password):
                 self._done.append((mark, kept))
                 return
-            hashed = hashed_password(password, secrets.token_bytes(SALT_BYTES))
+            hashed = hashed_password(password, secrets.token_bytes(SALT_BYTES), PASSWORD_ITERATIONS)
             self._done.append((mark, RealmPassword(secrets.token_hex(16), hashed).pack()))
 
         raise UnfinishedWriteError("the hash of the password is not made yet", work)

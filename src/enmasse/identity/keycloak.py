@@ -46,10 +46,13 @@ def realm_name(namespace: str, space: str) -> str:
     return cleaned if "-" not in namespace and "-" not in space and cleaned == name else f"{cleaned}-{mark}"
 
 
-def hashed_password(password: str, salt: bytes, iterations: int = PASSWORD_ITERATIONS) -> dict[str, object]:
+def hashed_password(password: str, salt: bytes, iterations: int) -> dict[str, object]:
     """What Keycloak is given in place of a password: the credential's ``secretData`` and ``credentialData``.
 
-    It takes some 100 ms, on purpose.
+    Args:
+        password: any text.
+        salt: fresh random bytes.
+        iterations: how slow it is to guess; ``PASSWORD_ITERATIONS`` take some 100 ms.
     """
     value = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, iterations, 64)
     return {
