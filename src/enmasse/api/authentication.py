@@ -53,6 +53,9 @@ class BearerVerifier(Protocol):
     async def requester_of(self, token: str) -> Requester | None:
         """Return whom a token names, None when it is worth nothing."""
 
+    async def close(self) -> None:
+        """Give up what is under way."""
+
 
 class Authenticator:
     """Finds out who sends a request.
@@ -113,6 +116,11 @@ class Authenticator:
             name, groups = peer
             return Requester.known(name, groups)
         return ANONYMOUS if self.is_required else LOCAL_OPERATOR
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        if self._verifier is not None:
+            await self._verifier.close()
 
     async def log_in(self, name: str, password: str, host: str) -> Account:
         """Return the account whose password this is.

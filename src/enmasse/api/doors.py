@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from enmasse.api.authentication import Authenticator
+from enmasse.api.oidc_tokens import OidcTokens
 from enmasse.api.server import open_listener, serve_http
 from enmasse.api.tls import ApiCertificate
 from enmasse.control.accounts import Accounts, new_secret
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from enmasse.api.authentication import BearerVerifier
     from enmasse.engines.embedded.paths import Layout
+    from enmasse.identity.oidc_settings import OidcSettings
 
 __all__ = ["DoorSettings", "Doors", "open_doors"]
 
@@ -47,6 +48,7 @@ class DoorSettings:
         tls_host: the interface that is served with TLS; None: none is.
         tls_port: its port; 0 takes any that is free.
         names: of this machine, for the certificate, beside those that are known.
+        oidc: an OpenID provider whose tokens are good here; None: there is none.
         certificate: one of the operator's own with its key, instead of one by the platform's authority.
     """
 
@@ -56,6 +58,7 @@ class DoorSettings:
     tls_host: str | None = None
     tls_port: int = 8443
     names: tuple[str, ...] = ()
+    oidc: OidcSettings | None = None
     certificate: tuple[Path, Path] | None = None
 
 
@@ -90,16 +93,16 @@ class Doors:
             finally:
                 for task in background:
                     task.cancel()
+                await self.authenticator.close()
 
 
 @contextmanager
-def open_doors(settings: DoorSettings, layout: Layout, verifier: BearerVerifier | None = None) -> Iterator[Doors]:
+def open_doors(settings: DoorSettings, layout: Layout) -> Iterator[Doors]:
     """Open the ports for the time of the block.
 
     Args:
         settings: the operator's.
         layout: where accounts and certificates lie.
-        verifier: of tokens of OpenID providers.
 
     Raises:
         ConfigError: when a port cannot be opened, or would be open to others without a proof.
@@ -131,6 +134,9 @@ def open_doors(settings: DoorSettings, layout: Layout, verifier: BearerVerifier 
             urls.append(_url("https", listener))
         operator = new_secret()
         replace_file(layout.operator_token, operator.encode())
+        verifier = None
+        if settings.oidc is not None:
+            verifier = OidcTokens(settings.oidc, wall=time.time, clock=time.monotonic)
         authenticator = Authenticator(
             accounts, is_required=settings.is_auth_required, operator=operator, verifier=verifier
         )

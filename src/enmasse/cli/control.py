@@ -13,6 +13,7 @@ from enmasse.engines.embedded.paths import DEFAULT_NODE
 from enmasse.engines.supervisor.parent import die_with_parent
 from enmasse.engines.supervisor.ports import API_PORT, API_TLS_PORT
 from enmasse.errors import ConfigError
+from enmasse.identity.oidc_settings import OidcSettings, read_settings
 
 __all__ = [
     "DEFAULT_DOMAIN",
@@ -25,10 +26,15 @@ __all__ = [
     "AuditFile",
     "AuthChoice",
     "Domain",
+    "OidcAudience",
+    "OidcCa",
+    "OidcGroups",
+    "OidcIssuer",
     "WildcardCertificate",
     "WildcardKey",
     "certificate_pair",
     "control",
+    "oidc_settings",
 ]
 
 
@@ -76,6 +82,19 @@ AuditDepth = Annotated[
 ApiKey = Annotated[Path | None, typer.Option("--api-key", metavar="FILE", help="Its key (PEM).")]
 
 
+OidcIssuer = Annotated[
+    str | None,
+    typer.Option("--api-oidc-issuer", metavar="URL", help="An OpenID provider whose tokens the API takes."),
+]
+OidcAudience = Annotated[
+    str | None, typer.Option("--api-oidc-audience", metavar="NAME", help="For whom these tokens must be.")
+]
+OidcGroups = Annotated[
+    str, typer.Option("--api-oidc-groups-claim", metavar="CLAIM", help="Where such a token holds groups.")
+]
+OidcCa = Annotated[
+    Path | None, typer.Option("--api-oidc-ca", metavar="FILE", help="Who vouches for the provider (PEM).")
+]
 Domain = Annotated[
     str, typer.Option("--domain", metavar="DOMAIN", help="Spaces have hosts below it: SPACE.NAMESPACE.DOMAIN.")
 ]
@@ -88,6 +107,25 @@ WildcardCertificate = Annotated[
 WildcardKey = Annotated[Path | None, typer.Option("--wildcard-key", metavar="FILE", help="Its key (PEM).")]
 
 DEFAULT_DOMAIN = "enmasse.local"
+
+
+def oidc_settings(issuer: str | None, audience: str | None, groups: str, ca: Path | None) -> OidcSettings | None:
+    """Return what is agreed with a provider for the API; None when none is named.
+
+    Raises:
+        ConfigError: when something is missing, or cannot be.
+    """
+    if issuer is None:
+        if audience is not None or ca is not None:
+            raise ConfigError("--api-oidc-audience and --api-oidc-ca are about --api-oidc-issuer, which is missing")
+        return None
+    fields: dict[str, object] = {"issuer": issuer, "audience": [audience] if audience else [], "groupsClaim": groups}
+    if ca is not None:
+        try:
+            fields["caCert"] = ca.read_text(encoding="ascii")
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{ca} cannot be read as a certificate: {error}") from None
+    return read_settings("--api-oidc", fields)
 
 
 def certificate_pair(certificate: Path | None, key: Path | None, options: str) -> tuple[Path, Path] | None:
@@ -114,6 +152,10 @@ def control(
     api_name: ApiName = None,
     api_cert: ApiCertificate = None,
     api_key: ApiKey = None,
+    api_oidc_issuer: OidcIssuer = None,
+    api_oidc_audience: OidcAudience = None,
+    api_oidc_groups_claim: OidcGroups = "groups",
+    api_oidc_ca: OidcCa = None,
     domain: Domain = DEFAULT_DOMAIN,
     amqp_port: Annotated[
         int, typer.Option("--amqp-port", min=0, max=65535, help="The node's port, to be told to tenants; 0: unknown.")
@@ -147,6 +189,7 @@ def control(
         tls_host=tls_host,
         tls_port=tls_port,
         names=tuple(api_name or ()),
+        oidc=oidc_settings(api_oidc_issuer, api_oidc_audience, api_oidc_groups_claim, api_oidc_ca),
         certificate=certificate_pair(api_cert, api_key, "--api-cert, --api-key"),
     )
     settings = ControlSettings(

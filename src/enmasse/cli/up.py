@@ -19,9 +19,14 @@ from enmasse.cli.control import (
     AuditFile,
     AuthChoice,
     Domain,
+    OidcAudience,
+    OidcCa,
+    OidcGroups,
+    OidcIssuer,
     WildcardCertificate,
     WildcardKey,
     certificate_pair,
+    oidc_settings,
 )
 from enmasse.cli.options import DEFAULT_DATA, Data, LogFormat, LogFormatChoice
 from enmasse.cli.output import Writer, make_table
@@ -65,6 +70,10 @@ def up(
     api_name: ApiName = None,
     api_cert: ApiCertificate = None,
     api_key: ApiKey = None,
+    api_oidc_issuer: OidcIssuer = None,
+    api_oidc_audience: OidcAudience = None,
+    api_oidc_groups_claim: OidcGroups = "groups",
+    api_oidc_ca: OidcCa = None,
     domain: Domain = DEFAULT_DOMAIN,
     wildcard_cert: WildcardCertificate = None,
     wildcard_key: WildcardKey = None,
@@ -116,6 +125,11 @@ def up(
     arguments += ["--audit-level", audit_level.value]
     if audit_log is not None:
         arguments += ["--audit-log", str(audit_log.absolute())]
+    if oidc_settings(api_oidc_issuer, api_oidc_audience, api_oidc_groups_claim, api_oidc_ca) is not None:
+        arguments += ["--api-oidc-issuer", str(api_oidc_issuer), "--api-oidc-audience", str(api_oidc_audience)]
+        arguments += ["--api-oidc-groups-claim", api_oidc_groups_claim]
+        if api_oidc_ca is not None:
+            arguments += ["--api-oidc-ca", str(api_oidc_ca.absolute())]
     if (pair := certificate_pair(wildcard_cert, wildcard_key, "--wildcard-cert, --wildcard-key")) is not None:
         arguments += ["--wildcard-cert", str(pair[0]), "--wildcard-key", str(pair[1])]
     settings = UpSettings(

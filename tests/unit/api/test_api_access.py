@@ -44,6 +44,9 @@ class OneIssuer:
     async def requester_of(self, token: str) -> Requester | None:
         return Requester.known("oidc:olga", ("oidc:blue",)) if token == "of.olga.signed" else None
 
+    async def close(self) -> None:
+        """There is nothing to give up."""
+
 
 class Unreached:
     """A node that no request of these tests may come to."""
