@@ -11,12 +11,12 @@ Rules:
 from __future__ import annotations
 
 import hmac
-import json
 import secrets
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.control.errors import UnfinishedWriteError
+from enmasse.control.last_applied import redacted
 from enmasse.control.user_credentials import ASIDE, Credentials, make_credentials
 from enmasse.control.user_planning import told_pattern
 from enmasse.errors import RemoteError
@@ -39,7 +39,6 @@ SCRAM_SHA_1: Final = "enmasse.io/scram-sha-1"
 CREDENTIALS: Final = "enmasse.io/credentials"
 """Annotation that is written here: another one whenever the password is; so that a change is seen to be one."""
 
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _KEPT = 64
 """Results of slow work that wait for their write, which comes at once."""
 
@@ -126,11 +125,7 @@ def _problems(user: MessagingUser) -> list[Problem]:
 def _without_password(user: MessagingUser, credentials_id: str | None) -> MessagingUser:
     authentication = user.spec.authentication.model_copy(update={"password": None})
     spec = user.spec.model_copy(update={"authentication": authentication})
-    annotations = dict(user.metadata.annotations)
-    if _LAST_APPLIED in annotations:
-        applied = _applied_without_password(annotations.pop(_LAST_APPLIED))
-        if applied is not None:
-            annotations[_LAST_APPLIED] = applied
+    annotations = redacted(user.metadata.annotations, _take_out)
     annotations.pop(CREDENTIALS, None)
     if credentials_id is not None:
         annotations[CREDENTIALS] = credentials_id
@@ -138,15 +133,6 @@ def _without_password(user: MessagingUser, credentials_id: str | None) -> Messag
     return user.model_copy(update={"spec": spec, "metadata": metadata})
 
 
-def _applied_without_password(text: str) -> str | None:
-    """Return kubectl's copy of the manifest without the password; nothing if it cannot be read."""
-    try:
-        manifest: Any = json.loads(text)
-    except ValueError:
-        return None
-    spec = manifest.get("spec") if isinstance(manifest, dict) else None
-    authentication = spec.get("authentication") if isinstance(spec, dict) else None
-    if not isinstance(authentication, dict) or "password" not in authentication:
-        return text
-    del authentication["password"]
-    return json.dumps(manifest, separators=(",", ":"), ensure_ascii=False) + "\n"
+def _take_out(spec: Any) -> bool:
+    authentication = spec.get("authentication")
+    return isinstance(authentication, dict) and authentication.pop("password", None) is not None
