@@ -21,9 +21,10 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from enmasse.control.errors import ExpiredVersionError, NodeUnavailableError
+from enmasse.control.errors import ExpiredVersionError
 from enmasse.control.watching import follow
 from enmasse.control.workqueue import WorkQueue
+from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,6 +45,9 @@ _BREATH = 1.0
 """How long the background pauses after each look, in terms of the time that the look took."""
 
 _LONGEST_BREATH_S = 0.1
+
+_AGAIN_S = 1.0
+"""Before a store that could not be read is read again."""
 
 
 class Listener(Protocol):
@@ -119,7 +123,8 @@ class Controller:
             began, since = time.thread_time(), time.monotonic()
             try:
                 is_settled = await self._look(key)
-            except NodeUnavailableError as error:
+            except EnmasseError as error:
+                # The node is away or says no, the store is full: known, and it passes.
                 _log.info("%s: %s: %s", self.name, key, error)
                 is_settled = False
             except Exception:  # noqa: BLE001  # logged with its trace, and tried again
@@ -188,3 +193,6 @@ class Runtime:
             except ExpiredVersionError:
                 _log.info("changes were missed: everything is looked at again")
                 self.load()
+            except EnmasseError as error:
+                _log.warning("changes of the store cannot be read now: %s", error)
+                await asyncio.sleep(_AGAIN_S)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from enmasse.control.errors import StoreFullError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
     from enmasse.model.resource import Resource
     from tests.unit.control.stage import Stage
@@ -178,5 +182,35 @@ def test_a_settled_world_is_left_alone(perform: Perform, make_space: Make, make_
             version, calls, questions = stage.registry.store.version, len(stage.node.calls), stage.node.questions
             await stage.until(lambda: stage.node.questions > questions + 3)
             assert (stage.registry.store.version, len(stage.node.calls)) == (version, calls)
+
+    perform(scene)
+
+
+def test_a_store_that_is_full_for_a_while_gets_its_statuses_later(
+    perform: Perform, make_space: Make, make_address: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enmasse.control.statuses._LATER_S", 0.01)
+
+    async def scene(stage: Stage) -> None:
+        store, full = stage.registry.store, True
+        run = store._run
+
+        def refuse(statement: str, arguments: Any = ()) -> Any:
+            if full and statement.startswith("BEGIN"):
+                raise StoreFullError("the disk is full")
+            return run(statement, arguments)
+
+        stage.registry.create(make_space())
+        stage.registry.create(make_address())
+        async with stage.controlled():
+            await stage.until(lambda: stage.status("AddressSpace", "shop").get("isReady", False))
+            stage.registry.create(make_address("other"))
+            with monkeypatch.context() as patch:
+                patch.setattr(store, "_run", refuse)
+                await stage.until(lambda: "default/shop.other" in stage.node.generations())
+                await asyncio.sleep(0.05)
+                assert not stage.status("Address", "shop.other").get("conditions")
+                full = False
+                await stage.until(lambda: stage.status("Address", "shop.other").get("isReady", False))
 
     perform(scene)
