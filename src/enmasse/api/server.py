@@ -80,6 +80,7 @@ async def serve_http(
         lifespan="off",
         ws="none",
         server_header=False,
+        proxy_headers=False,  # or whoever reaches us from this machine could say that they are elsewhere
         timeout_graceful_shutdown=_GRACE_S,
     )
     server = _Server(config)

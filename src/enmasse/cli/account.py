@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -21,6 +22,7 @@ account = typer.Typer(no_args_is_help=True, help="Who may use the API, and for w
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 _PREFIX = "enmasse.io:"
+_UNFIT = re.compile(r"[/%\s]")  # in the name of an object
 
 
 @account.command("add")
@@ -116,7 +118,7 @@ def grant(
     document = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding" if all_namespaces else "RoleBinding",
-        "metadata": {"name": f"{name}:{role}", **({"namespace": namespace} if namespace else {})},
+        "metadata": {"name": _UNFIT.sub("-", f"{name}:{role}"), **({"namespace": namespace} if namespace else {})},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": full},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group" if group else "User", "name": name}],
     }

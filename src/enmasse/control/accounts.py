@@ -165,12 +165,6 @@ class Accounts:
         """Close the file."""
         self._database.close()
 
-    @property
-    def changes(self) -> int:
-        """A number that differs after a change by another process or another call; for those who remember."""
-        (foreign,) = self._database.execute("PRAGMA data_version").fetchone()
-        return int(foreign) * 1_000_000_007 + self._database.total_changes
-
     def add(self, name: str, *, password_hash: str, groups: tuple[str, ...] = ()) -> Account:
         """Add an account.
 

@@ -53,7 +53,3 @@ class WebPasswords:
             return self._hasher.verify(kept or self._nobody, password) and bool(kept)
         except (VerificationError, InvalidHashError):
             return False
-
-    def is_outdated(self, kept: str) -> bool:
-        """Whether a hash was made at a lower cost than is asked for now."""
-        return self._hasher.check_needs_rehash(kept)
