@@ -37,7 +37,7 @@ from enmasse.model.spaces import AddressSpace
 from enmasse.model.users import MessagingUser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from enmasse.control.events import EventRecorder
     from enmasse.control.registry import Registry
@@ -50,6 +50,7 @@ _log = logging.getLogger(__name__)
 
 _UID = "uid:"
 _PAGE = 1_000
+_AGAIN_S = 1.0
 _KIND = "MessagingUser"
 _SERVED = UserVerdict("Served", is_yes=True)
 
@@ -99,6 +100,7 @@ class UserController:
         """What the node has, by uid."""
         self._is_observed = False
         self._is_reachable = True
+        self._turned = asyncio.Event()
         self._places: Counter[str] = Counter()
         """Users of each space that the node has, or is being told of."""
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)
@@ -114,16 +116,23 @@ class UserController:
         self._spaces = {}
         for document in store.select("AddressSpace"):
             self._put_space(document)
-        self._look_at_all()
+        if self._is_observed or not self._is_reachable:
+            # Else all are looked at as soon as the node has told what it has.
+            for _ in self._pages_looked_at():
+                pass
 
-    def _look_at_all(self) -> None:
+    def _pages_looked_at(self) -> Iterator[None]:
+        """Have all users looked at, page by page."""
         after: tuple[str, str] | None = None
         while page := self._store.page(_KIND, after=after, limit=_PAGE):
             for namespace, name, _ in page:
                 self.controller.look_at(f"{namespace}/{name}", background=True)
             after = page[-1][:2]
-        for uid in self._observed:
+            yield
+        for number, uid in enumerate(list(self._observed)):
             self.controller.look_at(_UID + uid, background=True)
+            if number % _PAGE == 0:
+                yield
 
     def apply(self, change: Change) -> None:
         """Take one change."""
@@ -197,20 +206,30 @@ class UserController:
         """Keep the node in view, and publish what was found, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._statuses.run(), name="publish the statuses of users")
-            tasks.create_task(self._follow_node(), name="users of the node")
+            tasks.create_task(self._follow_node(), name="follow the node for users")
+            tasks.create_task(self._keep_in_view(), name="users of the node")
 
     async def _follow_node(self) -> None:
         async for is_reachable in self._node.connections():
             _log.info("users: the node is %s", "reachable" if is_reachable else "not reachable")
             self._is_reachable = is_reachable
             self._is_observed = False
-            if is_reachable:
+            self._turned.set()
+
+    async def _keep_in_view(self) -> None:
+        while True:
+            await self._turned.wait()
+            self._turned.clear()
+            if self._is_reachable:
                 try:
                     await self._observe()
                 except (NodeUnavailableError, NodeRefusedError) as error:
                     _log.info("users: the node does not tell what it has: %s", error)
+                    await asyncio.sleep(_AGAIN_S)
+                    self._turned.set()
                     continue
-            self._look_at_all()
+            for _ in self._pages_looked_at():
+                await asyncio.sleep(0)  # others have their turn
 
     async def _observe(self) -> None:
         """Have the node tell all users that it has; what is told of one meanwhile has its turn afterwards."""
