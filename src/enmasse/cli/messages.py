@@ -10,8 +10,9 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from enmasse.cli.errors import UsageError
-from enmasse.cli.installation import find_url
-from enmasse.client import ConnectionDeniedError, connect
+from enmasse.cli.installation import find_endpoints, find_url
+from enmasse.client import ConnectionDeniedError, TlsOptions, connect
+from enmasse.engines.embedded.paths import Layout
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["explain", "open_connection", "parse_properties", "read_body", "to_json", "to_text"]
 
 
-_USER, _PASSWORD = "ENMASSE_USER", "ENMASSE_PASSWORD"  # no arguments, which others could see
+# No arguments, which others could see.
+_USER, _PASSWORD, _TOKEN = "ENMASSE_USER", "ENMASSE_PASSWORD", "ENMASSE_TOKEN"
 
 _PATIENCE_S = 2.0  # a node that was killed is back by then
 
@@ -38,7 +40,13 @@ def open_connection(data: Path, command: str, space: str | None, namespace: str 
         space: the space; None: the only one there is.
         namespace: of the space; None: ``default``.
     """
-    url = find_url(data, "amqp")
+    given = {name: os.environ.get(name) for name in (_USER, _PASSWORD, _TOKEN)}
+    url, tls = find_url(data, "amqp"), None
+    authority = Layout(data).tls / "authority" / "ca.crt"
+    if any(given.values()) and authority.exists():
+        # A provider of identities wants to see the password or the token itself, and nobody else shall.
+        secure = find_endpoints(data).url("amqps")
+        url, tls = (url, None) if secure is None else (secure, TlsOptions(ca_file=authority))
     host = f"{space}.{namespace or 'default'}" if space else None
     name = f"enmasse-{command}-{uuid.uuid4().hex[:8]}"
     return connect(
@@ -46,8 +54,10 @@ def open_connection(data: Path, command: str, space: str | None, namespace: str 
         container_id=name,
         hostname=host,
         patience=_PATIENCE_S,
-        user=os.environ.get(_USER),
-        password=os.environ.get(_PASSWORD),
+        user=given[_USER],
+        password=given[_PASSWORD],
+        token=given[_TOKEN],
+        tls=tls,
     )
 
 
