@@ -77,9 +77,8 @@ class AddressRow:
         self.generation: int = metadata.get("generation", 0)
         self.order = order
         self.is_leaving = bool(metadata.get("deletionTimestamp"))
-        self.is_scheduled = any(
-            item["type"] == "Scheduled" and item["status"] == "True" for item in status.get("conditions", ())
-        )
+        # What has no place has no plan in effect; what has one keeps both, whatever it waits for now.
+        self.is_scheduled = "planStatus" in status
         self.phase: str = status.get("phase", "Pending")
 
     @property
