@@ -121,8 +121,12 @@ def fit_to_path(document: Document, served: Served, namespace: str, name: str | 
         if document.get(field) != expected:
             raise RequestError(400, f"{field}: this path takes {expected}, got {describe_value(document.get(field))}")
     metadata = document.get("metadata")
+    if metadata is None and name is not None:
+        metadata = {}
     if not isinstance(metadata, dict):
-        return document  # refused by validation, with a better message
+        if name is None:
+            return document  # refused by validation, with a better message
+        raise RequestError(400, f"metadata: expected a map, got {describe_value(metadata)}")
     if metadata.get("namespace") not in (None, "", namespace):
         says = f"the path says {namespace}" if namespace else f"a {served.kind.name} lies in none"
         raise RequestError(400, f"metadata.namespace: {says}, the object {describe_value(metadata['namespace'])}")

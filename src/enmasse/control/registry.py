@@ -413,7 +413,8 @@ class Registry:
         identity = ("uid", "resource_version", "creation_timestamp", "deletion_timestamp")
         metadata = given.model_copy(update={name: getattr(old.metadata, name) for name in identity})
         new = kept.model_copy(update={"metadata": metadata, "status": old.status})
-        changed = changed_form(former, self._admit("UPDATE", old, new, user).to_dict())
+        admitted = self._admit("UPDATE", old, new, user).to_dict()
+        changed = changed_form(former, admitted, is_blind=not given.resource_version)
         changed = with_managed_fields(changed, managed(former, changed))
         return former if changed == former else self._store_change(former, changed)
 

@@ -266,6 +266,7 @@ class ResourceStore:
                     (*key, uid, self._version, body),
                 )
             except sqlite3.IntegrityError:
+                self._version -= 1  # the transaction around this one may go on
                 raise ResourceExistsError(*key) from None
             self._own(uid, None, document)
             self._record("ADDED", key, uid, body, None)

@@ -15,15 +15,32 @@ Document = dict[str, Any]
 
 _OF_USERS = ("labels", "annotations", "finalizers", "ownerReferences")
 
+_OF_PROGRAMS = ("finalizers", "ownerReferences")
+_OURS = "enmasse.io/"
+
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes has them: no vowels, so no words
 _SUFFIX_LENGTH = 5
 _NAME_LIMIT = 253
 
 
-def changed_form(former: Document, new: Document) -> Document:
-    """Return an object with what its owner may change as it is in ``new``, and all else as it was."""
+def changed_form(former: Document, new: Document, *, is_blind: bool = False) -> Document:
+    """Return an object with what its owner may change as it is in ``new``, and all else as it was.
+
+    Args:
+        former: as it is stored.
+        new: as its owner wants it.
+        is_blind: whether the owner has not said which version is to be changed; then finalizers and owners
+            that are not mentioned stay, because it is not known that somebody wants them to go.
+    """
     kept = {key: value for key, value in former["metadata"].items() if key not in _OF_USERS}
     given = {key: value for key, value in new["metadata"].items() if key in _OF_USERS}
+    if is_blind:
+        given = {key: former["metadata"][key] for key in _OF_PROGRAMS if key in former["metadata"]} | given
+    if not kept.get("deletionTimestamp"):
+        # Ours go when what they wait for is done; who must, can take them off a deletion that is stuck.
+        wanted = given.get("finalizers") or []
+        ours = [item for item in former["metadata"].get("finalizers") or () if item.startswith(_OURS)]
+        given["finalizers"] = [*(item for item in ours if item not in wanted), *wanted]
     changed = new | {"metadata": without_empty(kept | given)}
     if "status" in former:
         changed["status"] = former["status"]

@@ -170,6 +170,7 @@ def test_managed_fields_that_a_client_makes_up_do_not_count(api: Api) -> None:
         (FULL | {"metadata": {"name": "other"}}, {}, 400, "metadata.name: the path says shop.orders"),
         (FULL | {"metadata": {"name": "shop.orders", "managedFields": [{}]}}, {}, 400, "must be nil"),
         (config(type="queue"), {}, 422, "spec.address: required"),
+        (FULL | {"metadata": []}, {}, 400, "metadata: expected a map, got a list"),
         (FULL | {"metadata": {"name": "shop.orders", "resourceVersion": "77"}}, {}, 409, "changed meanwhile"),
     ],
 )

@@ -194,3 +194,20 @@ def test_an_object_with_finalizers_is_marked_and_goes_with_the_last_of_them(
     assert registry.store.find("AddressSpace", "default", "shop") is not None
     registry.change_finalizers("AddressSpace", "default", "shop", uid=uid, remove="example.com/mine")
     assert registry.store.find("AddressSpace", "default", "shop") is None
+
+
+def test_finalizers_and_owners_that_a_blind_write_does_not_mention_stay(
+    registry: Registry, make_address: Make
+) -> None:
+    def metadata(resource: Resource, **fields: Any) -> Resource:
+        return resource.model_copy(update={"metadata": resource.metadata.model_copy(update=fields)})
+
+    registry.create(metadata(make_address(), finalizers=("a.io/x", "enmasse.io/y"), labels={"a": "b"}))
+    blind = registry.replace(make_address(plan="p"))["metadata"]
+    assert (blind["finalizers"], "labels" in blind) == (["a.io/x", "enmasse.io/y"], False)
+    version = blind["resourceVersion"]
+    seeing = registry.replace(metadata(make_address(plan="p"), resource_version=version))["metadata"]
+    assert seeing["finalizers"] == ["enmasse.io/y"]
+    going = registry.delete("Address", "default", "shop.orders")["metadata"]
+    registry.replace(metadata(make_address(plan="p"), resource_version=going["resourceVersion"]))
+    assert registry.store.find("Address", "default", "shop.orders") is None
