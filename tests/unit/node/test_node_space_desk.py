@@ -166,6 +166,16 @@ def test_others_are_not_let_to_the_desk(site: Site) -> None:
     assert client.refusals[-1] == ("in", REFUSED, True)
 
 
+def test_the_list_of_addresses_is_for_those_who_may_view(site: Site) -> None:
+    worker = site.user("worker@shop.ns")
+    worker.receiver("$addresses", name="list")
+    assert worker.refusals == [("list", REFUSED, True)]
+    viewer = site.user("viewer@shop.ns")
+    assert viewer.receiver("$addresses", name="list").payloads
+    viewer.receiver("orders", name="in")
+    assert viewer.refusals == [("in", REFUSED, True)]
+
+
 def test_everybody_may_manage_a_space_for_everybody(site: Site) -> None:
     desk = Desk(site.meet(hostname="open.ns", without_sasl=True))
     assert len(desk.query(ADDRESS_TYPE, "address")) == 6
