@@ -10,6 +10,7 @@ import asyncio
 import logging
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.control.endpoint_keys import key_aside
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from enmasse.control.events import EventRecorder
     from enmasse.control.registry import Registry
     from enmasse.control.store import Change, Document, ResourceStore
+    from enmasse.model.resource import Resource
     from enmasse.model.spaces import EndpointStatus, Export
 
 __all__ = ["EndpointLooks", "EndpointSettings"]
@@ -170,10 +172,15 @@ class EndpointLooks:
         problems: list[tuple[str, str]] = []
         statuses, authorities = [], []
         for door in doors:
-            vouched = self._keep(space, door, problems)
+            vouched = await self._keep(space, door, problems)
             statuses.append(door.status(self._settings.port, vouched.certificate if vouched else None))
             authorities.append(vouched.authority if vouched else "")
         self._certificates.withdraw(prefix, [door.file for door in doors])
+        now = self._store.find("AddressSpace", namespace, name)
+        if now is None or _declared(restore(now)) != _declared(space):
+            return False  # it has changed meanwhile
+        space = restore(now)
+        assert isinstance(space, AddressSpace)
         wrong = [("HostRefused", reason) for reason in refused.values()]
         wrong += self._export(space, list(zip(doors, statuses, authorities, strict=True)))
         generation = space.metadata.generation
@@ -184,10 +191,11 @@ class EndpointLooks:
         self._publish(space, found, tuple(statuses), "".join(dict.fromkeys(filter(None, authorities))))
         return True
 
-    def _keep(self, space: AddressSpace, door: Door, problems: list[tuple[str, str]]) -> Vouched | None:
+    async def _keep(self, space: AddressSpace, door: Door, problems: list[tuple[str, str]]) -> Vouched | None:
         """Have the certificate of one endpoint be where it belongs."""
         try:
-            vouched = self._vouch(space, door)
+            # Making keys and writing files takes its time, and others are served meanwhile.
+            vouched = await asyncio.to_thread(self._vouch(space, door))
         except UnusableCertificateError as error:
             problems.append((error.reason, f"endpoint {door.endpoint.name}: {error}"))
             self._certificates.withdraw(f"{door.file}.", ())
@@ -197,23 +205,24 @@ class EndpointLooks:
             self._warn(space, door, vouched.days_left)
         return vouched
 
-    def _vouch(self, space: AddressSpace, door: Door) -> Vouched:
+    def _vouch(self, space: AddressSpace, door: Door) -> Callable[[], Vouched]:
+        """Return what has the certificate of one endpoint kept; it may run in a thread."""
         cert = door.endpoint.cert
         if cert is None or cert.provider == "selfsigned":
-            return self._certificates.keep_issued(door.file, door.hosts)
+            return partial(self._certificates.keep_issued, door.file, door.hosts)
         if cert.provider == "openshift":
             raise UnusableCertificateError("Unsupported", "provider openshift needs a cluster of OpenShift")
         if cert.provider == "wildcard":
             # Which one that is, is the operator's choice alone.
             if self._store.find("Secret", PLAN_NAMESPACE, WILDCARD_SECRET) is None:
-                return self._certificates.keep_wildcard(door.file, door.hosts)
+                return partial(self._certificates.keep_wildcard, door.file, door.hosts)
             certificate, key = self._secret(PLAN_NAMESPACE, WILDCARD_SECRET)
         elif cert.secret_name:
             certificate, key = self._secret(space.metadata.namespace, cert.secret_name)
         else:
             kept = self._store.aside(space.metadata.uid, key_aside(door.endpoint.name))
             certificate, key = cert.tls_cert or "", (kept or b"").decode()
-        return self._certificates.keep_given(door.file, door.hosts, certificate, key)
+        return partial(self._certificates.keep_given, door.file, door.hosts, certificate, key)
 
     def _secret(self, namespace: str, name: str) -> tuple[str, str]:
         document = self._store.find("Secret", namespace, name)
@@ -321,10 +330,10 @@ class EndpointLooks:
             self._registry.write_status([space.model_copy(update={"status": status})])
 
 
-def _declared(space: AddressSpace) -> tuple[Any, ...]:
+def _declared(space: Resource) -> tuple[Any, ...]:
     """Return what of a space its endpoints depend on."""
     metadata = space.metadata
-    return metadata.generation, metadata.deletion_timestamp, space.spec.endpoints
+    return metadata.uid, metadata.generation, metadata.deletion_timestamp
 
 
 def _references(space: AddressSpace) -> set[tuple[str, str, str]]:

@@ -37,7 +37,7 @@ class Door:
 
     Attributes:
         endpoint: as declared, or by default.
-        file: by which its certificate is kept; a name that no other endpoint has.
+        file: by which its certificate is kept.
         service_host: by which it is reached in any case.
         external_host: by which it is reached from outside; empty: it is not exposed.
     """
@@ -116,11 +116,14 @@ def doors_of(space: AddressSpace, domain: str, refused: Mapping[str, str]) -> tu
     """
     doors = []
     for endpoint in space.spec.endpoints or DEFAULT_ENDPOINTS:
-        digest = hashlib.sha256(endpoint.name.encode()).hexdigest()[:12]
         external = ""
         if endpoint.expose is not None:
             asked = (endpoint.expose.route_host or "").lower()
             external = asked if asked and asked not in refused else space_host(space, domain)
+        is_issued = endpoint.cert is None or endpoint.cert.provider == "selfsigned"
+        # What the platform issues for the same hosts is one certificate, so that nodes hold no more than they must.
+        about = f"issued {external or space_host(space, domain)}" if is_issued else f"given {endpoint.name}"
+        digest = hashlib.sha256(about.encode()).hexdigest()[:12]
         doors.append(
             Door(
                 endpoint,

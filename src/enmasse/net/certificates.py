@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
-from collections.abc import Iterable
+import time
 from pathlib import Path
 
 from cryptography import x509
@@ -32,8 +33,14 @@ CLIENTS = "clients-ca.crt"
 LOOK_EVERY_S = 2.0
 """How long a changed file may go unnoticed; a look costs one ``stat`` for each file."""
 
+SETTLED_NS = 1_000_000_000
+"""So long after its last change a directory is taken to be as it was listed."""
+
 WEB = b"\x08http/1.1"
 """How a client that speaks HTTP says so in its hello (ALPN); those of AMQP name no protocol."""
+
+State = dict[str, tuple[int, int, int]]
+"""Each file by its name: when it was changed, its size, and which file it is."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +57,10 @@ class CertificateStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._told: State = {}
+        self._own: list[str] = []
+        self._listed_at = -1
+        """When the directory was changed last, if no change since can have gone unnoticed."""
         self._seen = self._look()
         self._failed: object = None
         self._watch: asyncio.TimerHandle | None = None
@@ -58,7 +69,7 @@ class CertificateStore:
         """By name: the state of its files, and what was made of them."""
         self._context: ssl.SSLContext
         self._web_context: ssl.SSLContext
-        self._load()
+        self._load(self._seen)
 
     def context(self, hello: bytes) -> ssl.SSLContext:
         """Give what a handshake begins with that a client opens with ``hello``."""
@@ -70,9 +81,11 @@ class CertificateStore:
         Returns:
             False if they cannot be used; then everything stays as it was, and the log says why.
         """
-        seen = self._look()
+        return self._take(self._look())
+
+    def _take(self, seen: State) -> bool:
         try:
-            self._load()
+            self._load(seen)
         except ConfigError as error:
             if self._failed != seen:
                 _log.error("TLS certificates stay as they were: %s", error)
@@ -96,33 +109,42 @@ class CertificateStore:
     def _look_again(self) -> None:
         seen = self._look()
         if seen not in (self._seen, self._failed):
-            self.reload()
+            self._take(seen)
         self.watch()
 
-    def _look(self) -> tuple[tuple[str, int, int, int], ...]:
-        """What tells one state of the files from another."""
-        found = []
-        for path in sorted(self._files()):
+    def _look(self) -> State:
+        """What tells one state of the files from another.
+
+        Files with ``NAME.hosts`` are many and are always replaced, never changed in place: as long as the
+        directory is as it was, so are they.
+        """
+        try:
+            changed = self._directory.stat().st_mtime_ns
+            if changed != self._listed_at:
+                found = _list(self._directory)
+                self._told = {
+                    name: entry for name, entry in found.items() if f"{name.rpartition('.')[0]}.hosts" in found
+                }
+                self._own = [name for name in found if name not in self._told]
+                # A change within the same tick of the file system's clock would look the same.
+                self._listed_at = changed if time.time_ns() - changed > SETTLED_NS else -1
+        except OSError:
+            return {}  # it is being replaced
+        own = {}
+        for name in self._own:
             try:
-                stat = path.stat()
+                stat = (self._directory / name).stat()
             except OSError:
                 continue  # it is being replaced
-            found.append((path.name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
-        return tuple(found)
+            own[name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        return self._told | own
 
-    def _state(self) -> dict[str, tuple[int, int, int]]:
-        return {name: (mtime, size, inode) for name, mtime, size, inode in self._look()}
-
-    def _files(self) -> Iterable[Path]:
-        return [path for path in self._directory.iterdir() if path.suffix in (".crt", ".key", ".hosts")]
-
-    def _load(self) -> None:
-        state = self._state()
-        names = [path.stem for path in self._directory.glob("*.crt") if path.name != CLIENTS]
+    def _load(self, state: State) -> None:
+        names = [name[:-4] for name in state if name.endswith(".crt") and name != CLIENTS]
         names.sort(key=lambda name: (f"{name}.hosts" in state, name))
         if not names:
             raise ConfigError(f"{self._directory} holds no certificate: put default.crt and default.key (PEM) there")
-        clients = self._directory / CLIENTS
+        clients = self._directory / CLIENTS if CLIENTS in state else None
         by_host: dict[str, ssl.SSLContext] = {}
         contexts: dict[str, ssl.SSLContext] = {}
         pairs: dict[str, tuple[object, ssl.SSLContext, list[str]]] = {}
@@ -133,7 +155,7 @@ class CertificateStore:
             pair = self._pairs.get(name)
             if pair is None or pair[0] != mark:
                 path = self._directory / f"{name}.crt"
-                context = self._make_context(path, clients if clients.exists() else None)
+                context = self._make_context(path, clients)
                 pair = mark, context, _hosts_of(path)
             pairs[name] = pair
             contexts[name] = pair[1]
@@ -174,6 +196,16 @@ class CertificateStore:
         found = self._by_host.get(host) or self._by_host.get("*." + host.partition(".")[2])
         if found is not None:
             tls.context = found
+
+
+def _list(directory: Path) -> State:
+    found = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.endswith((".crt", ".key", ".hosts")):
+                stat = entry.stat()
+                found[entry.name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    return found
 
 
 def _no_password() -> str:

@@ -314,7 +314,7 @@ def test_an_object_of_somebody_else_is_not_overwritten(scene: Scene) -> None:
 
 
 def test_certificates_go_with_their_endpoint_and_their_space(scene: Scene) -> None:
-    scene.declare(endpoint("one"), endpoint("../two"))
+    scene.declare(endpoint("one"), endpoint("../same"), route("mq.shop.example"))
     scene.look()
     assert len(list(scene.tls.glob("space.*.crt"))) == 2
     scene.declare(endpoint("one"))
