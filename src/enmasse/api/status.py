@@ -21,13 +21,12 @@ from enmasse.control.errors import (
 )
 from enmasse.control.listing import ExpiredListError
 from enmasse.errors import ConfigError, EnmasseError, UnavailableError
-from enmasse.model.errors import InvalidResourceError
+from enmasse.model.errors import InvalidResourceError, Problem
 from enmasse.model.kinds import kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enmasse.model.errors import Problem
     from enmasse.model.kinds import Kind
 
 __all__ = ["RequestError", "answer", "answer_error", "deleted", "status_of"]
@@ -97,6 +96,9 @@ def answer_error(error: EnmasseError) -> JSONResponse:
         case RequestError():
             code, reason = error.code, ""
             details = _again(_PAUSE_S) if error.code == 429 else {}
+            if error.code == 422:  # without a cause kubectl keeps the message to itself
+                field, _, message = str(error).partition(": ")
+                details = _causes([Problem(field, message)])
         case ForbiddenError():
             code, reason = 403, "Forbidden"
             details = {"causes": [{"reason": error.cause, "message": str(error)}]} if error.cause else {}
