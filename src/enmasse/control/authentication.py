@@ -18,7 +18,7 @@ from enmasse.control.user_planning import told_pattern
 from enmasse.control.verdicts import ADMITTED, Verdict
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.identity.keycloak import CLIENT, realm_name
-from enmasse.identity.oidc_settings import read_settings
+from enmasse.identity.oidc_settings import check_provider_url, read_settings
 from enmasse.model.core import Secret
 from enmasse.model.plans import PLAN_NAMESPACE
 from enmasse.model.spaces import NO_AUTHENTICATION
@@ -33,6 +33,7 @@ __all__ = [
     "FindSecret",
     "MissingError",
     "is_realm_missing",
+    "judge_service",
     "keycloak_of",
     "resolve_authentication",
     "secret_entry",
@@ -151,6 +152,27 @@ def resolve_authentication(
     return Authentication(kind=EXTERNAL, oidc=oidc)
 
 
+def judge_service(service: AuthenticationService, find_secret: FindSecret) -> Verdict:
+    """Tell whether a service can be used as it is declared, as far as that is to be seen from here.
+
+    Args:
+        service: as declared.
+        find_secret: gives secrets.
+    """
+    namespace, name = service.metadata.namespace, service.metadata.name
+    try:
+        if service.spec.type == EXTERNAL:
+            read_settings(f"authentication service '{name}'", _external_fields(service, find_secret))
+        elif (keycloak := keycloak_of(service)) is not None:
+            check_provider_url(f"authentication service '{name}': keycloak.url", keycloak.url)
+            _authorities(keycloak.ca_cert_secret, namespace, find_secret)
+    except MissingError as error:
+        return Verdict(error.reason, str(error))
+    except ConfigError as error:
+        return Verdict("InvalidAuthenticationService", str(error))
+    return Verdict("Valid")
+
+
 def _waits(reason: str, message: str) -> Authentication:
     return Authentication(Verdict(reason, message))
 
@@ -175,33 +197,45 @@ def _keycloak(
     }
 
 
-def _external(space: AddressSpace, service: AuthenticationService, find_secret: FindSecret) -> dict[str, Any]:
-    external, name = service.spec.external, service.metadata.name
+def _external_fields(service: AuthenticationService, find_secret: FindSecret) -> dict[str, Any]:
+    """What a service says of its provider."""
+    external, namespace = service.spec.external, service.metadata.namespace
     if external is None or external.oidc is None:
         raise MissingError(
             "InvalidAuthenticationService",
-            f"authentication service '{name}' has no spec.external.oidc; other protocols are not spoken",
+            f"authentication service '{service.metadata.name}' has no spec.external.oidc; other protocols are not "
+            "spoken",
         )
+    fields = _agreed(external.oidc) | _authorities(external.ca_cert_secret, namespace, find_secret)
+    secret = external.oidc.client_secret
+    if secret is not None:
+        fields["clientSecret"] = secret_entry(find_secret, secret.namespace or namespace, secret.name, secret.key)
+    return fields
+
+
+def _external(space: AddressSpace, service: AuthenticationService, find_secret: FindSecret) -> dict[str, Any]:
+    """What a service says of its provider, with what a space changes of that."""
+    fields = _external_fields(service, find_secret)
+    external = service.spec.external
+    assert external is not None
     overrides = space.spec.authentication_service.overrides
     if overrides is not None and not overrides.to_dict():
         overrides = None
     if overrides is not None and not external.allow_override:
         raise MissingError(
             "OverrideNotAllowed",
-            f"authentication service '{name}' does not allow overrides (spec.external.allowOverride)",
+            f"authentication service '{service.metadata.name}' does not allow overrides: "
+            "spec.external.allowOverride is not set",
         )
-    namespace = service.metadata.namespace
-    fields = _agreed(external.oidc)
-    fields |= _authorities(external.ca_cert_secret, namespace, find_secret)
+    if overrides is None:
+        return fields
     own_issuer = fields["issuer"]
-    if overrides is not None:
-        fields["issuer"] = _overridden(own_issuer, overrides)
-        if overrides.ca_cert_secret is not None:
-            pem = secret_entry(find_secret, space.metadata.namespace, overrides.ca_cert_secret.name, "ca.crt")
-            fields["caCert"] = pem
-    secret = external.oidc.client_secret
-    if secret is not None and urlsplit(fields["issuer"]).netloc == urlsplit(own_issuer).netloc:
-        fields["clientSecret"] = secret_entry(find_secret, secret.namespace or namespace, secret.name, secret.key)
+    fields["issuer"] = _overridden(own_issuer, overrides)
+    if overrides.ca_cert_secret is not None:
+        namespace = space.metadata.namespace
+        fields["caCert"] = secret_entry(find_secret, namespace, overrides.ca_cert_secret.name, "ca.crt")
+    if urlsplit(fields["issuer"]).netloc != urlsplit(own_issuer).netloc:
+        fields.pop("clientSecret", None)
     return fields
 
 

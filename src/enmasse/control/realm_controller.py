@@ -3,8 +3,8 @@
 Rules:
 1. A look compares a realm with what is declared and puts right what differs, whoever has changed it. What others
    have put into a realm, users of a directory for instance, is left alone.
-2. Keys: ``space:<key>`` is a realm with all its users, ``user:<key>`` one user, ``service:<name>`` a Keycloak with
-   the realms of spaces that are no more.
+2. Keys: ``space:<key>`` is a realm with all its users, ``user:<key>`` one user, ``service:<name>`` a service of any
+   type: whether it can be used, and if it is a Keycloak, the realms of spaces that are no more.
 3. While a Keycloak is away nothing is lost: what is to be done there follows from what is declared.
 """
 
@@ -18,6 +18,7 @@ from enmasse.control.authentication import (
     PASSWORDS_MISSING,
     MissingError,
     is_realm_missing,
+    judge_service,
     keycloak_of,
     secret_entry,
 )
@@ -112,9 +113,8 @@ class RealmController:
         self._look_at_all()
 
     def _look_at_all(self) -> None:
-        for name, service in self._providers.services.items():
-            if keycloak_of(service) is not None:
-                self.controller.look_at(f"service:{name}", background=True)
+        for name in self._providers.services:
+            self.controller.look_at(f"service:{name}", background=True)
         for key, space in self._spaces().items():
             if keycloak_of(self._providers.service_of(space)) is not None:
                 self.controller.look_at(f"space:{key}", background=True)
@@ -155,26 +155,29 @@ class RealmController:
         return await self._look_at_user(name)
 
     async def _look_at_service(self, name: str) -> bool:
-        """Remove the realms of spaces that are no more, and say whether the Keycloak can be used."""
+        """Say whether a service can be used; remove the realms of spaces that are no more."""
         service = self._providers.services.get(name)
-        if service is None or keycloak_of(service) is None:
+        if service is None:
             return True
-        verdict = Verdict("Valid")
+        verdict = judge_service(service, self._providers.find_secret)
         try:
-            admin = self._admin_of(service)
-            uids = {space.metadata.uid for space in self._spaces().values()}
-            for realm, uid in (await admin.realms(service.metadata.uid)).items():
-                if uid not in uids:
-                    await admin.delete_realm(realm)
-                    _log.info("realm %s is removed with its space", realm)
+            if verdict.is_yes and keycloak_of(service) is not None:
+                admin = self._admin_of(service)
+                found = await admin.realms(service.metadata.uid)
+                # Not before: a space that is declared meanwhile may have its realm already.
+                uids = {space.metadata.uid for space in self._spaces().values()}
+                for realm, uid in found.items():
+                    if uid not in uids:
+                        await admin.delete_realm(realm)
+                        _log.info("realm %s is removed with its space", realm)
         except (MissingError, RealmUnavailableError) as error:
             verdict = _verdict_of(error)
-        found = condition(READY, verdict, service.metadata.generation)
-        status = service.status.with_conditions((found,), self._now())
+        ready = condition(READY, verdict, service.metadata.generation)
+        status = service.status.with_conditions((ready,), self._now())
         status = status.model_copy(update={"message": verdict.message or None})
         if status != service.status:
             self._statuses.publish(service.model_copy(update={"status": status}), service.status.phase)
-        return verdict.is_yes
+        return verdict.is_yes or keycloak_of(service) is None
 
     async def _look_at_space(self, key: str) -> bool:
         """Bring a realm to what is declared."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.control.authentication import Authentication, resolve_authentication
+from enmasse.control.authentication import Authentication, judge_service, resolve_authentication
 from enmasse.control.identity_providers import IdentityProviders
 from enmasse.control.store import ResourceStore
 from enmasse.identity.keycloak import realm_name
@@ -187,6 +187,26 @@ def test_no_two_spaces_have_the_same_realm() -> None:
     assert len(realms) == len(names)
     assert realm_name("default", "shop") == "default-shop"
     assert "master" not in realms
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (external(), "Valid"),
+        (service("none"), "Valid"),
+        (external(oidc={"issuer": "http://id.example.com"}), "InvalidAuthenticationService"),
+        (external(caCertSecret={"name": "nowhere"}), "SecretMissing"),
+        (
+            service(
+                "standard",
+                standard={"keycloak": {"url": "http://k.example.com", "credentialsSecret": {"name": "admin"}}},
+            ),
+            "InvalidAuthenticationService",
+        ),
+    ],
+)
+def test_a_service_says_whether_it_can_be_used(given: AuthenticationService, reason: str) -> None:
+    assert judge_service(given, find_secret).reason == reason
 
 
 # Following the store
