@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from enmasse.api.delivery import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +58,25 @@ def test_short_answers_and_streams_are_not_compressed(api: Api) -> None:
     stream = api("GET", SPACES, headers={"accept-encoding": "gzip"}, params=watch)
     assert "content-encoding" not in stream.headers
     assert len(stream.content.splitlines()) == 2
+
+
+def test_a_stream_begins_before_it_has_anything_to_say() -> None:
+    sent: list[str] = []
+
+    async def quiet(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        assert sent == ["http.response.start"], "whoever watches must learn at once that the watch stands"
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
+    asyncio.run(Delivery(quiet)(scope, receive, send))
+    assert sent == ["http.response.start", "http.response.body"]
 
 
 def test_a_method_that_a_path_has_not_is_refused_with_those_it_has(api: Api) -> None:
