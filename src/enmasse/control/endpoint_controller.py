@@ -135,8 +135,32 @@ class EndpointLooks:
     async def run(self) -> None:
         """Have all spaces looked at from time to time, until cancelled."""
         while True:
+            try:
+                self.warn_operator()
+            except EnmasseError as error:
+                _log.warning("certificates cannot be looked at: %s", error)
             await asyncio.sleep(LOOK_EVERY_S)
             self.look_at_all()
+
+    def warn_operator(self) -> None:
+        """Make events of the operator's own certificates that end soon."""
+        for file, days in self._certificates.given_days_left().items():
+            if days <= WARN_DAYS:
+                told = (
+                    f"the certificate {file} ends in {days} days"
+                    if days >= 0
+                    else f"the certificate {file} has ended"
+                )
+                self._events.record(
+                    "Namespace",
+                    PLAN_NAMESPACE,
+                    PLAN_NAMESPACE,
+                    "",
+                    "Warning",
+                    "CertificateExpires",
+                    told,
+                    api_version="v1",
+                )
 
     def _see_space(self, is_gone: bool, document: Document) -> None:
         space = restore(document)

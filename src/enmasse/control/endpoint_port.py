@@ -52,5 +52,8 @@ class Certificates(Protocol):
     def keep_wildcard(self, file: str, hosts: Sequence[str]) -> Vouched:
         """Have the installation's own be shown for hosts."""
 
+    def given_days_left(self) -> dict[str, int]:
+        """Return how long those hold that the operator has put there: files, and days."""
+
     def withdraw(self, prefix: str, besides: Collection[str]) -> None:
         """Show no more those that begin so, besides some."""

@@ -109,6 +109,20 @@ class EndpointCertificates:
             ) from None
         return self.keep_given(file, hosts, certificate, key)
 
+    def given_days_left(self) -> dict[str, int]:
+        """Return how long those hold that the operator has put there: files, and days."""
+        found = {}
+        vouches = Authority(self._directory, self._now()).certificate().decode()
+        for path in self._directory.glob("*.crt"):
+            if path.name == "clients-ca.crt" or path.with_suffix(".hosts").exists():
+                continue
+            try:
+                if self._is_foreign(path, vouches):
+                    found[path.name] = self._days_left(x509.load_pem_x509_certificate(path.read_bytes()))
+            except (OSError, ValueError):
+                continue  # whoever shows it says so
+        return found
+
     def withdraw(self, prefix: str, besides: Collection[str]) -> None:
         """Show no more those that begin so, besides some."""
         for path in self._directory.glob(f"{prefix}*"):

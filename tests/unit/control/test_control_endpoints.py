@@ -235,6 +235,17 @@ def test_an_end_that_is_near_is_an_event_and_the_end_a_condition(scene: Scene) -
     assert scene.condition("CertificatesReady")[1] == "Expired"
 
 
+def test_the_operator_is_warned_of_certificates_that_are_nobodys_to_renew(scene: Scene) -> None:
+    scene.declare()
+    scene.look()
+    (scene.tls / "default.crt").write_text(make_pair("mq.example", days=40)[0])
+    for day, messages in ((0, []), (20, ["the certificate default.crt ends in 20 days"])):
+        scene.now = BEGIN + dt.timedelta(days=day)
+        scene.looks.warn_operator()
+        scene.events.flush()
+        assert [event["message"] for event in scene.store.select("Event")] == messages
+
+
 def test_a_wildcard_certificate_is_the_installations(scene: Scene) -> None:
     scene.declare(endpoint(cert={"provider": "wildcard"}))
     assert scene.condition("CertificatesReady")[1] == "Unreadable"
