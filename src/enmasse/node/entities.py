@@ -9,17 +9,14 @@ then it is a record, and costs no more than that.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Container, Iterable, Iterator, MutableMapping
-from itertools import islice
+from collections.abc import Callable, Container, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address
 from enmasse.messaging.core import LOG_COUNTER
-from enmasse.messaging.log import TABLES_OF_LOGS, delete_log, log_range
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.space import Space
-from enmasse.messaging.storage import Operation, Table
+from enmasse.messaging.storage import Table
 from enmasse.messaging.stream import Stream
 from enmasse.messaging.subscription import Subscription
 from enmasse.messaging.topic import Topic
@@ -41,21 +38,15 @@ from enmasse.node.entity_fields import (
     told,
 )
 from enmasse.node.errors import EntityError
+from enmasse.node.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
 
 __all__ = ["ADDRESS_TYPE", "SPACE_TYPE", "Entities"]
 
-DELETE_STEP = 64
-"""Records deleted with one batch: their frames are read on the way, tens of megabytes at most."""
-
-LOAD_STEP_BYTES = 1 << 20
-
 ADDRESS_LIST = "$addresses"
 """From where a space's list of addresses is received."""
-
-_PREFIX = {SPACE_TYPE: b"s", ADDRESS_TYPE: b"a"}
 
 Done = Callable[[EntityError | None], None]
 
@@ -73,6 +64,7 @@ class Entities:
         self, core: Core, new_id: Callable[[], str], space_closed: Callable[[Space], None] = lambda _space: None
     ) -> None:
         self.core = core
+        self._snapshot = Snapshot(core)
         self.spaces: dict[str, Space] = {}
         self.declared = DeclaredAddresses()
         self.records: dict[str, MutableMapping[str, Record]] = {SPACE_TYPE: {}, ADDRESS_TYPE: self.declared}
@@ -109,30 +101,20 @@ class Entities:
         counter = storage.get(Table.ENTITY, LOG_COUNTER)
         if counter is not None:
             self.core.next_log = int.from_bytes(counter, "big")
-        for record, _ in self._stored(SPACE_TYPE):
+        for record, _ in self._snapshot.records(SPACE_TYPE):
             self.records[SPACE_TYPE][record["name"]] = record
             self._build_space(record)
         names: dict[int, str] = {}
-        for record, value in self._stored(ADDRESS_TYPE):
+        for record, value in self._snapshot.records(ADDRESS_TYPE):
             name = record["name"]
             self.declared.put(name, record, value)
             names[record["log"]] = name
-        stored = sorted(self._stored_logs())
+        stored = self._snapshot.logs()
         # Addresses of a space hang together, so they are all made before the first takes up what it stores.
         awake = [address for log in stored if log in names for address in self._build(names[log])]
         for address in awake:
             self._load(address)
         self._sweep(stored, names)
-
-    def _stored(self, entity_type: str) -> Iterator[tuple[Record, bytes]]:
-        """The records of a type that the journal holds, and how it holds them."""
-        first = _PREFIX[entity_type]
-        last = bytes([first[0] + 1])
-        while found := self.core.storage.scan(Table.ENTITY, first, last, LOAD_STEP_BYTES):
-            values = [value for _, value in found]
-            # One text is decoded in half the time of many.
-            yield from zip(json.loads(b"[" + b",".join(values) + b"]"), values, strict=True)
-            first = found[-1][0] + b"\0"
 
     @staticmethod
     def _load(address: Address) -> None:
@@ -145,24 +127,7 @@ class Entities:
         made = {log for a in self._addresses.values() if isinstance(a, Topic) for log in a.subscribing.logs}
         for log in stored:
             if log not in known and log not in made:
-                self._clear(log)
-
-    def _stored_logs(self) -> set[int]:
-        """The numbers of all logs of which the journal holds anything."""
-        found: set[int] = set()
-        for table in TABLES_OF_LOGS:
-            log = 0
-            while records := self.core.storage.scan(table, log_range(log)[0], b"\xff" * 16, 1):
-                log = int.from_bytes(records[0][0][:4], "big")
-                found.add(log)
-                log += 1
-        return found
-
-    def _clear(self, log: int) -> None:
-        """Delete what a log stored, step by step."""
-        operations = list(islice(delete_log(self.core.storage, log), DELETE_STEP))
-        if operations:
-            self.core.store(operations, lambda _reason: self._clear(log))
+                self._snapshot.clear(log)
 
     def _build_space(self, record: Record) -> None:
         name = record["name"]
@@ -245,7 +210,7 @@ class Entities:
         else:
             self._check_hosts(name, record)
         record.setdefault("uid", self._new_id())
-        put = _put(entity_type, record)
+        put = self._snapshot.put(entity_type, record)
         operations.append(put)
         self._coming[key] = record
 
@@ -334,7 +299,7 @@ class Entities:
                 self._apply(entity_type, record)
             done(None if reason is None else EntityError(503, f"{name!r} was not stored: {reason}"))
 
-        self.core.store([_put(entity_type, record)], stored)
+        self.core.store([self._snapshot.put(entity_type, record)], stored)
 
     def _apply(self, entity_type: str, record: Record) -> None:
         name = record["name"]
@@ -424,11 +389,10 @@ class Entities:
             # Every batch that could hold frames of it is committed now.
             log = record.get("log")
             if log is not None:
-                self._clear(log)
+                self._snapshot.clear(log)
             done(None)
 
-        key = _PREFIX[entity_type] + name.encode()
-        self.core.store([Operation(Table.ENTITY, key, None)], stored)
+        self.core.store([self._snapshot.removal(entity_type, name)], stored)
 
     def _existing(self, entity_type: str, name: str) -> dict[str, Any]:
         record = self.records[entity_type].get(name)
@@ -491,8 +455,3 @@ class Entities:
 
     def _names(self, entity_type: str, page: slice) -> list[str]:
         return self.declared.page(page) if entity_type == ADDRESS_TYPE else list(self.records[entity_type])[page]
-
-
-def _put(entity_type: str, record: Record) -> Operation:
-    key = _PREFIX[entity_type] + record["name"].encode()
-    return Operation(Table.ENTITY, key, packed(record))

@@ -6,7 +6,8 @@ import pytest
 
 from enmasse.messaging.log import log_key
 from enmasse.messaging.storage import Operation, Table
-from enmasse.node.entities import ADDRESS_TYPE, DELETE_STEP, SPACE_TYPE
+from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.snapshot import DELETE_STEP
 from enmasse.wire.amqp.sections import Header, encode_message
 from tests.unit.node.entities_scene import Node, bodies, refused
 
