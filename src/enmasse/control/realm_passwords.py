@@ -6,11 +6,11 @@ import hmac
 import json
 import secrets
 from base64 import b64decode
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.control.errors import UnfinishedWriteError
+from enmasse.control.unfinished import SlowResults
 from enmasse.identity.keycloak import PASSWORD_ITERATIONS, hashed_password
 from enmasse.model.users import MessagingUser, password_of
 
@@ -26,8 +26,6 @@ ASIDE: Final = "keycloak"
 """The name under which the store has them."""
 
 SALT_BYTES = 16
-_KEPT = 64
-"""Results of slow work that wait for their write, which comes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,7 @@ class RealmPasswords:
 
     def __init__(self, is_wanted: Callable[[str], bool]) -> None:
         self._is_wanted = is_wanted
-        self._secret = secrets.token_bytes(32)
-        self._done: deque[tuple[bytes, bytes]] = deque(maxlen=_KEPT)
+        self._results = SlowResults()
 
     def admit(self, write: Write) -> Resource:
         """Return the user as it is, with the hash of its password put aside.
@@ -90,18 +87,17 @@ class RealmPasswords:
 
     def _hash(self, whose: str, password: str, kept: bytes | None) -> bytes:
         """Return the hash of a password, if it was made by now; that of the same password stays the same."""
-        mark = hmac.digest(self._secret, whose.encode() + b"\0" + (kept or b""), "sha256")
-        for item in self._done:
-            # It stays: somebody who is asked later may have the write begin once more.
-            if hmac.compare_digest(item[0], mark):
-                return item[1]
+        asked = self._results.mark(whose.encode(), kept or b"")
+        # It stays: somebody who is asked later may have the write begin once more.
+        if (found := self._results.find(asked)) is not None:
+            return found
 
         def work() -> None:
             if kept is not None and _is_of(RealmPassword.unpack(kept), password):
-                self._done.append((mark, kept))
+                self._results.add(asked, kept)
                 return
             hashed = hashed_password(password, secrets.token_bytes(SALT_BYTES), PASSWORD_ITERATIONS)
-            self._done.append((mark, RealmPassword(secrets.token_hex(16), hashed).pack()))
+            self._results.add(asked, RealmPassword(secrets.token_hex(16), hashed).pack())
 
         raise UnfinishedWriteError("the hash of the password is not made yet", work)
 

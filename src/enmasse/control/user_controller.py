@@ -103,8 +103,8 @@ class UserController:
         self._turned = asyncio.Event()
         self._places: Counter[str] = Counter()
         """Users of each space that the node has, or is being told of."""
-        self._waiting: defaultdict[str, set[str]] = defaultdict(set)
-        """Users of each space that have no place there, because it is full."""
+        self._waiting: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        """Users of each space that have no place there, because it is full, and since when they are declared."""
 
     # Following the store
 
@@ -144,7 +144,7 @@ class UserController:
             elif _is_status_only(change):
                 return
             key = f"{metadata['namespace']}/{metadata['name']}"
-            self._waiting[_space_key(metadata)].discard(key)
+            self._stop_waiting(_space_key(metadata), key)
             self.controller.look_at(key)
         elif kind == "AddressSpace":
             key = f"{metadata['namespace']}/{metadata['name']}"
@@ -197,8 +197,16 @@ class UserController:
             after = page[-1][:2]
 
     def _look_at_waiting(self, space: str) -> None:
-        for key in self._waiting.pop(space, ()):
+        found = self._waiting.pop(space, {})
+        for key in sorted(found, key=lambda key: (found[key], key)):
             self.controller.look_at(key, background=True)
+
+    def _stop_waiting(self, space: str, key: str) -> None:
+        waiting = self._waiting.get(space)
+        if waiting is not None:
+            waiting.pop(key, None)
+            if not waiting:
+                del self._waiting[space]
 
     # Following the node
 
@@ -303,10 +311,10 @@ class UserController:
         try:
             if place.is_yes and space is not None:
                 if there is None and space.most_users and self._places[space.key] >= space.most_users:
-                    self._waiting[space.key].add(user.key)
+                    self._waiting[space.key][user.key] = user.metadata.creation_timestamp
                     place = UserVerdict(
                         "QuotaExceeded",
-                        f"Quota exceeded: the address space has {space.most_users} users, as many as its plan allows",
+                        f"Quota exceeded for resource users: {space.most_users} are allowed and there",
                     )
                 else:
                     served = await self._serve(user_entity(user, space, credentials), there)

@@ -10,13 +10,12 @@ Rules:
 
 from __future__ import annotations
 
-import hmac
 import secrets
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.control.errors import UnfinishedWriteError
 from enmasse.control.last_applied import redacted
+from enmasse.control.unfinished import SlowResults
 from enmasse.control.user_credentials import ASIDE, Credentials, make_credentials
 from enmasse.control.user_planning import told_pattern
 from enmasse.errors import RemoteError
@@ -39,9 +38,6 @@ SCRAM_SHA_1: Final = "enmasse.io/scram-sha-1"
 CREDENTIALS: Final = "enmasse.io/credentials"
 """Annotation that is written here: another one whenever the password is; so that a change is seen to be one."""
 
-_KEPT = 64
-"""Results of slow work that wait for their write, which comes at once."""
-
 MAX_CERTIFICATE_BYTES = 253
 """What a node takes as a name in a certificate."""
 
@@ -52,9 +48,7 @@ class UserPasswords:
     kinds = frozenset({"MessagingUser"})
 
     def __init__(self) -> None:
-        self._secret = secrets.token_bytes(32)
-        self._done: deque[tuple[bytes, bytes]] = deque(maxlen=_KEPT)
-        """What was worked out, by what it was worked out for; each is used once."""
+        self._results = SlowResults()
 
     def admit(self, write: Write) -> Resource:
         """Return the user without its password, which is put aside as keys.
@@ -83,12 +77,10 @@ class UserPasswords:
 
     def _keys(self, password: str, wanted: tuple[str, ...], kept: bytes | None) -> bytes:
         """Return the keys of a password, if they were made by now."""
-        said = "\0".join((*wanted, password)).encode() + b"\0" + (kept or b"")
-        mark = hmac.digest(self._secret, said, "sha256")
-        for item in self._done:
-            if hmac.compare_digest(item[0], mark):
-                self._done.remove(item)
-                return item[1]
+        asked = self._results.mark(" ".join(wanted).encode(), password.encode(), kept or b"")
+        found = self._results.take(asked)  # two users with one password have different keys
+        if found is not None:
+            return found
 
         def work() -> None:
             known = None if kept is None else Credentials.unpack(kept)
@@ -96,10 +88,10 @@ class UserPasswords:
                 known = None
             if known is not None and set(known.keys) >= set(wanted):
                 assert kept is not None
-                self._done.append((mark, kept))
+                self._results.add(asked, kept)
             else:
                 made = make_credentials(password, wanted, secrets.token_bytes, known)
-                self._done.append((mark, made.pack()))
+                self._results.add(asked, made.pack())
 
         raise UnfinishedWriteError("the keys of the password are not made yet", work)
 
