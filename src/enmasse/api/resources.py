@@ -179,6 +179,8 @@ class _Routes:
                     found = merge_patch(present, expect_map(patch))
                 case _:
                     found = strategic_merge(present, expect_map(patch), list_type_of(self._kind.name))
+            if not isinstance(found.get("metadata"), dict):
+                raise RequestError(422, "metadata: the patch leaves none")
             return fit_to_path(found, self._served, namespace, name)
 
         return patched
