@@ -205,8 +205,8 @@ def test_credits_never_exceed_the_limits_and_waiting_ends_when_there_is_room(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(TENTHS, max_size=12))
-def test_what_routers_are_needed_is_the_ceiling_of_the_exact_sum(credits: list[float]) -> None:
+def test_what_routers_are_needed_is_the_ceiling_of_the_exact_sum(claimed: list[float]) -> None:
     places = credits_of({})
-    for number, credit in enumerate(credits):
+    for number, credit in enumerate(claimed):
         assert places.ask(f"k{number}", number, Claim("a", "anycast", router=credit)) is not None
-    assert places.usage()["router"] == ceil(sum((Fraction(repr(credit)) for credit in credits), Fraction()))
+    assert places.usage()["router"] == ceil(sum((Fraction(repr(credit)) for credit in claimed), Fraction()))
