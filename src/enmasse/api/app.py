@@ -70,7 +70,9 @@ def create_app(
         audit: where requests are written down.
         sessions: the way to who is connected.
     """
-    app = FastAPI(title="EnMasse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="EnMasse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+    )
     authenticator = authenticator or Authenticator()
     rights = Rights(registry.store)
     app.add_middleware(Access, authenticator=authenticator, rights=rights)

@@ -97,7 +97,7 @@ class ApiClient:
     def create(self, document: Document, *, dry_run: bool = False) -> Document:
         """Create an object from its JSON form, which names kind and namespace."""
         kind = _kind_of(document)
-        path = _path(kind, document["metadata"]["namespace"])
+        path = _path(kind, document["metadata"].get("namespace"))
         return self._call("POST", path, json=document, params=_parameters(dry_run))
 
     def apply_all(self, documents: Sequence[Document], *, dry_run: bool = False) -> list[tuple[Document, str]]:
@@ -106,7 +106,7 @@ class ApiClient:
         Returns:
             Each object, and what was done: ``created``, ``configured`` or ``unchanged``.
         """
-        places = {(document["kind"], document["metadata"]["namespace"]) for document in documents}
+        places = {(document["kind"], document["metadata"].get("namespace")) for document in documents}
         present = {
             _key(item): item
             for kind in KINDS
@@ -124,14 +124,14 @@ class ApiClient:
                     return self.create(document, dry_run=dry_run), "created"
                 changed = self._call(
                     "PUT",
-                    _path(kind, metadata["namespace"], metadata["name"]),
+                    _path(kind, metadata.get("namespace"), metadata["name"]),
                     json=_over(present, document),
                     params=_parameters(dry_run),
                 )
             except ApiError as error:
                 if error.status != 409 or attempt == _CONFLICTS - 1:
                     raise
-                present = self.find_object(kind, metadata["namespace"], metadata["name"])
+                present = self.find_object(kind, metadata.get("namespace"), metadata["name"])
             else:
                 return changed, "unchanged" if _is_same(changed, present) else "configured"
         raise AssertionError("the last attempt returns or raises")
@@ -139,7 +139,7 @@ class ApiClient:
     def merge(self, item: Document, patch: Document) -> Document:
         """Change an object by a merge patch, and return it."""
         metadata = item["metadata"]
-        path = _path(_kind_of(item), metadata["namespace"], metadata["name"])
+        path = _path(_kind_of(item), metadata.get("namespace"), metadata["name"])
         headers = {"content-type": "application/merge-patch+json"}
         return self._call("PATCH", path, content=json.dumps(patch), headers=headers, params=_parameters(False))
 
@@ -150,7 +150,7 @@ class ApiClient:
     def act(self, document: Document, action: str, arguments: Document) -> Document:
         """Have something done to the messages of an address; the API's own words and figures about it."""
         metadata = document["metadata"]
-        path = _path(_kind_of(document), metadata["namespace"], metadata["name"])
+        path = _path(_kind_of(document), metadata.get("namespace"), metadata["name"])
         return self._call("POST", f"{path}/{action}", json=arguments, timeout=_ACTION_TIMEOUT_S)
 
     def nodes(self) -> list[Document]:
@@ -260,7 +260,7 @@ def _path(kind: Kind, namespace: str | None, name: str = "") -> str:
 
 
 def _key(document: Document) -> tuple[str, str, str]:
-    return document["kind"], document["metadata"]["namespace"], document["metadata"]["name"]
+    return document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"]
 
 
 def _parameters(dry_run: bool) -> dict[str, str]:

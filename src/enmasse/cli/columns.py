@@ -43,7 +43,7 @@ def row_of(kind: Kind, item: Document, now: datetime, *, wide: bool, with_namesp
     """Return an object's row, to the heads of ``columns_of``."""
     metadata, spec, status = item["metadata"], item["spec"], item.get("status", {})
     ready, since = str(is_ready(item)), age(metadata.get("creationTimestamp", ""), now)
-    row = [metadata["namespace"]] if with_namespace else []
+    row = [metadata.get("namespace", "")] if with_namespace else []
     row += [metadata["name"]]
     plan_status = status.get("planStatus") or {}
     match kind.name:

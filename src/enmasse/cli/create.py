@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create", "only_space", "wait_until_ready"]
 
-create = typer.Typer(no_args_is_help=True, help="Create a space, an address or a user.")
+create = typer.Typer(no_args_is_help=True, help="Create a space, an address, a user or a namespace.")
 
 _BUILT_IN = ("none", "standard")
 
@@ -75,6 +75,19 @@ def create_space(
     if authentication is not None:
         spec["authenticationService"] = {"type" if authentication in _BUILT_IN else "name": authentication}
     _create("AddressSpace", name, namespace, spec, wait, output, data)
+
+
+@create.command("namespace")
+def create_namespace(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    output: OutputChoice = Output.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Create a namespace: a place for the objects of one team."""
+    writer = Writer()
+    document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    with ApiClient.find(data, warn=writer.warn) as api:
+        write_results(writer, output, [(api.create(decode(document).to_dict()), "created")])
 
 
 @create.command("address")

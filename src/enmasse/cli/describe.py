@@ -38,7 +38,7 @@ def describe(
     facts: dict[str, str] = {
         "Kind": item["kind"],
         "Name": metadata["name"],
-        "Namespace": metadata["namespace"],
+        "Namespace": metadata.get("namespace", ""),
         "Age": f"{age(metadata['creationTimestamp'], now)} (since {metadata['creationTimestamp']})",
         "Generation": f"{metadata['generation']} (version {metadata['resourceVersion']})",
         "Uid": metadata["uid"],
@@ -51,7 +51,7 @@ def describe(
     width = max(len(fact) for fact in facts) + 2
     for fact, value in facts.items():
         writer.say(f"{fact + ':':<{width}}{value}")
-    _block(writer, "Spec", item["spec"])
+    _block(writer, "Spec", item.get("spec", {}))
     _block(writer, "In effect", {key: status[key] for key in _EFFECTIVE if key in status})
     _conditions(writer, item)
     for sentence in restore(item).unapplied():

@@ -144,7 +144,8 @@ class Accounts:
         self._now = now
         self._path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for directory in (path.parent.parent, path.parent):
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             self._database = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S)
         except (OSError, sqlite3.Error) as error:

@@ -89,9 +89,11 @@ def route_hosts(space: AddressSpace) -> tuple[str, ...]:
 
 def refused_hosts(spaces: Iterable[AddressSpace], domain: str) -> dict[str, dict[str, str]]:
     """Return by key the hosts that spaces ask for and do not get, each with the reason."""
-    owners: dict[str, str] = {}
+    known = sorted(spaces, key=lambda item: (item.metadata.creation_timestamp, item.key))
+    # A space answers to its name and namespace without the domain as well.
+    owners = {f"{space.metadata.name}.{space.metadata.namespace}": space.key for space in known}
     refused: dict[str, dict[str, str]] = {}
-    for space in sorted(spaces, key=lambda item: (item.metadata.creation_timestamp, item.key)):
+    for space in known:
         for host in route_hosts(space):
             if host == space_host(space, domain):
                 continue

@@ -49,7 +49,8 @@ class DirectoryLock:
         return False
 
     def __enter__(self) -> Self:
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for directory in (self._directory.parent, self._directory):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Python opens files without inheritance, so no child can keep the lock alive.
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -44,12 +44,13 @@ def _named(
     if not host:
         return None
     name = (host.rpartition(":")[0] if host.count(":") == 1 else host).lower().removesuffix(".")
-    if name in names.hosts:
-        return spaces.get(names.hosts[name])
     domain = "." + names.domain
     is_ours = name.endswith(domain)
     words = name.removesuffix(domain).split(".")
+    # The own name of a space goes first: no endpoint of another can claim it.
     found = spaces.get(f"{words[1]}/{words[0]}") if len(words) == 2 else None
+    if found is None and name in names.hosts:
+        return spaces.get(names.hosts[name])
     if found is None and is_ours:
         raise TenancyError("amqp:not-found", f"host {name!r} names no space; {_how(spaces, is_open)}")
     return found

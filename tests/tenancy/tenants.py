@@ -1,0 +1,164 @@
+"""Two tenants in one installation: red, who attacks, and blue, who must not notice."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from enmasse.client import TlsOptions
+from enmasse.client.blocking import Connection, connect
+from enmasse.client.message import Message
+
+SECRET = "the formula of blue"
+PASSWORDS = {"red": "red as a beet at noon", "blue": "blue as the sea at dawn"}
+NAMESPACES = {"red": "team-a", "blue": "team-b"}
+EVERYTHING = ["send", "recv", "view", "manage"]
+TYPES = {
+    "vault": "queue", "history": "stream", "news": "topic", "asking": "anycast", "telling": "multicast",
+    "graves": "deadletter", "telling-log": "stream",
+}  # fmt: skip
+KINDS = {
+    "addressspaces": ("enmasse.io/v1beta1", "AddressSpace"),
+    "addresses": ("enmasse.io/v1beta1", "Address"),
+    "messagingusers": ("user.enmasse.io/v1beta1", "MessagingUser"),
+    "configmaps": ("v1", "ConfigMap"),
+    "secrets": ("v1", "Secret"),
+    "rolebindings": ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+}
+
+
+def path_of(plural: str, namespace: str | None, name: str = "") -> str:
+    version = KINDS[plural][0] if plural in KINDS else "v1"
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    place = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}{place}/{plural}" + (f"/{name}" if name else "")
+
+
+def document(plural: str, namespace: str, name: str, **rest: Any) -> dict[str, Any]:
+    version, kind = KINDS[plural]
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **rest}
+
+
+@dataclass
+class Tenants:
+    """Both tenants' ways into one installation."""
+
+    data: Path
+    amqp: str
+    amqps: str
+    api: str
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    def http(self, who: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who in self.tokens else {}
+        return httpx.Client(base_url=self.api, headers=headers, trust_env=False, timeout=20)
+
+    def connect(self, who: str = "red", **more: Any) -> Connection:
+        """Connect as the tenant's user, whose name is the same in both spaces."""
+        given: dict[str, Any] = {
+            "user": "app", "password": PASSWORDS[who], "hostname": f"{who}.{NAMESPACES[who]}",
+            "reconnect": False, "timeout": 20,
+        }  # fmt: skip
+        return connect(self.amqp, **(given | more))
+
+    def tls(self, server_name: str) -> TlsOptions:
+        return TlsOptions(ca_file=str(self.data / "tls" / "authority" / "ca.crt"), server_name=server_name)
+
+    def state_of_blue(self) -> dict[str, Any]:
+        """All that blue has and is told: what must be the same after every attempt."""
+        found: dict[str, Any] = {}
+        with self.http("blue") as http:
+            for plural in (plural for plural in KINDS if plural != "rolebindings"):  # tenants do not read those
+                items = http.get(path_of(plural, "team-b")).raise_for_status().json()["items"]
+                found[plural] = {item["metadata"]["name"]: _declared(item) for item in items}
+        # Another user than the one whose password is guessed.
+        with self.connect("blue", user="keeper") as connection:
+            manager = connection.management()
+            for address in manager.query("io.enmasse.address", ("address", "messagesStored", "bytesStored")):
+                # Blue itself writes there.
+                if address["address"] != "telling-log":
+                    found[address.pop("address")] = address
+        return found
+
+
+def _declared(item: dict[str, Any]) -> Any:
+    metadata = item["metadata"]
+    return metadata["uid"], metadata.get("deletionTimestamp"), item.get("spec"), item.get("data")
+
+
+def run(*arguments: str, data: Path, environment: dict[str, str], stdin: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "enmasse", *arguments, "--data", str(data)],
+        env=environment, input=stdin, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+def account(*arguments: str, data: Path, environment: dict[str, str], stdin: str = "") -> str:
+    return run("account", *arguments, data=data, environment=environment, stdin=stdin)
+
+
+def declare(tenants: Tenants, who: str, namespace: str) -> None:
+    with tenants.http(who) as http:
+
+        def create(plural: str, name: str, **rest: Any) -> None:
+            http.post(path_of(plural, namespace), json=document(plural, namespace, name, **rest)).raise_for_status()
+
+        spec = {"type": "standard", "plan": "standard-unlimited", "authenticationService": {"type": "standard"}}
+        create("addressspaces", who, spec=spec)
+        for address, kind in TYPES.items():
+            create("addresses", f"{who}.{address}", spec={"address": address, "type": kind})
+        subscription = {"address": "reader", "type": "subscription", "topic": "news"}
+        create("addresses", f"{who}.reader", spec=subscription)
+        # Only blue has these names.
+        if who == "blue":
+            create("addresses", "blue.private", spec={"address": "private", "type": "queue"})
+        password = base64.b64encode(PASSWORDS[who].encode()).decode()
+        user = {
+            "username": "app",
+            "authentication": {"type": "password", "password": password},
+            "authorization": [{"operations": EVERYTHING, "addresses": ["#"]}],
+        }
+        create("messagingusers", f"{who}.app", spec=user)
+        create("messagingusers", f"{who}.keeper", spec=user | {"username": "keeper"})
+        secret = base64.b64encode(f"{SECRET} {who}".encode()).decode()
+        create("secrets", "keys", data={"key": secret})
+        create("configmaps", "facts", data={"fact": f"{SECRET} {who}"})
+        deadline = time.monotonic() + 60
+        while True:
+            items = [
+                *http.get(path_of("addresses", namespace)).json()["items"],
+                *http.get(path_of("messagingusers", namespace)).json()["items"],
+            ]
+            waiting = [item["metadata"]["name"] for item in items if item.get("status", {}).get("phase") != "Active"]
+            if not waiting:
+                return
+            assert time.monotonic() < deadline, [item.get("status") for item in items]
+            time.sleep(0.1)
+
+
+def fill(tenants: Tenants) -> None:
+    with tenants.connect("blue") as connection:
+        for address in ("vault", "private", "history", "news"):
+            for number in range(3):
+                connection.sender(address).send(Message(f"{SECRET} {number}", durable=True))
+
+
+def answer_to(url: str, data: bytes) -> bytes:
+    """Send bytes to a port; what comes back until it is closed."""
+    host, _, port = url.rpartition("//")[2].rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as sock:
+        sock.sendall(data)
+        found = b""
+        while part := sock.recv(65536):
+            found += part
+    return found
