@@ -144,9 +144,10 @@ class IdentityProviders:
             self.services[service.metadata.name] = service
 
     def _look_at(self, is_concerned: Callable[[AddressSpace], bool]) -> None:
+        # Somebody may have asked for a space that is only about to be declared.
+        self._known.clear()
         for key, space in self._spaces().items():
             if is_concerned(space):
-                self._known.pop(key, None)
                 self._look_at_space(key)
 
     def _secrets_of(self, space: AddressSpace) -> set[tuple[str, str]]:

@@ -235,9 +235,13 @@ def test_a_service_or_a_secret_that_changes_has_its_spaces_looked_at(store: Reso
             providers.apply(change)
         return looked
 
+    early = shop(name="corporate", type="external")
+    early = early.model_copy(update={"metadata": early.metadata.model_copy(update={"name": "early"})})
+    assert not providers.of(early).verdict.is_yes, "somebody asks before it is declared"
     given = external(oidc={"clientSecret": {"name": "client"}})
     assert write(given) == ["default/shop"]
     assert providers.of(space).verdict.reason == "SecretMissing"
+    assert providers.of(early).verdict.reason == "SecretMissing"
     secret = find_secret(PLAN_NAMESPACE, "client")
     assert secret is not None
     assert write(secret.settled()) == ["default/shop"]
