@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,10 @@ from enmasse.client import ConnectionDeniedError, Message, blocking
 from enmasse.client.errors import RemoteError
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.testing.node_process import NodeProcess
+from tests.scenario.conftest import Installation
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.scenario.conftest import Installation
 
 pytestmark = pytest.mark.slow
 
@@ -45,26 +44,22 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture
-def place(own: Installation) -> Installation:
-    """An installation with two guarded spaces, of which one has users."""
-    for space in ("shop", "factory"):
-        own.ok("create", "space", space, "--authentication", "standard")
-        own.ok("create", "address", "orders", "--type", "queue", "--space", space)
-    own.ok(
-        "create",
-        "user",
-        "maker",
-        "--space",
-        "shop",
-        "--send",
-        "orders",
-        "--recv",
-        "own/${username}/#",
-        stdin=PASSWORD,
-    )
-    own.ok("create", "user", "boss", "--space", "shop", "--send", "orders", "--manage", stdin=PASSWORD)
-    return own
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An installation with two guarded spaces, of which one has users; the last test stops it."""
+    found = Installation(tmp_path_factory.mktemp("users") / "data")
+    found.start()
+    try:
+        for space in ("shop", "factory"):
+            found.ok("create", "space", space, "--authentication", "standard")
+            found.ok("create", "address", "orders", "--type", "queue", "--space", space)
+        for name, *more in (("maker", "--recv", "own/${username}/#"), ("boss", "--manage"), ("changer",)):
+            found.ok("create", "user", name, "--space", "shop", "--send", "orders", *more, stdin=PASSWORD)
+        yield found
+    finally:
+        assert found.supervisor is not None
+        if found.supervisor.poll() is None:
+            found.stop()
 
 
 def knock(place: Installation, user: str, password: str, *, mechanism: str, is_private: bool = False) -> Any:
@@ -92,9 +87,9 @@ def connect(url: str, user: str = "maker", password: str = PASSWORD, space: str 
     return blocking.connect(url, user=user, password=password, hostname=f"{space}.default", patience=PATIENCE_S)
 
 
-def is_in(url: str, user: str = "maker", password: str = PASSWORD) -> bool:
+def is_in(url: str, user: str = "maker", password: str = PASSWORD, space: str = "shop") -> bool:
     try:
-        with blocking.connect(url, user=user, password=password, hostname="shop.default", reconnect=False):
+        with blocking.connect(url, user=user, password=password, hostname=f"{space}.default", reconnect=False):
             return True
     except EnmasseError:
         return False
@@ -131,11 +126,11 @@ def test_foreign_clients_come_in_and_go_no_further(place: Installation) -> None:
 
 def test_what_changes_of_a_user_reaches_its_connections(place: Installation, tmp_path: Path) -> None:
     url = place.url("amqp")
-    connection = blocking.connect(url, user="maker", password=PASSWORD, hostname="shop.default", reconnect=False)
+    connection = blocking.connect(url, user="changer", password=PASSWORD, hostname="shop.default", reconnect=False)
     sender = connection.sender("orders")
     sender.send(Message("one"))
-    manifest = tmp_path / "maker.json"
-    user = json.loads(place.ok("get", "user", "shop.maker", "-o", "json"))
+    manifest = tmp_path / "changer.json"
+    user = json.loads(place.ok("get", "user", "shop.changer", "-o", "json"))
     user["spec"]["authorization"] = [{"operations": ["recv"], "addresses": ["orders"]}]
     manifest.write_text(json.dumps({key: user[key] for key in ("apiVersion", "kind", "metadata", "spec")}))
     place.ok("apply", "-f", str(manifest))
@@ -150,16 +145,16 @@ def test_what_changes_of_a_user_reaches_its_connections(place: Installation, tmp
     until(is_refused)
     assert connection.receiver("orders").receive(timeout=PATIENCE_S) is not None
 
-    place.ok("passwd", "shop.maker", stdin="another one\n")
-    until(lambda: is_in(url, password="another one"))
-    assert not is_in(url)
+    place.ok("passwd", "shop.changer", stdin="another one\n")
+    until(lambda: is_in(url, "changer", "another one"))
+    assert not is_in(url, "changer")
     with pytest.raises(EnmasseError):
         connection.sender("orders")
     connection.close()
 
-    third = connect(url, password="another one")
-    place.ok("delete", "user", "maker", "--space", "shop")
-    until(lambda: not is_in(url, password="another one"))
+    third = connect(url, "changer", "another one")
+    place.ok("delete", "user", "changer", "--space", "shop")
+    until(lambda: not is_in(url, "changer", "another one"))
     third.close()
     assert b"another one" not in b"".join(path.read_bytes() for path in place.data.rglob("*") if path.is_file())
 
@@ -169,9 +164,10 @@ def test_who_manages_a_space_does_so_by_its_own_management(place: Installation) 
     place.ok("create", "address", "orders-too", "--type", "queue", "--space", "factory")
     with connect(url, "boss") as boss, connect(url) as maker:
         sender = boss.sender("orders")
+        desk = boss.management()
+        desk.purge("orders")
         for number in range(3):
             sender.send(Message(str(number)))
-        desk = boss.management()
         (orders,) = desk.query("io.enmasse.address", ["address", "space", "messagesStored"])
         assert orders == {"address": "orders", "space": "default/shop", "messagesStored": 3}
         assert {item["user"] for item in desk.query("io.enmasse.connection")} == {"boss", "maker"}
@@ -182,25 +178,14 @@ def test_who_manages_a_space_does_so_by_its_own_management(place: Installation) 
             maker.management().query("io.enmasse.address")
 
 
-def test_a_node_lets_users_in_without_control(place: Installation) -> None:
-    until(lambda: is_in(place.url("amqp"), "boss"))
-    place.stop()
-    with NodeProcess(place.data) as node:
-        with connect(node.url, "boss") as connection:
-            connection.sender("orders").send(Message("still here"))
-        assert not is_in(node.url, "boss", "wrong")
-        node.kill()
-        node.start()
-        assert is_in(node.url, "boss")
-
-
 def test_users_are_all_there_after_control_was_killed_on_the_way(place: Installation, tmp_path: Path) -> None:
+    place.ok("create", "space", "yard", "--authentication", "standard")
     names = [f"u{number}" for number in range(40)]
     password = b64encode(PASSWORD.encode()).decode()
     manifest = tmp_path / "users.yaml"
     manifest.write_text(
         "---\n".join(
-            f"apiVersion: user.enmasse.io/v1beta1\nkind: MessagingUser\nmetadata: {{name: shop.{name}}}\n"
+            f"apiVersion: user.enmasse.io/v1beta1\nkind: MessagingUser\nmetadata: {{name: yard.{name}}}\n"
             f"spec: {{username: {name}, authentication: {{type: password, password: {password}}}}}\n"
             for name in names
         )
@@ -220,9 +205,21 @@ def test_users_are_all_there_after_control_was_killed_on_the_way(place: Installa
 
     until(all_active)
     url = place.url("amqp")
-    assert is_in(url, names[0])
-    assert is_in(url, names[-1])
-    place.ok("delete", "space", "shop")
-    until(lambda: json.loads(place.ok("get", "users", "-o", "json"))["items"] == [])
+    assert is_in(url, names[0], space="yard")
+    assert is_in(url, names[-1], space="yard")
+    place.ok("delete", "space", "yard")
+    until(lambda: "yard." not in place.ok("get", "users", "-o", "json"))
     with pytest.raises((ConnectionDeniedError, UnavailableError, RemoteError)):
-        blocking.connect(url, user=names[0], password=PASSWORD, hostname="shop.default", reconnect=False)
+        blocking.connect(url, user=names[0], password=PASSWORD, hostname="yard.default", reconnect=False)
+
+
+def test_a_node_lets_users_in_without_control(place: Installation) -> None:
+    until(lambda: is_in(place.url("amqp"), "boss"))
+    place.stop()
+    with NodeProcess(place.data) as node:
+        with connect(node.url, "boss") as connection:
+            connection.sender("orders").send(Message("still here"))
+        assert not is_in(node.url, "boss", "wrong")
+        node.kill()
+        node.start()
+        assert is_in(node.url, "boss")
