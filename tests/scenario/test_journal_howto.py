@@ -72,10 +72,16 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
     with shell.platform():
         shell.run("enmasse create space shop && enmasse create address orders --type queue")
         shell.run("enmasse status --wait 30 && enmasse send orders --durable 'two coffee'")
+        shell.run(BLOCKS["everything"])
         shell.run(BLOCKS["backup"])
         assert "no damage" in shell.run(BLOCKS["check"])
         assert "two coffee" in shell.run(BLOCKS["dump"])
         assert shell.bodies() == ["two coffee"]
+
+    shell.run(BLOCKS["again"])
+    with shell.platform("enmasse up --data again --ports auto", "again"):
+        shell.run("enmasse status --wait 30 --data again")
+        assert shell.bodies("again") == ["two coffee"]
 
     restore, up = BLOCKS["restore"].splitlines()
     shell.run(restore)
@@ -110,5 +116,6 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
 
 
 def test_every_command_of_the_page_is_run() -> None:
-    assert BLOCKS.keys() == {"backup", "check", "dump", "restore", "damaged", "salvage", "replace", "compact"}
+    journal = {"backup", "check", "dump", "restore", "damaged", "salvage", "replace", "compact"}
+    assert BLOCKS.keys() == journal | {"everything", "again"}
     assert PAGE.read_text().count("```sh") == len(BLOCKS)
