@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SECONDS ?= 0
 
-.PHONY: help setup demo test check format reference bench soak fuzz test-tools clean
+.PHONY: help setup demo test check format reference bench soak fuzz fuzz-api test-tools clean
 help:
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
 	@echo "make test               the whole test suite"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench              benchmarks, with peers where they are installed"
 	@echo "make soak [SECONDS=60]  new seeds of the simulation, for as long as wanted"
 	@echo "make fuzz [SECONDS=60]  random input for the protocol engine, guided by coverage"
+	@echo "make fuzz-api [EXAMPLES=100]  requests made up from the API's own description"
 	@echo "make test-tools         what only the tests need, through apt, npm and Maven"
 	@echo "make clean              remove everything that was made here"
 
@@ -64,6 +65,9 @@ soak: setup
 fuzz: setup
 	@$(BIN)/python -c 'import atheris' 2> /dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[fuzz]'
 	@$(BIN)/python -m fuzz $(if $(filter-out 0,$(SECONDS)),--seconds $(SECONDS))
+
+fuzz-api: setup
+	@ENMASSE_API_EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/python -m pytest --timeout=3600 tests/contract/test_api_against_its_openapi.py
 
 test-tools:
 	@./tests/install-tools

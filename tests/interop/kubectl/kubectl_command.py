@@ -67,6 +67,7 @@ class Kubectl:
     """One kubectl, in a namespace of its own."""
 
     def __init__(self, binary: Path, server: str, namespace: str, home: Path) -> None:
+        self.binary = binary
         self.minor = minor_version(binary)
         self.namespace = namespace
         self.home = home
