@@ -14,6 +14,7 @@ from enmasse.node.actions import ACTIONS, act
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.entity_fields import FIELDS
 from enmasse.node.errors import EntityError
+from enmasse.node.queries import asked_names, asked_page, table
 from enmasse.node.user_fields import USER_TYPE
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
@@ -172,14 +173,10 @@ class Management:
 
     def _query(self, entity_type: str, asked: dict[str, Any], body: Any, reply: Reply) -> None:
         view = self._views.get(entity_type)
-        page = slice(_place(asked, "offset") or 0, None)
-        count = _place(asked, "count")
-        if count is not None:
-            page = slice(page.start, page.start + count)
-        asked_for = body.get("attributeNames") if isinstance(body, dict) else None
-        if entity_type in FIELDS and _is_list(asked_for) and _IDENTIFYING.issuperset(asked_for):
-            rows = self._entities.tell(entity_type, asked_for, page)
-            reply(200, "OK", {"attributeNames": asked_for, "results": rows})
+        page, names = asked_page(asked), asked_names(body)
+        if entity_type in FIELDS and names and _IDENTIFYING.issuperset(names):
+            rows = self._entities.tell(entity_type, names, page)
+            reply(200, "OK", {"attributeNames": names, "results": rows})
             return
         if view is not None:
             found = view()[page]
@@ -187,22 +184,4 @@ class Management:
             found = self._declared[entity_type].read_all(entity_type, page)
         else:
             raise EntityError(501, f"there is no entity type {entity_type!r}")
-        names = body.get("attributeNames") if isinstance(body, dict) else None
-        if not names:
-            names = list(dict.fromkeys(name for entity in found for name in entity))
-        elif not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise EntityError(400, f"attributeNames is a list of strings, not {names!r:.100}")
-        rows = [[entity.get(name) for name in names] for entity in found]
-        reply(200, "OK", {"attributeNames": names, "results": rows})
-
-
-def _is_list(names: Any) -> bool:
-    return isinstance(names, list) and bool(names) and all(isinstance(name, str) for name in names)
-
-
-def _place(asked: dict[str, Any], name: str) -> int | None:
-    """A number of entities that a query names."""
-    value = asked.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise EntityError(400, f"{name} is a number of entities, not {value!r:.100}")
-    return value
+        reply(200, "OK", table(found, names))

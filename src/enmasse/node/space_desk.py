@@ -22,6 +22,7 @@ from enmasse.messaging.space import Service
 from enmasse.node.actions import ACTIONS, act
 from enmasse.node.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.errors import EntityError
+from enmasse.node.queries import asked_names, asked_page, table
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
@@ -140,19 +141,13 @@ class SpaceDesk:
         raise EntityError(404, f"there is no {kind} {name!r:.400}")
 
     def _query(self, binding: Binding, kind: str, asked: dict[str, Any], body: Any, reply: Reply) -> None:
-        offset, count = _number(asked, "offset", 0), min(_number(asked, "count", MOST_ROWS), MOST_ROWS)
+        page, names = asked_page(asked, MOST_ROWS), asked_names(body)
         if kind == ADDRESS_TYPE:
-            names = islice(self._own_names(binding), offset, offset + count)
-            found = [self._entities.read(ADDRESS_TYPE, name) for name in list(names)]
+            chosen = list(islice(self._own_names(binding), page.start, page.stop))
+            found = [self._entities.read(ADDRESS_TYPE, name) for name in chosen]
         else:
-            found = list(islice(self._views(binding, kind), offset, offset + count))
-        columns = body.get("attributeNames") if isinstance(body, dict) else None
-        if not columns:
-            columns = list(dict.fromkeys(name for entity in found for name in entity))
-        elif not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
-            raise EntityError(400, f"attributeNames is a list of strings, not {columns!r:.100}")
-        rows = [[entity.get(name) for name in columns] for entity in found]
-        reply(200, "OK", {"attributeNames": columns, "results": rows})
+            found = list(islice(self._views(binding, kind), page.start, page.stop))
+        reply(200, "OK", table(found, names))
 
     def _views(self, binding: Binding, kind: str) -> Iterable[dict[str, Any]]:
         space = binding.space
@@ -201,12 +196,3 @@ def _require(is_allowed: bool, rights: Rights, permission: str) -> None:
     if not is_allowed:
         user = "anonymous" if rights.user is None else rights.user.name
         raise EntityError(403, f"user {user!r} lacks the permission {permission!r}")
-
-
-def _number(asked: dict[str, Any], name: str, default: int) -> int:
-    value = asked.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise EntityError(400, f"{name} is a number of entities, not {value!r:.100}")
-    return value
