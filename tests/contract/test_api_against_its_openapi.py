@@ -62,7 +62,7 @@ spec: {address: orders, type: queue}
 class NoMessages:
     """A node without messages."""
 
-    async def purge(self, *_: Any) -> int:
+    async def purge(self, *_: Any, **__: Any) -> int:
         return 0
 
     move = replay = purge
