@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -43,3 +44,27 @@ def test_connections_and_links_are_listed_and_closed(own: Installation) -> None:
             time.sleep(0.05)
     unknown = own.run("get", "connections", "--space", "nowhere")
     assert unknown.code == 3
+
+
+def test_a_space_with_a_port_of_its_own_need_not_be_named(own: Installation) -> None:
+    own.ok("create", "space", "other")
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    plan = json.loads(own.ok("get", "spaceplan", "standard-unlimited", "-o", "json"))
+    plan["spec"]["ports"] = {"first": port, "last": port}
+    space = {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "AddressSpace",
+        "metadata": {"name": "shop"},
+        "spec": {
+            "plan": "standard-unlimited",
+            "endpoints": [{"name": "messaging", "service": "messaging", "port": port}],
+        },
+    }
+    plan.pop("status", None)
+    own.ok("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": [plan, space]}))
+    own.ok("create", "address", "orders", "--type", "queue", "--space", "shop")
+    with connect(f"amqp://127.0.0.1:{port}", reconnect=False, patience=20) as connection:
+        connection.sender("orders").send(Message("without a name"))
+    told = json.loads(own.ok("get", "space", "shop", "-o", "json"))["status"]["endpointStatuses"]
+    assert told[0]["servicePorts"]["amqp"] == port

@@ -139,6 +139,7 @@ async def _serve(
         hosts_changed=controller.look_at_space,
     )
     controller.hosts_of = endpoints.hosts_of
+    controller.port_of = endpoints.port_of
     controller.add(endpoints.controller, endpoints)
     user_admin = AmqpUserAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
     users = UserController(

@@ -73,6 +73,8 @@ class ControlPlane:
         self._is_settling = True
         self.hosts_of: Callable[[AddressSpace], tuple[str, ...]] = lambda _space: ()
         """Gives the hosts of a space's routes; for whoever looks at endpoints to set."""
+        self.port_of: Callable[[AddressSpace], int] = lambda _space: 0
+        """Gives the port of a space's own, 0 for none; likewise."""
         self.declared = Declared(self)
         self.placements = Placements(self.declared, store)
         self.mirror = NodeMirror(
@@ -106,6 +108,7 @@ class ControlPlane:
             look_again=self.look_at_space,
             look_at_addresses=self._look_at_addresses,
             hosts_of=lambda space: self.hosts_of(space),  # noqa: PLW0108  # it is set later
+            port_of=lambda space: self.port_of(space),  # noqa: PLW0108  # likewise
         )
         plan_looks = PlanLooks(store, self.declared, self.statuses, now=now)
         self._addresses = Controller("addresses", self.address_looks.look, jitter=jitter, looked=looked)

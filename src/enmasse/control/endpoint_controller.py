@@ -14,14 +14,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.control.endpoint_keys import key_aside
-from enmasse.control.endpoint_planning import Door, doors_of, export_facts, refused_hosts, route_hosts
+from enmasse.control.endpoint_planning import (
+    Door,
+    doors_of,
+    export_facts,
+    port_of,
+    refused_hosts,
+    refused_ports,
+    route_hosts,
+)
 from enmasse.control.endpoint_port import UnusableCertificateError, Vouched
 from enmasse.control.runtime import Controller
 from enmasse.errors import EnmasseError
 from enmasse.identity.requester import OURSELVES
 from enmasse.model.conditions import Condition
 from enmasse.model.kinds import decode, restore
-from enmasse.model.plans import PLAN_NAMESPACE
+from enmasse.model.plans import PLAN_NAMESPACE, AddressSpacePlan, PortRange
 from enmasse.model.spaces import AddressSpace
 
 if TYPE_CHECKING:
@@ -98,6 +106,9 @@ class EndpointLooks:
         self._hosts_changed = hosts_changed
         self._spaces: dict[str, AddressSpace] = {}
         self._refused: dict[str, dict[str, str]] = {}
+        self._refused_ports: dict[str, str] = {}
+        self._offered: dict[str, PortRange | None] = {}
+        """The ports that each space plan offers."""
         self.controller = Controller("endpoints", self.look, jitter=jitter, workers=1)
 
     def load(self, store: ResourceStore) -> None:
@@ -108,6 +119,12 @@ class EndpointLooks:
             assert isinstance(space, AddressSpace)
             self._spaces[space.key] = space
         self._refused = refused_hosts(self._spaces.values(), self._settings.domain)
+        self._offered = {}
+        for document in store.select("AddressSpacePlan", PLAN_NAMESPACE):
+            plan = restore(document)
+            assert isinstance(plan, AddressSpacePlan)
+            self._offered[plan.metadata.name] = plan.spec.ports
+        self._refused_ports = refused_ports(self._spaces.values(), self._offered)
         self.look_at_all()
 
     def apply(self, change: Change) -> None:
@@ -116,6 +133,8 @@ class EndpointLooks:
         metadata = document["metadata"]
         if document["kind"] == "AddressSpace":
             self._see_space(change.action == "DELETED", document)
+        elif document["kind"] == "AddressSpacePlan" and metadata["namespace"] == PLAN_NAMESPACE:
+            self._see_plan(change.action == "DELETED", document)
         elif document["kind"] in _KINDS:
             about = (metadata["namespace"], document["kind"], metadata["name"])
             for key, space in self._spaces.items():
@@ -126,6 +145,26 @@ class EndpointLooks:
         """Return the hosts of a space's routes that it gets."""
         refused = self._refused.get(space.key, {})
         return tuple(host for host in route_hosts(space) if host not in refused)
+
+    def port_of(self, space: AddressSpace) -> int:
+        """Return the port of its own that a space gets; 0 for none."""
+        return 0 if space.key in self._refused_ports else port_of(space)
+
+    def _see_plan(self, is_gone: bool, document: Document) -> None:
+        plan = restore(document)
+        assert isinstance(plan, AddressSpacePlan)
+        name = plan.metadata.name
+        ports = None if is_gone else plan.spec.ports
+        if self._offered.get(name) != ports:
+            self._offered[name] = ports
+            self._judge_ports()
+
+    def _judge_ports(self) -> None:
+        former, self._refused_ports = self._refused_ports, refused_ports(self._spaces.values(), self._offered)
+        for key in former.keys() | self._refused_ports.keys():
+            if former.get(key) != self._refused_ports.get(key):
+                self.controller.look_at(key)
+                self._hosts_changed(key)
 
     def look_at_all(self) -> None:
         """Have all spaces looked at in the background."""
@@ -175,6 +214,8 @@ class EndpointLooks:
                 if former.get(key) != self._refused.get(key):
                     self.controller.look_at(key)
                     self._hosts_changed(key)
+        if (before and port_of(before)) or port_of(space):
+            self._judge_ports()
         is_new = before is None or before.metadata.uid != space.metadata.uid
         # What changes nothing that can be seen is about a key that was put aside.
         is_aside = before is not None and before.status == space.status
@@ -192,7 +233,8 @@ class EndpointLooks:
         space = restore(document)
         assert isinstance(space, AddressSpace)
         refused = self._refused.get(key, {})
-        doors = doors_of(space, self._settings.domain, refused)
+        port_refused = self._refused_ports.get(key)
+        doors = doors_of(space, self._settings.domain, refused, has_port=port_refused is None)
         problems: list[tuple[str, str]] = []
         statuses, authorities = [], []
         for door in doors:
@@ -206,6 +248,7 @@ class EndpointLooks:
         space = restore(now)
         assert isinstance(space, AddressSpace)
         wrong = [("HostRefused", reason) for reason in refused.values()]
+        wrong += [("PortRefused", port_refused)] if port_refused else []
         wrong += self._export(space, list(zip(doors, statuses, authorities, strict=True)))
         generation = space.metadata.generation
         found = (

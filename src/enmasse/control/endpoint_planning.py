@@ -4,7 +4,7 @@ Rules:
 1. A space without endpoints has two: ``messaging`` and ``messaging-wss``.
 2. Each endpoint answers to ``<space>.<namespace>.<domain>``; one that is exposed as a route also to its own host.
 3. Nobody has a host twice, and nobody one below the domain but their own: a host belongs to the oldest space
-   that asks for it.
+   that asks for it. The same holds for ports of their own, which the plan must offer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,20 @@ from enmasse.model.spaces import Endpoint, EndpointStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from enmasse.model.plans import PortRange
     from enmasse.model.spaces import AddressSpace
 
-__all__ = ["DEFAULT_ENDPOINTS", "Door", "doors_of", "export_facts", "refused_hosts", "route_hosts", "space_host"]
+__all__ = [
+    "DEFAULT_ENDPOINTS",
+    "Door",
+    "doors_of",
+    "export_facts",
+    "port_of",
+    "refused_hosts",
+    "refused_ports",
+    "route_hosts",
+    "space_host",
+]
 
 DEFAULT_ENDPOINTS: Final = (
     Endpoint(name="messaging", service="messaging"),
@@ -40,12 +51,14 @@ class Door:
         file: by which its certificate is kept.
         service_host: by which it is reached in any case.
         external_host: by which it is reached from outside; empty: it is not exposed.
+        port: of its own; 0: that of the node.
     """
 
     endpoint: Endpoint
     file: str
     service_host: str
     external_host: str = ""
+    port: int = 0
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -59,7 +72,8 @@ class Door:
             port: of the node.
             certificate: that it shows, PEM; None: none of its own.
         """
-        service = dict.fromkeys(SPEAKS, port) if port else {}
+        own = self.port or port
+        service = dict.fromkeys(SPEAKS, own) if own else {}
         expose = self.endpoint.expose
         outside = expose.route_service_port if expose and expose.route_service_port else "amqps"
         return EndpointStatus(
@@ -67,7 +81,7 @@ class Door:
             service_host=self.service_host,
             service_ports=service,
             external_host=self.external_host or None,
-            external_ports={outside: port} if self.external_host and port else {},
+            external_ports={outside: own} if self.external_host and own else {},
             cert=certificate,
         )
 
@@ -108,13 +122,42 @@ def refused_hosts(spaces: Iterable[AddressSpace], domain: str) -> dict[str, dict
     return refused
 
 
-def doors_of(space: AddressSpace, domain: str, refused: Mapping[str, str]) -> tuple[Door, ...]:
+def port_of(space: AddressSpace) -> int:
+    """Return the port that a space asks for; 0 for none of its own."""
+    return next((endpoint.port for endpoint in space.spec.endpoints if endpoint.port), 0)
+
+
+def refused_ports(spaces: Iterable[AddressSpace], offered: Mapping[str, PortRange | None]) -> dict[str, str]:
+    """Return by key the spaces that do not get the port that they ask for, with the reason.
+
+    Args:
+        spaces: all that there are.
+        offered: the ports of each space plan, by its name.
+    """
+    owners: dict[int, str] = {}
+    refused = {}
+    for space in sorted(spaces, key=lambda item: (item.metadata.creation_timestamp, item.key)):
+        port, ports = port_of(space), offered.get(space.spec.plan_name)
+        if not port:
+            continue
+        if ports is None or port not in ports:
+            there = f"those from {ports.first} to {ports.last}" if ports else "none"
+            refused[space.key] = f"plan '{space.spec.plan_name}' does not offer port {port}; it offers {there}"
+        elif owners.setdefault(port, space.key) != space.key:
+            refused[space.key] = f"port {port} belongs to another space"
+    return refused
+
+
+def doors_of(
+    space: AddressSpace, domain: str, refused: Mapping[str, str], *, has_port: bool = True
+) -> tuple[Door, ...]:
     """Return the doors of a space.
 
     Args:
         space: as declared.
         domain: of the installation.
         refused: hosts that it does not get.
+        has_port: whether it gets the port that it asks for.
     """
     doors = []
     for endpoint in space.spec.endpoints or DEFAULT_ENDPOINTS:
@@ -132,6 +175,7 @@ def doors_of(space: AddressSpace, domain: str, refused: Mapping[str, str]) -> tu
                 f"space.{space.metadata.namespace}.{space.metadata.name}.{digest}",
                 space_host(space, domain),
                 external,
+                endpoint.port or 0 if has_port else 0,
             )
         )
     return tuple(doors)

@@ -67,6 +67,7 @@ class SpaceLooks:
         look_again: has a space looked at once more.
         look_at_addresses: has addresses looked at, because their space or their places have changed.
         hosts_of: gives the hosts of a space's routes.
+        port_of: gives the port of a space's own, 0 for none.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class SpaceLooks:
         look_again: Callable[[str], None],
         look_at_addresses: Callable[[list[str]], None],
         hosts_of: Callable[[AddressSpace], tuple[str, ...]] = lambda _space: (),
+        port_of: Callable[[AddressSpace], int] = lambda _space: 0,
     ) -> None:
         self._registry = registry
         self._declared = declared
@@ -93,6 +95,7 @@ class SpaceLooks:
         self._look_again = look_again
         self._look_at_addresses = look_at_addresses
         self._hosts_of = hosts_of
+        self._port_of = port_of
 
     async def look(self, key: str) -> bool:
         """Put one space right; whether nothing is left to do."""
@@ -128,7 +131,12 @@ class SpaceLooks:
     def view(self, space: AddressSpace) -> SpaceView:
         """Return all that a space depends on."""
         return SpaceView(
-            space, self._declared.plans, self._excess(space), self._providers.of(space), self._hosts_of(space)
+            space,
+            self._declared.plans,
+            self._excess(space),
+            self._providers.of(space),
+            self._hosts_of(space),
+            self._port_of(space),
         )
 
     def _excess(self, space: AddressSpace) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ class SpaceView:
         excess: a sentence for each limit that is exceeded by what has a place already.
         authentication: how its users are known.
         hosts: that stand for it, beside its own.
+        port: of its own; 0 for none.
     """
 
     space: AddressSpace
@@ -48,6 +49,7 @@ class SpaceView:
     excess: tuple[str, ...] = ()
     authentication: Authentication = field(default_factory=Authentication)
     hosts: tuple[str, ...] = ()
+    port: int = 0
 
     @property
     def plan(self) -> AddressSpacePlan | None:
@@ -98,6 +100,7 @@ def wanted_space(view: SpaceView) -> SpaceEntity:
         limits.max_bytes or 0,
         limits=told_limits(limits),
         hosts=view.hosts,
+        port=view.port,
         oidc=view.authentication.oidc,
     )
 

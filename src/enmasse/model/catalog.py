@@ -10,7 +10,7 @@ from enmasse.model.resource import Resource
 
 __all__ = ["CATALOG_REVISION", "default_objects", "default_plans"]
 
-CATALOG_REVISION = 2
+CATALOG_REVISION = 3
 """Rises with every change of the text, so that existing installations get what is new."""
 
 

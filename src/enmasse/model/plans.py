@@ -34,6 +34,7 @@ __all__ = [
     "AddressPlanSpec",
     "AddressSpacePlan",
     "AddressSpacePlanSpec",
+    "PortRange",
 ]
 
 PLAN_NAMESPACE = "enmasse-infra"
@@ -45,6 +46,19 @@ _NEEDED_CREDITS: dict[SpaceType, tuple[str, ...]] = {
     "standard": ("router", "broker", "aggregate"),
     "brokered": ("broker",),
 }
+
+
+class PortRange(Model):
+    """Ports that follow each other."""
+
+    first: int = Field(ge=1024, le=65535)
+    """The lowest."""
+    last: int = Field(ge=1024, le=65535)
+    """The highest."""
+
+    def __contains__(self, port: int) -> bool:
+        """Tell whether it is one of them."""
+        return self.first <= port <= self.last
 
 
 class _Described(Model):
@@ -67,6 +81,8 @@ class AddressSpacePlanSpec(_Described):
     infra_config_ref: str | None = None
     limits: SpaceLimits | None = None
     """A space may ask for less, never for more."""
+    ports: PortRange | None = None
+    """The ports that spaces may have for themselves; none if left out."""
     quota: Literal["limits", "credits"] = "limits"
     """Which policy decides what has a place in a space: limits in real units, or the credits of EnMasse 1.0."""
 

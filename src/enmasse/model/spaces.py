@@ -138,6 +138,8 @@ class Endpoint(Model):
     expose: Exposure | None = None
     exports: tuple[Export, ...] = Field(default=(), strict=False)
     """Where the facts for connecting are written."""
+    port: int | None = Field(default=None, ge=1, le=65535)
+    """A port of the space's own, where clients need not name it; one of those that its plan offers."""
 
 
 class HostPort(Model):
@@ -329,6 +331,11 @@ class AddressSpace(Resource):
     def spec_problems(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the types of single fields."""
         yield from _repeated("spec.endpoints", [item.name for item in self.spec.endpoints])
+        ported = [index for index, item in enumerate(self.spec.endpoints) if item.port is not None]
+        for index in ported[1:]:
+            yield Problem(
+                f"spec.endpoints[{index}].port", "a space has one port of its own, and another endpoint has it"
+            )
         yield from _repeated("spec.connectors", [item.name for item in self.spec.connectors])
 
     def unapplied(self) -> Iterator[str]:

@@ -76,8 +76,10 @@ class Scene:
     def _text(self) -> str:
         return self.now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def declare(self, *endpoints: dict[str, Any], name: str = "shop", **metadata: Any) -> Document:
-        spec = {"endpoints": list(endpoints)} if endpoints else {}
+    def declare(
+        self, *endpoints: dict[str, Any], name: str = "shop", spec: dict[str, Any] | None = None, **metadata: Any
+    ) -> Document:
+        spec = (spec or {}) | ({"endpoints": list(endpoints)} if endpoints else {})
         resource = decode(
             {
                 "apiVersion": "enmasse.io/v1beta1",
@@ -277,6 +279,31 @@ def test_a_host_belongs_to_the_first_who_asks_and_none_below_the_domain_to_other
     assert "is below mq.example" in scene.condition("EndpointsReady", "fake")[2]
     scene.registry.delete("AddressSpace", "default", "shop")
     assert scene.condition("EndpointsReady", "thief") == ("True", "Served", "")
+
+
+def test_the_short_name_of_a_space_is_no_host_for_others(scene: Scene) -> None:
+    scene.declare()
+    scene.declare(route("shop.default"), name="thief")
+    assert scene.condition("EndpointsReady", "thief")[1] == "HostRefused"
+
+
+def test_a_port_of_ones_own_is_one_that_the_plan_offers_and_nobody_had_before(scene: Scene) -> None:
+    scene.registry.plant_catalog()
+    scene.declare(endpoint(port=31000))
+    status, reason, message = scene.condition("EndpointsReady")
+    assert (status, reason) == ("False", "PortRefused")
+    assert message == "plan 'standard-small' does not offer port 31000; it offers none"
+
+    large = {"plan": "standard-unlimited"}
+    scene.declare(endpoint(port=31000), spec=large)
+    assert scene.condition("EndpointsReady") == ("True", "Served", "")
+    assert scene.look()["status"]["endpointStatuses"][0]["servicePorts"]["amqps"] == 31000
+    scene.now += dt.timedelta(seconds=1)
+    scene.declare(endpoint(port=31000), name="late", spec=large)
+    assert scene.condition("EndpointsReady", "late")[2] == "port 31000 belongs to another space"
+    assert scene.look("late")["status"]["endpointStatuses"][0]["servicePorts"]["amqps"] == 5672
+    scene.declare(endpoint(port=80), name="low", spec=large)
+    assert "offers those from 31000 to 31999" in scene.condition("EndpointsReady", "low")[2]
 
 
 def test_what_applications_need_is_exported_kept_up_to_date_and_taken_away(scene: Scene) -> None:
