@@ -172,6 +172,11 @@ class Carrier:
             except TimeoutError:
                 await self.abort()
 
+    async def wait_gone(self) -> None:
+        """Wait until the socket is gone, after the peer or we have ended the connection."""
+        if self._shell is not None:
+            await self._shell.wait_closed()
+
     async def abort(self) -> None:
         """Drop the socket."""
         if self._shell is not None:

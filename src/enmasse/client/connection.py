@@ -60,6 +60,7 @@ class Connection:
         self._elsewhere: dict[Url, Connection] = {}
         self._moves: set[asyncio.Task[None]] = set()
         self._carrier: Carrier | None = None
+        self._former: Carrier | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._up_since = 0.0
         self._delay_s = FIRST_DELAY_S
@@ -383,7 +384,7 @@ class Connection:
     def _on_gone(self, carrier: Carrier, error: EnmasseError) -> None:
         if carrier is not self._carrier:
             return
-        self._carrier = None
+        self._carrier, self._former = None, carrier
         self._dialler.next_delivery_id = carrier.next_delivery_id
         if self._error is not None:
             return
@@ -445,9 +446,10 @@ class Connection:
             await asyncio.wait(self._moves)
         for other in self._elsewhere.values():
             await other.close()
-        carrier = self._carrier
-        if carrier is not None:
-            await carrier.close()
+        if self._carrier is not None:
+            await self._carrier.close()
+        if self._former is not None:
+            await self._former.wait_gone()
 
     async def __aenter__(self) -> Self:
         return self
