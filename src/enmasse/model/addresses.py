@@ -8,8 +8,8 @@ from pydantic import Field
 
 from enmasse.model.errors import Problem
 from enmasse.model.limits import AddressLimits
-from enmasse.model.names import MAX_ADDRESS_CHARACTERS, address_problem, in_space_problem, space_of
-from enmasse.model.resource import Resource, ResourceStatus
+from enmasse.model.names import MAX_ADDRESS_CHARACTERS, address_problem
+from enmasse.model.resource import ResourceStatus, SpaceMember
 from enmasse.model.schema import Model, describe_value
 from enmasse.model.storing import (
     Distribution,
@@ -206,7 +206,7 @@ class AddressStatus(ResourceStatus):
     retention: Retention | None = None
 
 
-class Address(Resource):
+class Address(SpaceMember):
     """A named destination with a type and a plan."""
 
     immutable: ClassVar[tuple[str, ...]] = (
@@ -222,20 +222,6 @@ class Address(Resource):
     kind: Literal["Address"] = "Address"
     spec: AddressSpec
     status: AddressStatus = AddressStatus()
-
-    @property
-    def space(self) -> str:
-        """The name of the space that the address belongs to."""
-        return space_of(self.metadata.name)
-
-    @property
-    def space_key(self) -> str:
-        """Namespace and name of the space, as in ``default/shop``."""
-        return f"{self.metadata.namespace}/{self.space}"
-
-    def name_problem(self, name: str) -> str | None:
-        """Return what is wrong with a name."""
-        return super().name_problem(name) or in_space_problem(name)
 
     def spec_problems(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the types of single fields."""

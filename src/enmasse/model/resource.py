@@ -9,13 +9,13 @@ from pydantic import Field
 from enmasse.model.conditions import Condition, phase_of, stamp, unmet
 from enmasse.model.errors import Problem
 from enmasse.model.metadata import Metadata
-from enmasse.model.names import is_subdomain
+from enmasse.model.names import in_space_problem, is_subdomain, space_of
 from enmasse.model.schema import Model, describe_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Data", "Metadata", "Resource", "ResourceStatus"]
+__all__ = ["Data", "Metadata", "Resource", "ResourceStatus", "SpaceMember"]
 
 
 class ResourceStatus(Model):
@@ -109,6 +109,24 @@ class Resource(Model):
             if value not in ("", 0, {}) or key == "deletionGracePeriodSeconds"
         }
         return document
+
+
+class SpaceMember(Resource):
+    """An object that belongs to a space: the part of its name before the first dot says which."""
+
+    @property
+    def space(self) -> str:
+        """The name of the space."""
+        return space_of(self.metadata.name)
+
+    @property
+    def space_key(self) -> str:
+        """Namespace and name of the space, as in ``default/shop``."""
+        return f"{self.metadata.namespace}/{self.space}"
+
+    def name_problem(self, name: str) -> str | None:
+        """Return what is wrong with a name."""
+        return super().name_problem(name) or in_space_problem(name)
 
 
 class _Nothing(Model):

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from enmasse.model.errors import Problem
-from enmasse.model.names import in_space_problem, pattern_problem, space_of
-from enmasse.model.resource import Resource, ResourceStatus
+from enmasse.model.names import pattern_problem
+from enmasse.model.resource import ResourceStatus, SpaceMember
 from enmasse.model.schema import Model, describe_value
 
 if TYPE_CHECKING:
@@ -104,27 +104,13 @@ class MessagingUserStatus(ResourceStatus):
     """The generation of the spec that this was found for."""
 
 
-class MessagingUser(Resource):
+class MessagingUser(SpaceMember):
     """A user of a space."""
 
     api_version: Literal["user.enmasse.io/v1beta1"] = "user.enmasse.io/v1beta1"
     kind: Literal["MessagingUser"] = "MessagingUser"
     spec: MessagingUserSpec
     status: MessagingUserStatus = MessagingUserStatus()
-
-    @property
-    def space(self) -> str:
-        """The name of the space that the user belongs to."""
-        return space_of(self.metadata.name)
-
-    @property
-    def space_key(self) -> str:
-        """Namespace and name of the space, as in ``default/shop``."""
-        return f"{self.metadata.namespace}/{self.space}"
-
-    def name_problem(self, name: str) -> str | None:
-        """Return what is wrong with a name."""
-        return super().name_problem(name) or in_space_problem(name)
 
     def spec_problems(self) -> Iterator[Problem]:
         """Yield what is wrong beyond the types of single fields."""
