@@ -245,7 +245,7 @@ def parse_kind(name: str) -> Kind:
     """
     kind = kind_named(_SHORTER.get(name.lower(), name))
     if kind is None:
-        known = "; ".join(f"{kind.plural} ({', '.join(kind.short_names)})" for kind in KINDS)
+        known = ", ".join("|".join((kind.plural, *kind.short_names)) for kind in KINDS)
         raise UsageError(f"there is no kind '{name}'; there are {known}")
     return kind
 
