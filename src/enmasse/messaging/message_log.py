@@ -112,7 +112,7 @@ class MessageLog:
     """
 
     __slots__ = (
-        "_dones", "_fresh", "_fresh_bytes", "_settling", "_touched", "core", "home", "is_closed", "log_id",
+        "_dones", "_fresh", "_fresh_bytes", "_settling", "_touched", "core", "home", "is_closed", "log_id", "marks",
         "next_offset", "owners", "visible",
     )  # fmt: skip
 
@@ -126,6 +126,8 @@ class MessageLog:
         self.visible = 0
         """The offset below which everything is committed."""
         self.is_closed = False
+        self.marks: dict[Owner, Operation] = {}
+        """Where owners begin that have come of late: a frame of theirs is not to be on disk without it."""
         self._fresh: list[Row] = []
         """Rows that no frame holds yet."""
         self._fresh_bytes = 0
@@ -228,6 +230,8 @@ class MessageLog:
         if self._fresh:
             fresh, self._fresh = self._fresh, []
             self._cut_rows(fresh, wall_us, operations, cut)
+            if self.marks:
+                operations.extend(self.marks.values())
         if self._settling:
             cut.settled, self._settling = self._settling, []
             for entry, _ in cut.settled:

@@ -215,7 +215,13 @@ class Topic(Address):
         """What comes from now on is for a subscription, what came before is not."""
         subscription.first_offset = self.log.next_offset
         mark = Operation(Table.MARK, log_key(*subscription.owner, 0), self.log.next_offset.to_bytes(8, "big"))
-        self.core.store_in_time([mark])
+        self.log.marks[subscription] = mark
+        self.core.store_in_time([mark], lambda: self._begun(subscription, mark))
+
+    def _begun(self, subscription: Subscription, mark: Operation) -> None:
+        """It is on disk where a subscription begins."""
+        if self.log.marks.get(subscription) is mark:
+            del self.log.marks[subscription]
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Feed it no longer; what only it needed is deleted."""
@@ -223,6 +229,7 @@ class Topic(Address):
         self.subscriptions.remove(subscription)
         if subscription in self.log.owners:
             self.log.owners.remove(subscription)
+            self.log.marks.pop(subscription, None)
             self.core.store_in_time(self.log.collect())
         self.version += 1
         self.due()
