@@ -93,7 +93,7 @@ class AddressLooks:
         if row.is_leaving:
             # It stays as it is until whoever holds it back has let it go.
             status = address.status.with_conditions(address.status.conditions, self._now(), deleted=True)
-            self._publish(address, address.model_copy(update={"status": status}))
+            self._statuses.publish(address, status)
             return True
         view = self.view(address, row, is_served=seen is not None and seen.uid == row.uid)
         verdict, place = self._place(view, row, document)
@@ -215,11 +215,7 @@ class AddressLooks:
             status = address_status(view, entity, place, self._mirror.name)
         ready = readiness(verdict, entity, outcome, generation)
         status = status.with_conditions((condition("Scheduled", verdict, generation), ready), self._now())
-        self._publish(address, address.model_copy(update={"status": status}))
-
-    def _publish(self, former: Address, found: Address) -> None:
-        if found.status != former.status:
-            self._statuses.publish(found, former.status.phase)
+        self._statuses.publish(address, status)
 
 
 async def bring_about(mirror: NodeMirror, entity: Entity, seen: Sighting | None) -> Outcome:

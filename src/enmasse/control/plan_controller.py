@@ -50,6 +50,5 @@ class PlanLooks:
         else:
             found = (condition(READY, Verdict("Valid"), plan.metadata.generation),)
         status = plan.status.with_conditions(found, self._now())
-        if status != plan.status:
-            self._statuses.publish(plan.model_copy(update={"status": status}), plan.status.phase)
+        self._statuses.publish(plan, status)
         return True

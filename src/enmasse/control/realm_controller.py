@@ -175,8 +175,7 @@ class RealmController:
         ready = condition(READY, verdict, service.metadata.generation)
         status = service.status.with_conditions((ready,), self._now())
         status = status.model_copy(update={"message": verdict.message or None})
-        if status != service.status:
-            self._statuses.publish(service.model_copy(update={"status": status}), service.status.phase)
+        self._statuses.publish(service, status)
         return verdict.is_yes or keycloak_of(service) is None
 
     async def _look_at_space(self, key: str) -> bool:

@@ -187,8 +187,7 @@ class SpaceLooks:
         ready = condition(READY, Verdict("Terminating", message), metadata.generation)
         others = tuple(item for item in space.status.conditions if item.type != READY)
         status = space.status.with_conditions((*others, ready), self._now(), deleted=True)
-        if status != space.status:
-            self._statuses.publish(space.model_copy(update={"status": status}), space.status.phase)
+        self._statuses.publish(space, status)
         return left > 0  # else the node is asked again; what is left tells of its end
 
     def _delete_contents(self, space: AddressSpace) -> int:
@@ -238,8 +237,7 @@ class SpaceLooks:
         status = space.status.with_conditions((*kept, *found), self._now())
         if status.limits != told:
             status = status.model_copy(update={"limits": told})
-        if status != space.status:
-            self._statuses.publish(space.model_copy(update={"status": status}), space.status.phase)
+        self._statuses.publish(space, status)
 
 
 def _stub(kind: EntityType, space: str, seen: Sighting) -> AddressEntity:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from enmasse.control.events import EventRecorder
     from enmasse.control.store import ResourceStore
-    from enmasse.model.resource import Resource
+    from enmasse.model.resource import Resource, ResourceStatus
 
 __all__ = ["StatusWriter"]
 
@@ -56,15 +56,19 @@ class StatusWriter:
         """How many statuses are not written yet."""
         return len(self._found)
 
-    def publish(self, resource: Resource, former_phase: str) -> None:
-        """Have the status of an object written soon.
+    def publish(self, resource: Resource, status: ResourceStatus) -> None:
+        """Have the status of an object written soon, in place of one that was found before and is not written yet.
 
         Args:
-            resource: as it was read from the store, with a new status.
-            former_phase: the phase that was published before.
+            resource: as it was read from the store.
+            status: that was found, whether it is another one or the same.
         """
         metadata = resource.metadata
-        self._found[resource.kind, metadata.namespace, metadata.name] = (resource, former_phase)
+        key = (resource.kind, metadata.namespace, metadata.name)
+        if status == resource.status:
+            self._found.pop(key, None)
+            return
+        self._found[key] = (resource.model_copy(update={"status": status}), resource.status.phase)
         self._something.set()
 
     async def run(self) -> None:

@@ -390,10 +390,9 @@ class UserController:
         status = user.status.with_conditions(found, self._now())
         message = "; ".join(status.messages) or None
         status = status.model_copy(update={"message": message, "generation": user.metadata.generation})
-        if status == user.status:
-            return
-        self._statuses.publish(user.model_copy(update={"status": status}), user.status.phase)
-        self._tell(user, found)
+        self._statuses.publish(user, status)
+        if status != user.status:
+            self._tell(user, found)
 
     def _tell(self, user: MessagingUser, found: tuple[Condition, ...]) -> None:
         """Note an event where a user has become ready, or is not for a new reason."""

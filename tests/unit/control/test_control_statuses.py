@@ -1,0 +1,82 @@
+"""Statuses that are written together, and what was found last of each."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from enmasse.control.registry import Registry
+from enmasse.control.statuses import StatusWriter
+from enmasse.control.store import ResourceStore
+from enmasse.model.conditions import Condition
+from enmasse.model.kinds import decode, restore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from enmasse.model.resource import Resource, ResourceStatus
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResourceStore]:
+    with ResourceStore(tmp_path / "resources.db") as store:
+        yield store
+
+
+@pytest.fixture
+def space(store: ResourceStore) -> Resource:
+    uids = itertools.count(1)
+    registry = Registry(store, now=lambda: NOW, new_uid=lambda: f"uid-{next(uids)}")
+    registry.create(decode({"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "metadata": NAME}))
+    return restore(store.get("AddressSpace", "default", "shop"))
+
+
+NAME = {"name": "shop", "namespace": "default"}
+
+
+def ready(resource: Resource, status: str) -> ResourceStatus:
+    condition = Condition(type="Ready", status="True" if status == "Served" else "False", reason=status)
+    return resource.status.with_conditions((condition,), NOW)
+
+
+def reason(store: ResourceStore) -> str:
+    conditions = store.get("AddressSpace", "default", "shop").get("status", {}).get("conditions", [])
+    return str(conditions[0]["reason"]) if conditions else ""
+
+
+def test_of_two_findings_the_later_one_is_written(store: ResourceStore, space: Resource) -> None:
+    writer = StatusWriter(store, lambda _resource: None)
+    writer.publish(space, ready(space, "Configuring"))
+    writer.publish(space, ready(space, "Served"))
+    writer.flush()
+    assert reason(store) == "Served"
+
+
+def test_a_finding_that_all_is_as_it_was_takes_back_what_is_not_written_yet(
+    store: ResourceStore, space: Resource
+) -> None:
+    writer = StatusWriter(store, lambda _resource: None)
+    writer.publish(space, ready(space, "Served"))
+    writer.flush()
+    served = restore(store.get("AddressSpace", "default", "shop"))
+    writer.publish(served, ready(served, "Configuring"))
+    writer.publish(served, served.status)
+    writer.flush()
+    assert reason(store) == "Served"
+    assert len(writer) == 0
+
+
+def test_what_was_found_of_an_object_that_has_changed_is_not_written(store: ResourceStore, space: Resource) -> None:
+    stale: list[Resource] = []
+    writer = StatusWriter(store, stale.append)
+    writer.publish(space, ready(space, "Served"))
+    document = store.get("AddressSpace", "default", "shop")
+    store.replace(document | {"metadata": document["metadata"] | {"labels": {"a": "b"}}})
+    writer.flush()
+    assert reason(store) == ""
+    assert [item.metadata.name for item in stale] == ["shop"]
