@@ -30,8 +30,12 @@ __all__ = ["CertificateStore"]
 DEFAULT = "default"
 CLIENTS = "clients-ca.crt"
 
-LOOK_EVERY_S = 2.0
-"""How long a changed file may go unnoticed; a look costs one ``stat`` for each file."""
+LOOK_EVERY_S = 0.25
+"""How long a changed file may go unnoticed, as somebody may be waiting who was just told of a new endpoint; a look
+costs one ``stat`` for each file."""
+
+REST = 20.0
+"""So many times as long as it took to read many certificates they are left alone then."""
 
 SETTLED_NS = 1_000_000_000
 """So long after its last change a directory is taken to be as it was listed."""
@@ -96,9 +100,13 @@ class CertificateStore:
         _log.info("TLS certificates were read anew from %s", self._directory)
         return True
 
-    def watch(self) -> None:
-        """Look at the files from time to time, and reload when they have changed."""
-        self._watch = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_again)
+    def watch(self, rest_s: float = 0.0) -> None:
+        """Look at the files from time to time, and reload when they have changed.
+
+        Args:
+            rest_s: how long not to look at first, at least.
+        """
+        self._watch = asyncio.get_running_loop().call_later(max(LOOK_EVERY_S, rest_s), self._look_again)
 
     def close(self) -> None:
         """Look no more."""
@@ -107,10 +115,11 @@ class CertificateStore:
             self._watch = None
 
     def _look_again(self) -> None:
+        began = time.perf_counter()
         seen = self._look()
         if seen not in (self._seen, self._failed):
             self._take(seen)
-        self.watch()
+        self.watch((time.perf_counter() - began) * REST)
 
     def _look(self) -> State:
         """What tells one state of the files from another.
