@@ -100,7 +100,7 @@ async def serve(shell: str, mode: str, size: int, total: int, directory: Path) -
     done: asyncio.Future[float] = loop.create_future()
     context = server_context(directory)
 
-    def make() -> asyncio.Protocol:
+    def make() -> asyncio.BaseProtocol:
         traffic = Traffic(mode, size, total, done)
         return TlsLayer(traffic, context) if shell == "ours" else traffic
 

@@ -35,7 +35,9 @@ SECRET = bytes(32)
 OFFERED = ("EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "XOAUTH2", "PLAIN", "ANONYMOUS")
 
 _KEYS = {name: make_keys(name, "password", b"salt of the user", 4096) for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")}
-_USERS = Users([User("user", SPACE, Permissions([], lambda _pattern, _user: lambda _address: True), _KEYS)], seed=SECRET)
+_USERS = Users(
+    [User("user", SPACE, Permissions([], lambda _pattern, _user: lambda _address: True), _KEYS)], seed=SECRET
+)
 
 
 class NoTokens:

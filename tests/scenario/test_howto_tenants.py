@@ -62,7 +62,10 @@ def test_the_how_to_does_what_it_says(place: Path) -> None:
     run(place, "spaces")
     assert "for the trial" in run(place, "send")[0]
     assert "connections: 20" in run(place, "plan")[0]
-    assert "space 'default/trial' has 10 devices (distinct container ids), as many as its plan" in run(place, "refused")[0]
+    assert (
+        "space 'default/trial' has 10 devices (distinct container ids), as many as its plan"
+        in run(place, "refused")[0]
+    )
     assert run(place, "waits")[1] >= 2 * 0.9
     told = run(place, "list")[0]
     assert '"address":"orders"' in told

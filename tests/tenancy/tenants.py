@@ -65,9 +65,12 @@ class Tenants:
         """Connect as the tenant's user, whose name is the same in both spaces."""
         given: dict[str, Any] = {
             # Whose password is guessed must wait, and nobody else.
-            "user": "app" if who == "red" else "keeper", "password": PASSWORDS[who], "hostname": f"{who}.{NAMESPACES[who]}",
-            "reconnect": False, "timeout": 20,
-        }  # fmt: skip
+            "user": "app" if who == "red" else "keeper",
+            "password": PASSWORDS[who],
+            "hostname": f"{who}.{NAMESPACES[who]}",
+            "reconnect": False,
+            "timeout": 20,
+        }
         return connect(self.amqp, **(given | more))
 
     def tls(self, server_name: str) -> TlsOptions:

@@ -33,8 +33,8 @@ from enmasse.node.expiry import Expiry
 from enmasse.node.federation import Federation
 from enmasse.node.gate import Gate, GateOptions
 from enmasse.node.health import Health, LoopWatch
-from enmasse.node.logs import LoggedBinding, Tally
 from enmasse.node.inspection import Inspection
+from enmasse.node.logs import LoggedBinding, Tally
 from enmasse.node.management import Management
 from enmasse.node.ports import Admitting, PortOptions, Ports
 from enmasse.node.review import review, review_user
