@@ -103,7 +103,7 @@ class PeerProtocol(H11Protocol):
     connection at once, unsent data or not.
     """
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it likewise
         """Look at the certificate once, for all requests of the connection."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
