@@ -2,7 +2,8 @@
 
 Rules:
 1. An engine hears of bytes at once, of as many in a turn as it takes in ``SHARE_S``: all others wait for
-   it. What it wants to write is written at the end of the turn.
+   it. What it wants to write is written at the end of the turn. Beside others, busy connections share
+   one part of the turn (``lanes``).
 2. A peer that does not read is sent nothing more: above ``HIGH_WATER`` bytes owed, the engine's
    links are blocked and, on a server, the peer's own bytes are left in the socket. Clients go on
    reading, or two ends that both wait for the other to read would wait for ever. A server leaves a peer's
@@ -20,6 +21,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from enmasse.net.door import Ticket
+from enmasse.net.lanes import BUDGET_S, LANE_BYTES, Load
 from enmasse.net.loop import Turn
 from enmasse.net.tls_names import peer_names_of, server_name_of
 
@@ -111,12 +113,14 @@ class EngineProtocol(asyncio.Protocol):
         bytes_in: bytes read.
         bytes_out: bytes written.
         is_lost: whether the socket is gone.
+        load: how busy it keeps the loop, once it is known whose it is.
     """
 
     __slots__ = (
         "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_reading_paused", "_linger",
-        "_make_engine", "_owed", "_rest", "_share", "_timer", "_timer_at", "_turn", "_yields", "bytes_in",
-        "bytes_out", "engine", "is_lost", "is_secure", "peer", "peer_names", "server_name", "ticket", "transport",
+        "_make_engine", "_owed", "_pace", "_rest", "_timer", "_timer_at", "_turn", "_yields", "bytes_in",
+        "bytes_out", "engine", "is_lost", "is_secure", "load", "peer", "peer_names", "server_name", "ticket",
+        "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
@@ -137,7 +141,7 @@ class EngineProtocol(asyncio.Protocol):
         self._is_hung_up = False
         self._is_reading_paused = False
         self._rest = b""
-        self._share = MIN_SHARE_BYTES
+        self._pace = 0.0
         self._owed = 0
         self._flushes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -145,6 +149,7 @@ class EngineProtocol(asyncio.Protocol):
         self._linger: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
         self.ticket = ticket
+        self.load: Load | None = None
         self.peer = ""
         self.is_secure = False
         self.server_name: str | None = None
@@ -184,29 +189,52 @@ class EngineProtocol(asyncio.Protocol):
         """Bytes have come."""
         self.bytes_in += len(data)
         self._turn.begin()
-        if len(data) <= MIN_SHARE_BYTES:
-            self._guard("input from", self.engine.receive, data, self._turn.now)
+        load = self.load
+        if load is None:
+            self._receive_share(data, MIN_SHARE_BYTES, SHARE_S)
+        elif not load.lane.is_shared():
+            load.add(self._receive_share(data, MIN_SHARE_BYTES, SHARE_S), self._turn.now)
+        elif load.lane.is_full() and not self.transport.is_closing():
+            self._rest += data
+            self.transport.pause_reading()
+            load.lane.wait(self._read_on)
         else:
-            self._receive_share(data)
+            self._receive_beside_others(load, data)
 
-    def _receive_share(self, data: bytes) -> None:
-        """Take as much as others may wait for, and the rest in the turns that follow."""
-        part = data if len(data) <= self._share else data[: self._share]
+    def _receive_beside_others(self, load: Load, data: bytes) -> None:
+        lane = load.lane
+        seconds = self._receive_share(data, LANE_BYTES, BUDGET_S)
+        lane.spend(seconds)
+        load.add(seconds, self._turn.now)
+
+    def _receive_share(self, data: bytes, least: int, share_s: float) -> float:
+        """Take as much as others may wait for, and the rest in the turns that follow; how long it took."""
         began = perf_counter()
+        if len(data) <= least:
+            self._guard("input from", self.engine.receive, data, self._turn.now)
+            return perf_counter() - began
+        most = max(least, int(self._pace * share_s))
+        part = data if len(data) <= most else data[:most]
         self._guard("input from", self.engine.receive, part, self._turn.now)
-        pace = len(part) / (perf_counter() - began)
-        self._share = max(MIN_SHARE_BYTES, int(pace * SHARE_S))
+        seconds = perf_counter() - began
+        self._pace = len(part) / seconds
         if part is not data and not self.transport.is_closing():
             self._rest = data[len(part) :]
             self.transport.pause_reading()
-            self._turn.later(self._read_on)
+            if self.load is not None and self.load.lane.is_shared():
+                self.load.lane.wait(self._read_on)
+            else:
+                self._turn.later(self._read_on)
+        return seconds
 
     def _read_on(self) -> None:
         """Take what has come, then what comes, unless that is to wait (rule 2)."""
         if self._may_read():
             data, self._rest = self._rest, b""
-            if data:
-                self._receive_share(data)
+            if data and self.load is not None and self.load.lane.is_shared():
+                self._receive_beside_others(self.load, data)
+            elif data:
+                self._receive_share(data, MIN_SHARE_BYTES, SHARE_S)
             if not self._rest and self._may_read():
                 self.transport.resume_reading()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import Address
-from enmasse.messaging.backlog import BacklogConsumer
+from enmasse.messaging.backlog import Backlog, BacklogConsumer
 from enmasse.messaging.delivery import Consumer, Producer
 from enmasse.messaging.dynamic import Wish
 from enmasse.messaging.errors import AttachError
@@ -35,14 +35,16 @@ from enmasse.node.terminus import (
     receiver_options,
     recovered_source,
     sender_options,
+    what_is_told,
 )
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.outcomes import known_outcome
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Open, Source, Target
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Modified, Open, Released, Source, Target
 from enmasse.wire.amqp.performatives import Coordinator as CoordinatorTarget
 from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.session import Session
+from enmasse.wire.amqp.types import Symbol, ULong
 
 if TYPE_CHECKING:
     from enmasse.node.connections import Connections
@@ -59,6 +61,19 @@ MAX_CONTROL_BYTES = 16 << 10
 REJECTED = "amqp:rejected:list"
 
 DIST_MODES = ("move", "copy")
+
+ADDRESS_TYPE = "enmasse:address-type"
+"""The capability by which a receiver asks what it has attached to, and the property that answers."""
+
+STORED = "enmasse:messages-stored"
+"""The property that tells such a receiver how many messages are there, where any are stored."""
+
+
+def _described(address: Address, consumer: Consumer) -> dict[Any, Any]:
+    found: dict[Any, Any] = {Symbol(ADDRESS_TYPE): address.kind}
+    if isinstance(consumer.address, Backlog):
+        found[Symbol(STORED)] = ULong(consumer.address.depth)
+    return found
 
 
 class Binding:
@@ -174,6 +189,7 @@ class Binding:
         link.settle_as(attach.rcv_settle_mode)
         producer: Producer
         attachment: Attachment | None = None
+        told: dict[str, Any] | None = None
         if target.dynamic:
             wish = dynamic_wish(target, options.capabilities)
             self.bounds.attach(space, link, None)
@@ -197,7 +213,7 @@ class Binding:
                 require=self.admission.rights.require_send,
             )
         else:
-            self.admission.rights.require_send(address_of(target))
+            self.admission.rights.require_producer(address_of(target), options.capabilities)
             address = self._desk(space, address_of(target)) or space.find(address_of(target))
             self.bounds.attach(space, link, address)
             key = Key(space, self.user, self.container, attach.name, True)
@@ -206,6 +222,7 @@ class Binding:
                 answer.durable, answer.timeout = target.durable, target.timeout
                 answer.expiry_policy = target.expiry_policy
             producer = address.attach_producer(self.bounds.port(space, link, address), address_of(target), options)
+            told = what_is_told(address, options)
         self.links[link] = producer
         sink, most_bytes = self.bounds.sink(link, producer, self.bounds.size_limit(space, producer.address))
         link.accept(
@@ -214,6 +231,7 @@ class Binding:
             target=answer,
             max_message_size=most_bytes,
             offered_capabilities=options.capabilities or None,
+            properties=told,
             unsettled=None if attachment is None else attachment.told,
             incomplete_unsettled=attachment is not None and attachment.is_incomplete,
         )
@@ -287,6 +305,7 @@ class Binding:
             target=attach.target if isinstance(attach.target, Target) else Target(),
             snd_settle_mode=1 if options.presettle else attach.snd_settle_mode,
             offered_capabilities=options.capabilities or None,
+            properties=_described(address, consumer) if ADDRESS_TYPE in options.capabilities else None,
             unsettled=unsettled,
             incomplete_unsettled=is_incomplete,
         )
@@ -332,6 +351,12 @@ class Binding:
         end = self.links.pop(link, None)
         self.bounds.detached(link)
         self._recovering.leave(link, end, closed=closed)
+        if isinstance(end, BacklogConsumer):
+            default = link.session.default_outcomes.get(end)
+            if isinstance(default, Released | Modified):
+                # What the receiver said of messages that it leaves without an outcome [AMQP 3.5.3].
+                for entry in end.port.take_unsettled():
+                    end.on_outcome(entry, default)
         if isinstance(end, Consumer):
             end.gone(closed=closed)
             if isinstance(end, SubscriberConsumer):

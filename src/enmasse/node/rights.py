@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.messaging.errors import AttachError
+from enmasse.messaging.stream import COMMITS_CAPABILITY, FRAMES_CAPABILITY, Stream
 from enmasse.messaging.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -60,6 +61,22 @@ class Rights:
         if address == MANAGEMENT and self.may_view:
             return
         raise _refusal(user, "send to", address)
+
+    def require_producer(self, address: str, capabilities: tuple[str, ...]) -> None:
+        """See that a sender may attach.
+
+        Telling a stream how far one has read it is a reader's right.
+
+        Raises:
+            AttachError: it may not.
+        """
+        user, space = self.user, self.space
+        tells_offsets = COMMITS_CAPABILITY in capabilities and FRAMES_CAPABILITY not in capabilities
+        if user is not None and space is not None and tells_offsets and user.permissions.allow(RECV, address):
+            found = _find(space, address)
+            if found is not None and found.kind == Stream.kind:
+                return
+        self.require_send(address)
 
     def require_receive(self, address: str) -> None:
         """See that messages may be received from an address.

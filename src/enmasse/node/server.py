@@ -39,6 +39,7 @@ from enmasse.node.management import Management
 from enmasse.node.ports import Admitting, PortOptions, Ports
 from enmasse.node.review import review, review_user
 from enmasse.node.space_desk import SpaceDesk
+from enmasse.node.space_lanes import SpaceLanes
 from enmasse.node.space_ports import SpacePorts
 from enmasse.node.statistics import check_server, read_configuration, read_statistics
 from enmasse.node.stored_users import StoredUsers
@@ -161,6 +162,7 @@ class Server:
         self.ports = Ports(self._turn, ports or PortOptions(), self.health.answer)
         self.reloads.append(self.ports.reload)
         self.connections.watchers.append(Admitting(self.connections))
+        self.connections.watchers.append(SpaceLanes(self.connections, self.admin, self._turn))
         self.connections.watchers.append(Expiry(self._turn.loop, time.time, self.federation))
         self.management_port: ManagementPort | None = None
         self.is_loaded = False

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.selector import SELECTOR_FILTERS
 from enmasse.messaging.space import Space
+from enmasse.messaging.stream import Stream
 from enmasse.messaging.topic import Topic
 from enmasse.wire.amqp.performatives import Attach, Source, Target
 from enmasse.wire.amqp.types import Described, Symbol
 
-__all__ = ["address_of", "granted_filters", "receiver_options", "recovered_source", "sender_options"]
+__all__ = [
+    "address_of",
+    "granted_filters",
+    "receiver_options",
+    "recovered_source",
+    "sender_options",
+    "what_is_told",
+]
+
+ADDRESS_TYPE = "enmasse:address-type"
+PARTITIONS = "enmasse:partitions"
 
 OUR_FILTERS = "enmasse:"
 
@@ -73,6 +84,16 @@ def sender_options(attach: Attach, target: Target) -> AttachOptions:
     return AttachOptions(
         capabilities=_capabilities(attach, target), properties=_plain(attach.properties), name=attach.name
     )
+
+
+def what_is_told(address: Address, options: AttachOptions) -> dict[str, Any] | None:
+    """What a sender is told of its address if it asks what kind that is."""
+    if ADDRESS_TYPE not in options.capabilities:
+        return None
+    told: dict[str, Any] = {ADDRESS_TYPE: address.kind}
+    if isinstance(address, Stream):
+        told[PARTITIONS] = len(address.partitions)
+    return told
 
 
 def receiver_options(attach: Attach, source: Source, container: str, url: str) -> AttachOptions:

@@ -477,3 +477,28 @@ def test_a_connection_has_so_many_links_and_no_more(node: Node, monkeypatch: pyt
         client.sender("many", name=f"out-{number}")
     assert client.refusals == [("out-2", "amqp:resource-limit-exceeded", True)]
     assert len(client.binding.links) == 2
+
+
+def test_a_receiver_that_asks_is_told_what_it_has_attached_to(node: Node) -> None:
+    client = node.client()
+    sender = client.sender("q")
+    for _ in range(3):
+        sender.send(message())
+    client.go()
+
+    def told(address: str, *capabilities: str) -> dict[str, Any] | None:
+        source = Source(address, distribution_mode=Symbol("copy"))
+        link = client.receiver(
+            source, credit=0, name=f"{address}{capabilities}", desired_capabilities=capabilities
+        ).link
+        assert link is not None
+        assert link.remote_attach is not None
+        properties = link.remote_attach.properties
+        return None if properties is None else {str(key): value for key, value in properties.items()}
+
+    kind, stored = "enmasse:address-type", "enmasse:messages-stored"
+    assert told("a", kind) == {kind: "anycast"}
+    assert told("q", kind) == {kind: "queue", stored: 3}
+    assert told("t", kind) == {kind: "topic", stored: 0}
+    assert told("s", kind) == {kind: "stream"}
+    assert told("q") is None

@@ -1,0 +1,175 @@
+"""A tenant that brings much leaves another its place in each turn."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+from enmasse.net.lanes import BUDGET_S, WINDOW_S, Lanes, Load
+from enmasse.net.loop import Turn
+from tests.unit.net.test_net_transport import meeting
+
+SLOW_S = 2 * BUDGET_S
+"""What one part takes: more than a lane's share of a turn."""
+
+
+async def turn_over() -> None:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_a_lane_is_shared_while_another_brings_something() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    lanes = Lanes(turn)
+    one, other = lanes.of("one").calm, lanes.of("other").calm
+    turn.begin()
+    assert not one.is_shared()
+    assert not one.is_shared()
+    assert other.is_shared()
+    assert one.is_shared()
+
+
+async def test_a_tenant_has_one_road_for_all_its_connections() -> None:
+    lanes = Lanes(Turn(asyncio.get_running_loop()))
+    one = lanes.of("one")
+    assert lanes.of("one") is one
+    assert lanes.of("other") is not one
+
+
+async def test_a_connection_that_keeps_the_loop_busy_has_another_lane_until_it_is_calm() -> None:
+    lanes = Lanes(Turn(asyncio.get_running_loop()))
+    road = lanes.of("one")
+    load = Load(road, 0.0)
+    load.add(WINDOW_S / 2, WINDOW_S / 2)
+    assert load.lane is road.calm
+    load.add(0.0, WINDOW_S)
+    assert load.lane is road.busy
+    load.add(WINDOW_S / 10, 2 * WINDOW_S)
+    assert load.lane is road.busy, "neither busy nor calm"
+    load.add(WINDOW_S / 100, 3 * WINDOW_S)
+    assert load.lane is road.calm
+
+
+async def test_what_does_not_fit_into_a_turn_waits_in_its_order() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    lane = Lanes(turn).of("one").calm
+    log: list[tuple[str, float]] = []
+
+    def work(name: str) -> None:
+        log.append((name, turn.now))
+        lane.spend(SLOW_S)
+
+    turn.begin()
+    assert not lane.is_full()
+    work("a")
+    for name in "bcd":
+        assert lane.is_full()
+        lane.wait(lambda name=name: work(name))  # type: ignore[misc]
+    while len(log) < 4:
+        await turn_over()
+    assert [name for name, _ in log] == ["a", "b", "c", "d"]
+    assert len({at for _, at in log}) == 4, "each in a turn of its own"
+
+
+async def test_what_waits_may_wait_again() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    lane = Lanes(turn).of("one").calm
+    left = [3]
+
+    def work() -> None:
+        left[0] -= 1
+        if left[0]:
+            lane.wait(work)
+
+    lane.wait(work)
+    while left[0]:
+        await turn_over()
+    turn.begin()
+    assert not lane.is_full()
+
+
+async def test_a_busy_connection_leaves_a_calm_one_of_its_tenant_its_place(script: Any, until: Any) -> None:
+    turn = Turn(asyncio.get_running_loop())
+    road = Lanes(turn).of("one")
+    heard: list[Any] = []
+    busy, calm = script(), script()
+
+    def hear(engine: Any, seconds: float) -> None:
+        heard.append(engine)
+        time.sleep(seconds)
+
+    busy.on_receive = lambda _: hear(busy, 20 * SLOW_S)
+    calm.on_receive = lambda _: hear(calm, 0)
+    async with meeting(busy, turn) as much, meeting(calm, turn) as little:
+        much.shell.load, little.shell.load = Load(road, turn.now), Load(road, turn.now)
+        data = random.Random(1).randbytes(2 << 20)
+        sending = asyncio.create_task(much.send(data))
+        await until(lambda: much.shell.load is not None and much.shell.load.lane is road.busy)
+        assert little.shell.load.lane is road.calm
+        at = len(heard)
+        await little.send(b"hello")
+        await until(lambda: calm in heard)
+        assert heard.index(calm) - at < 5
+        await until(lambda: len(busy.received) == len(data))
+        assert busy.received == data
+        await sending
+
+
+async def test_many_connections_of_a_tenant_cost_another_one_share(script: Any, until: Any) -> None:
+    turn = Turn(asyncio.get_running_loop())
+    lanes = Lanes(turn)
+    heard: list[Any] = []
+
+    def hear(engine: Any, seconds: float) -> None:
+        heard.append(engine)
+        time.sleep(seconds)
+
+    busy, also_busy, quiet = script(), script(), script()
+    busy.on_receive = lambda _: hear(busy, SLOW_S)
+    also_busy.on_receive = lambda _: hear(also_busy, SLOW_S)
+    quiet.on_receive = lambda _: hear(quiet, 0)
+    async with meeting(busy, turn) as first, meeting(also_busy, turn) as second, meeting(quiet, turn) as other:
+        first.shell.load, second.shell.load = (Load(lanes.of("noisy"), turn.now) for _ in range(2))
+        other.shell.load = Load(lanes.of("quiet"), turn.now)
+        data = random.Random(1).randbytes(1 << 20)
+        sending = [asyncio.create_task(met.send(data)) for met in (first, second)]
+        await other.send(b"1")
+        await until(lambda: quiet in heard and busy in heard and also_busy in heard)
+        # Both are in the middle of it; whatever they have brought, the next word of the other is soon heard.
+        await until(lambda: len(heard) > 10)
+        at = len(heard)
+        await other.send(b"2")
+        await until(lambda: quiet.received == b"12")
+        assert heard.index(quiet, at) - at < 5
+        await until(lambda: len(busy.received) == len(also_busy.received) == len(data))
+        assert busy.received == also_busy.received == data
+        await asyncio.gather(*sending)
+
+
+async def test_a_tenant_alone_waits_for_nobody(script: Any, until: Any) -> None:
+    turn = Turn(asyncio.get_running_loop())
+    engine = script()
+    engine.on_receive = lambda _: time.sleep(SLOW_S)
+    async with meeting(engine, turn) as met:
+        met.shell.load = Load(Lanes(turn).of("one"), turn.now)
+        for _ in range(3):
+            met.shell.data_received(b"x")
+        assert engine.received == b"xxx"
+
+
+async def test_what_waits_is_heard_before_the_loss(script: Any) -> None:
+    turn = Turn(asyncio.get_running_loop())
+    lanes = Lanes(turn)
+    engine, other = script(), script()
+    engine.on_receive = lambda _: time.sleep(SLOW_S)
+    async with meeting(engine, turn) as met, meeting(other, turn) as beside:
+        met.shell.load, beside.shell.load = (Load(lanes.of(name), turn.now) for name in ("one", "other"))
+        beside.shell.data_received(b"y")
+        met.shell.data_received(b"a")
+        met.shell.data_received(b"b")
+        assert engine.received == b"a"
+        met.shell.abort()
+        await met.shell.wait_closed()
+        assert engine.received == b"ab"

@@ -1,0 +1,50 @@
+"""What a user may attach to, where it is a matter of the link's kind as well."""
+
+from __future__ import annotations
+
+import pytest
+
+from enmasse.identity.permissions import RECV, SEND, Grant, Permissions
+from enmasse.identity.users import User
+from enmasse.messaging.anycast import Anycast
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.space import Space
+from enmasse.messaging.stream import COMMITS_CAPABILITY, FRAMES_CAPABILITY, Stream
+from enmasse.node.rights import Rights
+from enmasse.testing.ports import CoreHarness
+
+COMMITS = (COMMITS_CAPABILITY,)
+
+
+def rights(*operations: str) -> Rights:
+    """Of a user with these operations on ``log`` and ``direct``, in a space with these and ``other``, a stream."""
+    core = CoreHarness().core
+    found = Rights()
+    found.space = Space(core, "default/shop", lambda: "id")
+    for log_id, name in enumerate(("log", "other"), 1):
+        found.space.add(Stream(core, name, log_id, uid=name))
+    found.space.add(Anycast(core, "direct"))
+    grants = [Grant(operations, ("log", "direct"))]
+    found.user = User("jo", "default/shop", Permissions(grants, lambda pattern, _user: pattern.__eq__))
+    return found
+
+
+def test_who_may_read_a_stream_may_tell_it_how_far_it_has_come() -> None:
+    rights(RECV).require_producer("log", COMMITS)
+    rights(SEND).require_producer("log", COMMITS)
+
+
+@pytest.mark.parametrize(
+    ("address", "capabilities"),
+    [
+        ("log", ()),
+        ("log", (FRAMES_CAPABILITY,)),
+        ("log", (COMMITS_CAPABILITY, FRAMES_CAPABILITY)),
+        ("direct", COMMITS),
+        ("other", COMMITS),
+        ("nowhere", COMMITS),
+    ],
+)
+def test_who_may_only_read_sends_nothing_else(address: str, capabilities: tuple[str, ...]) -> None:
+    with pytest.raises(AttachError, match="may not send to"):
+        rights(RECV).require_producer(address, capabilities)
