@@ -306,6 +306,23 @@ def test_the_annotations_of_modified_are_put_into_the_message() -> None:
     assert Sections(payload).message_annotations == {"x-opt-a": 1, "x-opt-b": 3, "x-opt-c": 4}
 
 
+@clause("3.5.3:default-outcome-lost")
+@pytest.mark.parametrize(
+    ("default", "attempts"), [(ACCEPTED, 1), (Released(), 0), (Modified(), 0), (Modified(True), 1)]
+)
+def test_what_a_receiver_left_without_an_outcome_has_the_default_outcome(default: Any, attempts: int) -> None:
+    node = Node()
+    sender, receiver = node.peer("sender"), node.peer("receiver")
+    sender.sender("q")
+    sender.deliver(encode_message("one"))
+    receiver.receiver(Source("q", default_outcome=default))
+    assert len(receiver.transfers()) == 1
+    receiver.cut()
+    other = node.peer("other")
+    other.receiver("q")
+    assert [Sections(payload).header.delivery_count for _, payload in other.transfers()] == [attempts]
+
+
 @clause("3.5.3:default-outcome", "2.7.6:settled-without-state")
 @pytest.mark.parametrize(
     ("default", "stored", "attempts"), [(None, 1, 0), (ACCEPTED, 0, 0), (Released(), 1, 0), (Modified(True), 1, 1)]

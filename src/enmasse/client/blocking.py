@@ -194,6 +194,8 @@ class Connection(Closing):
         filters: Mapping[str, Any] | None = None,
         capabilities: Sequence[str] = (),
         properties: dict[str, Any] | None = None,
+        durable: bool = False,
+        default_outcome: Outcome | None = None,
         timeout: float | None = ATTACH_TIMEOUT_S,
     ) -> Receiver:
         """Attach a receiver; see ``enmasse.client.Connection.receiver``."""
@@ -211,6 +213,8 @@ class Connection(Closing):
                 filters=filters,
                 capabilities=capabilities,
                 properties=properties,
+                durable=durable,
+                default_outcome=default_outcome,
                 timeout=timeout,
             )
 

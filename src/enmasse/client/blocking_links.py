@@ -101,6 +101,11 @@ class Sender(_Link):
         self._sender = sender
 
     @property
+    def max_message_size(self) -> int | None:
+        """How many bytes of a message the peer takes, once attached; ``None`` if it did not say."""
+        return self._sender.max_message_size
+
+    @property
     def pending(self) -> int:
         """Messages that were given and have no outcome yet."""
         return self._sender.pending

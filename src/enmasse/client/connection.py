@@ -17,6 +17,7 @@ from enmasse.client.link import ClientLink
 from enmasse.client.message import Message
 from enmasse.client.opening import Opening
 from enmasse.client.options import Options
+from enmasse.client.outcome import Outcome
 from enmasse.client.receiver import PREFETCH_BYTES, Receiver
 from enmasse.client.request import Requester
 from enmasse.client.resuming import ResumingSender
@@ -179,6 +180,8 @@ class Connection:
         filters: Mapping[str, Any] | None = None,
         capabilities: Sequence[str] = (),
         properties: dict[str, Any] | None = None,
+        durable: bool = False,
+        default_outcome: Outcome | None = None,
         timeout: float | None = ATTACH_TIMEOUT_S,
     ) -> Opening[Receiver]:
         """Attach a receiver: ``await`` it, or use it with ``async with``.
@@ -196,6 +199,10 @@ class Connection:
             filters: what to ask of the source, by name.
             capabilities: extensions to ask for, such as ``enmasse:frames``.
             properties: what to tell of the link.
+            durable: of a topic: have a subscription, named by container id and link name, that goes on when
+                the connection ends, and ends when the receiver is closed.
+            default_outcome: what becomes of deliveries that are left without an outcome, also when the
+                connection is lost: released, modified, or (if settled without a state) accepted, rejected.
             timeout: seconds to wait for the peer's answer; ``None`` waits for ever.
 
         Raises:
@@ -217,6 +224,8 @@ class Connection:
                 filters=filters,
                 capabilities=capabilities,
                 properties=properties,
+                durable=durable,
+                default_outcome=default_outcome,
             )
 
         return Opening(lambda: self.open_link(make, timeout))

@@ -100,6 +100,11 @@ class ClientLink:
         """Why the link has ended, if it did not end in order."""
         return self._error
 
+    @property
+    def owner(self) -> Owner:
+        """The connection that it lives on now: after a redirect another one than it was made with."""
+        return self._owner
+
     def __str__(self) -> str:
         what = "the anonymous terminus" if self._asked is None else repr(self._asked)
         return f"{self.role} {self.name} of {what} at {self._owner}"

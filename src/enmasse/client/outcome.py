@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from enmasse.wire.amqp.composites import Performative
+from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import Accepted, AmqpError, Modified, Rejected, Released
 from enmasse.wire.amqp.transactions import Declared, TransactionalState
 
@@ -90,6 +92,14 @@ class Outcome:
                 annotations=state.message_annotations,
             )
         return cls.SETTLED
+
+    def state(self) -> Performative | None:
+        """The delivery state of the engine that says the same; none says nothing."""
+        if self.name == "rejected":
+            return Rejected(AmqpError(self.condition, self.description) if self.condition else None)
+        if self.name == "modified":
+            return Modified(self.is_failed, self.is_undeliverable_here, self.annotations)
+        return {"accepted": ACCEPTED, "released": RELEASED}.get(self.name)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Outcome) and self.name == other.name

@@ -11,6 +11,7 @@ from enmasse.client.carrier import Carrier
 from enmasse.client.delivery import Delivery
 from enmasse.client.errors import DeadlineError
 from enmasse.client.link import ClientLink, Owner
+from enmasse.client.outcome import Outcome
 from enmasse.errors import EnmasseError
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import ReceivingLink
@@ -30,6 +31,9 @@ hears that messages on their way are released, which is worse than to hold them.
 
 LARGE_BYTES = 64 << 10
 """What messages may well have before the first has come: few have more."""
+
+LASTING: dict[str, Any] = {"durable": 1, "expiry_policy": Symbol("never")}
+"""A source whose subscription outlives the link, but not what is unsettled."""
 
 SELECTOR_FILTER = "apache.org:selector-filter:string"
 
@@ -66,6 +70,8 @@ class Receiver(ClientLink):
         filters: Mapping[str, Any] | None,
         capabilities: Sequence[str],
         properties: dict[str, Any] | None,
+        durable: bool,
+        default_outcome: Outcome | None,
     ) -> None:
         super().__init__(name, address, owner)
         self.filters = dict(filters or {})
@@ -87,6 +93,8 @@ class Receiver(ClientLink):
         self._wants_settled = settled
         self._capabilities = tuple(capabilities)
         self._properties = properties
+        self._is_durable = durable
+        self._default = None if default_outcome is None else default_outcome.state()
         self._link: ReceivingLink | None = None
         self._buffer: deque[Delivery] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -285,6 +293,8 @@ class Receiver(ClientLink):
                 dynamic=self._is_dynamic,
                 distribution_mode=self._mode,
                 filter=filters or None,
+                default_outcome=self._default,
+                **(LASTING if self._is_durable else {}),
             ),
             snd_settle_mode=SETTLED if self._wants_settled else MIXED,
             desired_capabilities=self._capabilities or None,

@@ -125,6 +125,8 @@ class Requester:
                         filters=None,
                         capabilities=(),
                         properties=None,
+                        durable=False,
+                        default_outcome=None,
                     ),
                     None,
                 )

@@ -92,6 +92,11 @@ class Sender(ClientLink):
         return 0 if link is None else max(0, link.credit - len(self._queue))
 
     @property
+    def max_message_size(self) -> int | None:
+        """How many bytes of a message the peer takes, once attached; ``None`` if it did not say."""
+        return None if self._largest == UNLIMITED else self._largest
+
+    @property
     def pending(self) -> int:
         """Messages that were given and have no outcome yet."""
         return len(self._queue) + self._under_way

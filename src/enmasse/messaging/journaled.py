@@ -108,6 +108,8 @@ class Journaled(Holding):
             for entry in staying:
                 if entry.state == STAGED:
                     self.add(entry)
+            if self.pager is not None and self.resident_bytes > self.window and not self.options.last_value_key:
+                self.is_spilling = True
             self.due()
         if self._flying:
             flying, self._flying = self._flying, []

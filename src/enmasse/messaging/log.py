@@ -10,7 +10,7 @@ from enmasse.messaging.storage import Operation, Storage, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FRAME_BYTES", "FRAME_ROWS", "TABLES_OF_LOGS", "by_frame", "delete_log", "log_key", "log_range"]
+__all__ = ["FRAME_BYTES", "FRAME_ROWS", "TABLES_OF_LOGS", "by_frame", "by_name", "delete_log", "log_key", "log_range"]
 
 FRAME_ROWS = 4_096
 FRAME_BYTES = 1 << 20
@@ -52,6 +52,16 @@ def by_frame(storage: Storage, table: Table, log_id: int, partition: int = 0) ->
             records[int.from_bytes(key[-8:], "big")] = value
         at = found[-1][0] + b"\0"
     return records
+
+
+def by_name(storage: Storage, table: Table, log_id: int, partition: int = 0) -> Iterator[tuple[bytes, bytes]]:
+    """What a table that is kept by name holds of a partition: names and values; for loading."""
+    first, last = log_range(log_id, partition)
+    at = first
+    while found := storage.scan(table, at, last, FRAME_BYTES):
+        for key, value in found:
+            yield key[len(first) :], value
+        at = found[-1][0] + b"\0"
 
 
 def delete_log(storage: Storage, log_id: int) -> Iterator[Operation]:

@@ -7,6 +7,7 @@ Rules:
 3. Each owner (queue, subscription) has its own account of settled rows. A frame is deleted in the same
    batch that finds every owner done with it.
 4. A settlement of a transaction is undone if its batch fails; any other is a fact and is written again.
+5. A numbered message is written with its producer's sequence in one batch, and handed out only then.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.messaging.delivery import ACCEPTED
 from enmasse.messaging.frame import FLAG_VOLATILE, encode_frame, frame_head, split_payload
-from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, by_frame, log_key, log_range
+from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, by_frame, by_name, log_key, log_range
 from enmasse.messaging.queue_entry import DONE, Entry, FrameRef, encode_attempts, settled_rows
+from enmasse.messaging.sequences import Sequences
 from enmasse.messaging.storage import Operation, Table
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ class Loaded(Protocol):
 class _Cut:
     """What one batch holds of a log."""
 
-    __slots__ = ("dones", "frames", "rows", "settled")
+    __slots__ = ("dones", "frames", "rows", "sequences", "settled")
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -100,6 +102,7 @@ class _Cut:
         """Those whose settled rows were written."""
         self.settled: list[tuple[Entry, Done]] = []
         self.dones: list[Done] = []
+        self.sequences: dict[bytes, set[int]] | None = None
 
 
 class MessageLog:
@@ -112,8 +115,8 @@ class MessageLog:
     """
 
     __slots__ = (
-        "_dones", "_fresh", "_fresh_bytes", "_settling", "_touched", "core", "home", "is_closed", "log_id", "marks",
-        "next_offset", "owners", "visible",
+        "_coming", "_dones", "_fresh", "_fresh_bytes", "_settling", "_touched", "core", "home", "is_closed", "log_id",
+        "marks", "next_offset", "owners", "sequences", "visible",
     )  # fmt: skip
 
     def __init__(self, core: Core, home: Home, log_id: int) -> None:
@@ -128,6 +131,10 @@ class MessageLog:
         self.is_closed = False
         self.marks: dict[Owner, Operation] = {}
         """Where owners begin that have come of late: a frame of theirs is not to be on disk without it."""
+        self.sequences: Sequences | None = None
+        """Those of numbered producers, once there was one."""
+        self._coming: dict[bytes, set[int]] | None = None
+        """Of these, what the next batch brings."""
         self._fresh: list[Row] = []
         """Rows that no frame holds yet."""
         self._fresh_bytes = 0
@@ -171,6 +178,10 @@ class MessageLog:
                 for backlog in backlogs:
                     own = log_key(*backlog.owner, first)
                     deleted += [Operation(Table.SETTLED, own, None), Operation(Table.ATTEMPTS, own, None)]
+        known = list(by_name(storage, Table.PRODUCER, self.log_id))
+        if known:
+            self.sequences = Sequences()
+            self.sequences.load(known)
         return needed, deleted
 
     def collect(self) -> list[Operation]:
@@ -221,6 +232,29 @@ class MessageLog:
 
         self.stage(decided)
 
+    # Numbered messages
+
+    def knows(self, producer: bytes, sequence: int) -> bool:
+        """Whether a numbered message came before."""
+        return self.sequences is not None and self.sequences.knows(producer, sequence)
+
+    def judge(self, producer: bytes, sequence: int) -> Any:
+        """The outcome of a message that came before; ``None`` if it is new, and then it is added."""
+        if self.sequences is None:
+            self.sequences = Sequences()
+        state = self.sequences.judge(producer, sequence)
+        if state is None:
+            if self._coming is None:
+                self._coming = {}
+            self._coming.setdefault(producer, set()).add(sequence)
+        return state
+
+    def miss(self, producer: bytes, sequence: int) -> None:
+        """A numbered message was not taken; see ``Sequences.miss``."""
+        if self.sequences is None:
+            self.sequences = Sequences()
+        self.sequences.miss(producer, sequence)
+
     # The journal
 
     def cut(self, wall_us: int) -> tuple[list[Operation], _Cut | None]:
@@ -242,12 +276,29 @@ class MessageLog:
                     self.touch(ref)
         if self._dones:
             cut.dones, self._dones = self._dones, []
+        if self._coming:
+            self._cut_sequences(self._coming, wall_us, operations, cut)
         touched, self._touched = self._touched, []
         for ref in touched:
             ref.is_touched = False
             self._cut_settled(ref, operations)
         cut.frames = touched
         return operations, cut if operations or cut.settled or cut.dones else None
+
+    def _cut_sequences(
+        self, coming: dict[bytes, set[int]], wall_us: int, operations: list[Operation], cut: _Cut
+    ) -> None:
+        assert self.sequences is not None
+        self._coming = None
+        cut.sequences = coming
+        prefix = log_key(self.log_id, 0, 0)
+        records = [
+            Operation(Table.PRODUCER, prefix + producer, record)
+            for producer, record in self.sequences.cut(coming, wall_us // 1_000_000)
+        ]
+        # What is in memory alone is forgotten with the messages.
+        if self.log_id:
+            operations += records
 
     def _cut_rows(self, fresh: list[Row], wall_us: int, operations: list[Operation], cut: _Cut) -> None:
         size = self._fresh_bytes
@@ -331,6 +382,8 @@ class MessageLog:
     def committed(self, token: _Cut) -> None:
         """What was cut is on disk: its senders may forget it."""
         self.visible = self.next_offset
+        if token.sequences is not None and self.sequences is not None:
+            self.sequences.stored(token.sequences)
         for row in token.rows:
             if type(row) is Entry:
                 producer = row.producer
@@ -359,6 +412,8 @@ class MessageLog:
         first = self.visible
         # Of a log only one batch is on its way, so nothing was given offsets above these.
         self.next_offset = first
+        if token.sequences is not None and self.sequences is not None:
+            self.sequences.failed(token.sequences)
         for entry, done in token.settled:
             ref = entry.frame
             if ref is not None and entry.row in ref.settled:

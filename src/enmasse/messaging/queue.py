@@ -14,39 +14,21 @@ from enmasse.messaging.backlog import Backlog
 from enmasse.messaging.delivery import ACCEPTED, RELEASED, Producer, ProducerPort
 from enmasse.messaging.facts import known_facts
 from enmasse.messaging.message_log import MessageLog
+from enmasse.messaging.numbered_producer import NumberedProducer
+from enmasse.messaging.numbering import producer_name
 from enmasse.messaging.options import StoredOptions
+from enmasse.messaging.refusals import UNSUPPORTED_FORMAT, full, malformed
 from enmasse.messaging.stored_producer import StoredProducer
 from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import AmqpError, Rejected
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core, Log
+    from enmasse.wire.amqp.performatives import Rejected
 
-__all__ = [
-    "MAX_CREDIT",
-    "UNSUPPORTED_FORMAT",
-    "Queue",
-    "QueueProducer",
-    "Staged",
-    "full",
-    "grant_credit",
-    "malformed",
-]
+__all__ = ["MAX_CREDIT", "Queue", "QueueProducer", "Staged", "grant_credit"]
 
 MAX_CREDIT = 1_000
 """Enough to cover a commit at full rate; a producer that is held up sends no more than this."""
-
-UNSUPPORTED_FORMAT = Rejected(AmqpError("amqp:not-implemented", "only messages of format 0 can be stored"))
-
-
-def full(name: str) -> Rejected:
-    """What senders hear of a message that there is no room for."""
-    return Rejected(AmqpError("amqp:resource-limit-exceeded", f"{name!r} is full; receive from it, or ask for more"))
-
-
-def malformed(error: DecodeError) -> Rejected:
-    """What senders hear of a message that cannot be read."""
-    return Rejected(AmqpError("amqp:decode-error", str(error)))
 
 
 class QueueProducer(StoredProducer):
@@ -132,8 +114,23 @@ class Queue(Backlog):
     # Links
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
-        """A sender joins."""
+        """A sender joins.
+
+        Raises:
+            AttachError: the name that it numbers its messages under is none.
+        """
+        name = producer_name(options)
+        if name is not None:
+            return self.add_producer(NumberedProducer(self, port, target, name))
         return self.add_producer(self.make_producer(port, target))
+
+    def sequence_log(self) -> MessageLog:
+        """What the sequences of numbered producers are kept with."""
+        return self.memory_log() if self.log is None else self.log
+
+    def refuses(self, payload: bytes, target: str) -> bool:
+        """Whether there is no room for a message, even after making some as the policy says."""
+        return self.options.full != "block" and not self.make_room(len(payload))
 
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
         """A sender's end that is not granted credit."""

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from enmasse.messaging.delivery import RELEASED, Producer
 from enmasse.messaging.frame import Frame, FrameError, encode_frame, restamp_frame
-from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, log_key, log_range
+from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS, by_name, log_key, log_range
 from enmasse.messaging.merge import merge_operation
+from enmasse.messaging.sequences import Sequences
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream_consumers import ConsumerOffsets, Done
 from enmasse.messaging.stream_gathered import Ack, Cut, Ready, Rows, settle_all
@@ -26,17 +27,14 @@ from enmasse.messaging.stream_heads import Head
 from enmasse.messaging.stream_index import Entry, TimeIndex
 from enmasse.messaging.stream_merging import RUN_FRAMES, Merging, Span
 from enmasse.messaging.stream_retention import LowEnd
-from enmasse.messaging.stream_sequences import Sequences
 from enmasse.messaging.stream_tail import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from enmasse.messaging.stream import Stream
 
-__all__ = ["MAX_PRODUCER_BYTES", "Partition"]
-
-MAX_PRODUCER_BYTES = 255
+__all__ = ["Partition"]
 
 ROW_BYTES = 20
 """What a row takes in a frame beside its message and key: its time and its place in three columns."""
@@ -144,6 +142,10 @@ class Partition:
         self.stream.bytes_stored += size
         self.stream.core.gathered_bytes += size
         self.stream.due()
+
+    def miss(self, producer: bytes, sequence: int) -> None:
+        """One of an idempotent producer was not taken; see ``Sequences.miss``."""
+        self._sequences.miss(producer, sequence)
 
     def _is_known(self, producer: bytes, sequence: int, ack: Ack | None) -> bool:
         """Whether a sequence came before; its sender is answered then."""
@@ -322,8 +324,8 @@ class Partition:
                 self.last_us = self._time_of_last_row()
             self.visible = self.next_offset
             self.stream.bytes_stored += self.bytes_stored
-        self._sequences.load(self._records(Table.PRODUCER))
-        self.consumers.load(self._records(Table.OFFSET))
+        self._sequences.load(by_name(storage, Table.PRODUCER, self.stream.log_id, self.index))
+        self.consumers.load(by_name(storage, Table.OFFSET, self.stream.log_id, self.index))
         self._load_end()
 
     def _time_of_last_row(self) -> int:
@@ -348,12 +350,3 @@ class Partition:
             following = entry
         for span in reversed(spans):
             self._merging.add(span)
-
-    def _records(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
-        """Names and values of a table that is kept by name."""
-        first, last = log_range(self.stream.log_id, self.index)
-        at = first
-        while found := self.stream.core.storage.scan(table, at, last, FRAME_BYTES):
-            for key, value in found:
-                yield key[len(first) :], value
-            at = found[-1][0] + b"\0"

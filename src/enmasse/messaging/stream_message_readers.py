@@ -10,7 +10,15 @@ from enmasse.messaging.delivery import ACCEPTED, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.stream_log import Partition
 from enmasse.messaging.stream_position import Position
-from enmasse.messaging.stream_reader import READ_BYTES, Sent, StreamConsumer, chosen_partitions
+from enmasse.messaging.stream_reader import (
+    READ_BYTES,
+    START_FILTER,
+    Sent,
+    StreamConsumer,
+    chosen_partitions,
+    frame_at,
+    time_of,
+)
 from enmasse.messaging.stream_rows import Rows
 from enmasse.messaging.transaction import Done as Told
 from enmasse.wire.amqp.performatives import Rejected
@@ -21,8 +29,6 @@ if TYPE_CHECKING:
     from enmasse.messaging.stream import Stream
 
 __all__ = ["MessageReader", "NamedReader"]
-
-START_FILTER = "enmasse:start"
 
 LEAST_READ_BYTES = 64 << 10
 
@@ -91,9 +97,8 @@ class MessageReader(StreamConsumer):
         if start == "last":
             return max(partition.low, partition.visible - 1), 0
         if isinstance(start, Timestamp):
-            since_us = max(0, start * 1_000)
-            entry = partition.index_of_time.before(since_us)
-            return (partition.low if entry is None else max(entry.first, partition.low)), since_us
+            since_us = time_of(start)
+            return frame_at(partition, since_us), since_us
         if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
             return max(start, partition.low), 0
         raise AttachError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
@@ -9,10 +10,11 @@ from enmasse.messaging.delivery import ACCEPTED, RELEASED, Producer, ProducerPor
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.frame import Frame, FrameError
 from enmasse.messaging.log import FRAME_BYTES
-from enmasse.messaging.queue import UNSUPPORTED_FORMAT
+from enmasse.messaging.numbering import NO_SEQUENCE, producer_name, sequence_of
+from enmasse.messaging.refusals import UNSUPPORTED_FORMAT
 from enmasse.messaging.stream_consumers import consumer_name
-from enmasse.messaging.stream_heads import NO_HEAD
-from enmasse.messaging.stream_log import MAX_PRODUCER_BYTES, Partition
+from enmasse.messaging.stream_heads import NO_HEAD, Head
+from enmasse.messaging.stream_log import Partition
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
 from enmasse.wire.amqp.sections import Sections
@@ -35,8 +37,6 @@ FRAME_FORMAT = 0x454D4601
 FRAMES_CAPABILITY = "enmasse:frames"
 COMMITS_CAPABILITY = "enmasse:commits"
 PARTITION_PROPERTY = "enmasse:partition"
-PRODUCER_PROPERTY = "enmasse:producer"
-SEQUENCE_ANNOTATION = "x-opt-sequence"
 
 FRAME_CREDIT = 16
 """Frames that a bulk sender may have on their way: up to 16 MiB, some commits' worth."""
@@ -55,15 +55,9 @@ def make_producer(stream: Stream, port: ProducerPort, target: str, options: Atta
         return FrameProducer(stream, port, target, stream.partition(index))
     if COMMITS_CAPABILITY in options.capabilities:
         return CommitProducer(stream, port, target)
-    identity = options.properties.get(PRODUCER_PROPERTY)
-    if identity is None:
+    producer = producer_name(options)
+    if producer is None:
         return MessageProducer(stream, port, target)
-    producer = identity.encode() if isinstance(identity, str) else identity
-    if not isinstance(producer, bytes) or not 1 <= len(producer) <= MAX_PRODUCER_BYTES:
-        raise AttachError(
-            "amqp:invalid-field",
-            f"link property {PRODUCER_PROPERTY} takes a name of 1 to {MAX_PRODUCER_BYTES} bytes",
-        )
     return NumberedProducer(stream, port, target, producer)
 
 
@@ -121,20 +115,26 @@ class NumberedProducer(MessageProducer):
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Append to the partition of the message's key, unless it is there."""
-        try:
-            sequence = Sections(payload).message_annotations.get(SEQUENCE_ANNOTATION)
-        except DecodeError:
-            sequence = None
-        if message_format or not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
-            problem = f"a link with {PRODUCER_PROPERTY} carries messages with {SEQUENCE_ANNOTATION}, a number"
-            self.reject(delivery_id, settled, "amqp:invalid-field", problem)
+        sequence = None if message_format else sequence_of(payload)
+        if sequence is None:
+            self.reject(delivery_id, settled, "amqp:invalid-field", NO_SEQUENCE)
             return
         head = self.address.heads.of(payload)
         ack = None if settled else (self, delivery_id)
+        self._partition(head, sequence).append_once(payload, ack, self._id, sequence)
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Take it if there is room, else remember that it is missing."""
+        if self.address.free_bytes <= len(payload):
+            sequence = None if message_format else sequence_of(payload)
+            if sequence is not None:
+                self._partition(self.address.heads.of(payload), sequence).miss(self._id, sequence)
+        super().on_crossed(payload, delivery_id, settled, message_format)
+
+    def _partition(self, head: Head, sequence: int) -> Partition:
         # Without a key the sequence chooses, so that a message sent again meets its first copy.
         partitions = self.address.partitions
-        partition = head.partition or partitions[sequence % len(partitions)]
-        partition.append_once(payload, ack, self._id, sequence)
+        return head.partition or partitions[sequence % len(partitions)]
 
 
 class FrameProducer(MessageProducer):
@@ -164,6 +164,15 @@ class FrameProducer(MessageProducer):
             self.reject(delivery_id, settled, "amqp:decode-error", problem)
             return
         self.partition.append_frame(frame, None if settled else (self, delivery_id))
+
+    def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
+        """Take it if there is room, else remember that its sequence is missing."""
+        if self.address.free_bytes <= len(payload) and message_format == FRAME_FORMAT:
+            with suppress(FrameError):
+                frame = Frame(payload, verify=False)
+                if frame.producer:
+                    self.partition.miss(frame.producer, frame.sequence)
+        super().on_crossed(payload, delivery_id, settled, message_format)
 
 
 class _Commit:

@@ -9,14 +9,26 @@ from enmasse.messaging.delivery import ACCEPTED, Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.stream_log import Partition
 from enmasse.messaging.transaction import Done as Told
+from enmasse.wire.amqp.types import Timestamp
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Log
     from enmasse.messaging.stream import Stream
 
-__all__ = ["PARTITION_FILTER", "READ_BYTES", "Sent", "StreamConsumer", "chosen_partitions", "number_filter"]
+__all__ = [
+    "PARTITION_FILTER",
+    "READ_BYTES",
+    "START_FILTER",
+    "Sent",
+    "StreamConsumer",
+    "chosen_partitions",
+    "frame_at",
+    "number_filter",
+    "time_of",
+]
 
 PARTITION_FILTER = "enmasse:partition"
+START_FILTER = "enmasse:start"
 
 READ_BYTES = 1 << 20
 """What a reader takes from the journal at once, all its partitions together."""
@@ -32,6 +44,17 @@ def number_filter(filters: dict[str, Any], name: str, default: int | None) -> in
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise AttachError("amqp:invalid-field", f"filter {name} takes a number from 0, not {value!r}")
     return value
+
+
+def time_of(start: Timestamp) -> int:
+    """Microseconds of the moment from which on messages are wanted."""
+    return max(0, start * 1_000)
+
+
+def frame_at(partition: Partition, since_us: int) -> int:
+    """Where the last frame begins that may hold rows before a moment, and after it the first row that does not."""
+    entry = partition.index_of_time.before(since_us)
+    return partition.low if entry is None else max(entry.first, partition.low)
 
 
 def chosen_partitions(stream: Stream, options: AttachOptions) -> list[Partition]:

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING
 
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.delivery import ConsumerPort
+from enmasse.messaging.errors import AttachError
 from enmasse.messaging.stream_consumers import consumer_name
 from enmasse.messaging.stream_message_readers import MessageReader, NamedReader
 from enmasse.messaging.stream_position import Position
 from enmasse.messaging.stream_producers import FRAME_FORMAT, FRAMES_CAPABILITY
-from enmasse.messaging.stream_reader import PARTITION_FILTER, READ_BYTES, Sent, StreamConsumer, number_filter
+from enmasse.messaging.stream_reader import (
+    PARTITION_FILTER,
+    READ_BYTES,
+    START_FILTER,
+    Sent,
+    StreamConsumer,
+    frame_at,
+    number_filter,
+    time_of,
+)
 from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.types import Described, ULong
+from enmasse.wire.amqp.types import Described, Timestamp, ULong
 
 if TYPE_CHECKING:
     from enmasse.messaging.stream import Stream
@@ -89,28 +99,42 @@ class FrameReader(StreamConsumer):
 
 
 class OffsetsReader(StreamConsumer):
-    """Where each partition begins and ends, now and whenever that changes."""
+    """Where each partition begins and ends, now and whenever that changes; on request where a moment lies."""
 
-    __slots__ = ("_told", "_url")
+    __slots__ = ("_starts", "_told", "_url")
 
     def __init__(self, stream: Stream, port: ConsumerPort, options: AttachOptions) -> None:
         super().__init__(stream, port, True)
         self._url = options.url
         self._told: list[tuple[int, int]] | None = None
+        self._starts: list[ULong] | None = None
+        start = options.filters.get(START_FILTER)
+        if start is not None:
+            if not isinstance(start, Timestamp):
+                raise AttachError(
+                    "amqp:not-implemented",
+                    f"filter {START_FILTER} of a receiver of offsets takes a timestamp, not {start!r:.60}",
+                )
+            since_us = time_of(start)
+            self._starts = [ULong(frame_at(partition, since_us)) for partition in stream.partitions]
 
     def pump(self) -> None:
         """One message for all that has changed since the last."""
         stream = self.address
-        marks = [(partition.low, partition.visible) for partition in stream.partitions]
+        partitions = stream.partitions
+        marks = [(partition.low, partition.visible) for partition in partitions]
         if marks == self._told:
             return
         self._told = marks
-        value = {
+        value: dict[str, object] = {
             "stream": stream.uid,
             "partitions": [
                 [ULong(index), ULong(low), ULong(following), self._url]
                 for index, (low, following) in enumerate(marks)
             ],
+            "bytes": [ULong(partition.bytes_stored) for partition in partitions],
         }
+        if self._starts is not None:
+            value["starts"] = self._starts
         self.deliveries += 1
         self.send(None, encode(Described(ULong(0x77), value)), True)

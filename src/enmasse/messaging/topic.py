@@ -16,11 +16,14 @@ from enmasse.messaging.delivery import ACCEPTED, RELEASED, Consumer, ConsumerPor
 from enmasse.messaging.facts import Facts, known_facts
 from enmasse.messaging.log import log_key
 from enmasse.messaging.message_log import MessageLog
+from enmasse.messaging.numbered_producer import NumberedProducer
+from enmasse.messaging.numbering import producer_name
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.patterns import matches
-from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT, Staged, full, grant_credit, malformed
+from enmasse.messaging.queue import MAX_CREDIT, Staged, grant_credit
 from enmasse.messaging.queue_entry import DONE, MOVING, READY, Entry
 from enmasse.messaging.redelivery import NOBODY
+from enmasse.messaging.refusals import UNSUPPORTED_FORMAT, full, malformed
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stored_producer import StoredProducer
 from enmasse.messaging.subscribing import Subscribing
@@ -182,8 +185,23 @@ class Topic(Address):
     # Links
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
-        """A sender joins; topics always give credit, as far as durable subscriptions have room."""
+        """A sender joins; topics always give credit, as far as durable subscriptions have room.
+
+        Raises:
+            AttachError: the name that it numbers its messages under is none.
+        """
+        name = producer_name(options)
+        if name is not None:
+            return self.add_producer(NumberedProducer(self, port, target, name))
         return self.add_producer(self.make_producer(port, target))
+
+    def sequence_log(self) -> MessageLog:
+        """What the sequences of numbered producers are kept with."""
+        return self.log
+
+    def refuses(self, payload: bytes, target: str) -> bool:
+        """Whether a subscription has no room for a message, even after making some as the policy says."""
+        return self.options.full != "block" and not self.make_room(self.routes(target)[0], len(payload))
 
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
         """A sender's end that is not granted credit."""

@@ -8,7 +8,7 @@ import pytest
 
 from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.log import FRAME_ROWS
-from enmasse.messaging.queue import UNSUPPORTED_FORMAT
+from enmasse.messaging.refusals import UNSUPPORTED_FORMAT
 from enmasse.wire.amqp.performatives import AmqpError, Modified, Rejected
 from enmasse.wire.amqp.sections import encode_message, header_of
 from tests.unit.messaging.queue_scene import Scene, bodies, message

@@ -10,7 +10,7 @@ from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS
 from enmasse.messaging.partition import partition_of
-from enmasse.messaging.queue import UNSUPPORTED_FORMAT
+from enmasse.messaging.refusals import UNSUPPORTED_FORMAT
 from enmasse.messaging.stream import FRAME_FORMAT
 from enmasse.testing.ports import FIRST_WALL_US
 from enmasse.wire.amqp.sections import encode_message

@@ -15,6 +15,7 @@ from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY, OFFSETS_CA
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.performatives import Rejected
 from enmasse.wire.amqp.sections import Sections, encode_message
+from enmasse.wire.amqp.types import Timestamp
 
 LOG = 4
 
@@ -41,8 +42,8 @@ class Scene:
     def frames(self, credit: int = 1_000, **filters: Any) -> MemoryConsumerPort:
         return self._attach(credit, (FRAMES_CAPABILITY,), filters)
 
-    def offsets(self, credit: int = 1_000, url: str = "amqp://here:1") -> MemoryConsumerPort:
-        return self._attach(credit, (OFFSETS_CAPABILITY,), {}, url=url)
+    def offsets(self, credit: int = 1_000, url: str = "amqp://here:1", **filters: Any) -> MemoryConsumerPort:
+        return self._attach(credit, (OFFSETS_CAPABILITY,), filters, url=url)
 
     def _attach(
         self, credit: int, capabilities: tuple[str, ...], filters: dict[str, Any], **options: Any
@@ -371,14 +372,38 @@ def test_a_reader_of_offsets_is_told_at_once_and_then_of_changes() -> None:
     scene = Scene(partitions=2)
     reader = scene.offsets()
     assert told(reader) == [
-        {"stream": "u1", "partitions": [[0, 0, 0, "amqp://here:1"], [1, 0, 0, "amqp://here:1"]]},
+        {
+            "stream": "u1",
+            "partitions": [[0, 0, 0, "amqp://here:1"], [1, 0, 0, "amqp://here:1"]],
+            "bytes": [0, 0],
+        },
     ]
     assert reader.arrivals[0].settled
     scene.append(1, 2, partition=1)
     assert told(reader)[1]["partitions"] == [[0, 0, 0, "amqp://here:1"], [1, 0, 2, "amqp://here:1"]]
+    assert told(reader)[1]["bytes"] == [0, scene.stream.bytes_stored]
     scene.stream.advanced()
     scene.harness.turn()
     assert len(reader.arrivals) == 2
+
+
+@pytest.mark.parametrize(
+    ("after_s", "starts"), [(-1, [0, 0]), (0, [0, 0]), (1, [0, 0]), (2, [3, 0]), (3, [6, 0]), (99, [6, 0])]
+)
+def test_a_reader_of_offsets_is_told_in_which_frame_a_moment_lies(after_s: int, starts: list[int]) -> None:
+    scene = Scene(partitions=2)
+    for second in range(3):
+        scene.append(1, 2, 3)
+        assert scene.stream.partitions[0].visible == 3 * second + 3
+        scene.harness.advance(1.0)
+    reader = scene.offsets(start=Timestamp(FIRST_WALL_US // 1000 + after_s * 1000))
+    assert told(reader)[0]["starts"] == starts
+
+
+@pytest.mark.parametrize("start", ["first", 3, True])
+def test_a_reader_of_offsets_asks_for_moments_alone(start: Any) -> None:
+    with pytest.raises(AttachError, match="takes a timestamp"):
+        Scene().offsets(start=start)
 
 
 def test_changes_that_come_while_there_is_no_credit_are_told_together() -> None:

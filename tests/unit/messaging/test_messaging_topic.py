@@ -14,7 +14,8 @@ from enmasse.messaging.frame import Frame
 from enmasse.messaging.log import log_range
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.patterns import Wild, parse
-from enmasse.messaging.queue import MAX_CREDIT, UNSUPPORTED_FORMAT
+from enmasse.messaging.queue import MAX_CREDIT
+from enmasse.messaging.refusals import UNSUPPORTED_FORMAT
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.subscription import Subscription

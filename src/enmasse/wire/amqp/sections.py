@@ -43,6 +43,7 @@ __all__ = [
     "Header",
     "Properties",
     "Sections",
+    "bare_message",
     "decode_message",
     "encode_header",
     "encode_message",
@@ -181,6 +182,16 @@ def header_of(payload: bytes) -> Header | None:
     """
     _, at, stop = _find(payload, HEADER)
     return Header(**_fields(payload, at, stop, HEADER_FIELDS, "header")) if at < stop else None
+
+
+def bare_message(payload: bytes) -> bytes:
+    """What the sender wrote and nobody may change: properties, application properties, body [AMQP 3.2].
+
+    Raises:
+        DecodeError: the sections before are malformed.
+    """
+    at, _, _ = _find(payload, PROPERTIES)
+    return payload[at:]
 
 
 def to_of(payload: bytes) -> str | None:

@@ -1,9 +1,9 @@
-"""What a partition knows of idempotent producers: which sequences it has, which it still waits for.
+"""What a log knows of idempotent producers: which sequences it has, which it still waits for.
 
 Rules:
 1. A sequence that is committed is accepted and written nowhere; one that is on its way is released, so
-   that its sender asks again once the answer is known. One whose commit failed is missing until it comes
-   again, whatever came after it.
+   that its sender asks again once the answer is known. One that was not taken, or whose commit failed, is
+   missing until it comes again, whatever came after it.
 2. Producers are kept in the order of their last use. Beyond ``MAX_PRODUCERS`` the one that was silent the
    longest is forgotten.
 """
@@ -19,7 +19,7 @@ from enmasse.messaging.delivery import ACCEPTED, RELEASED
 __all__ = ["MAX_PRODUCERS", "Sequences"]
 
 MAX_PRODUCERS = 65_536
-"""Producers that a partition remembers: some 10 MB at most, and more than ever write to one at a time."""
+"""Producers that a log remembers: some 10 MB at most, and more than ever write to one at a time."""
 
 MAX_MISSING = 4_096
 """Sequences of one producer that failed and are waited for; a sender that never sends them again is not
@@ -61,7 +61,7 @@ class _Producer:
 
 
 class Sequences:
-    """The sequences of every producer that a partition remembers."""
+    """The sequences of every producer that a log remembers."""
 
     __slots__ = ("_producers",)
 
@@ -71,6 +71,14 @@ class Sequences:
     def __len__(self) -> int:
         """How many producers are remembered."""
         return len(self._producers)
+
+    def knows(self, producer: bytes, sequence: int) -> bool:
+        """Whether one came before and need not be taken again."""
+        known = self._producers.get(producer)
+        if known is None:
+            return False
+        is_coming = known.coming is not None and sequence in known.coming
+        return is_coming or (sequence <= known.last and sequence not in known.missing)
 
     def judge(self, producer: bytes, sequence: int) -> Any:
         """The outcome of one that came before; ``None`` if it is new, and then it is on its way."""
@@ -114,11 +122,24 @@ class Sequences:
         """These are not, and are waited for."""
         for producer, numbers in lost.items():
             known = self._producers[producer]
-            missing = set(known.missing | numbers)
-            if len(missing) > MAX_MISSING:
-                missing = set(sorted(missing)[-MAX_MISSING:])
-            known.missing = missing
+            self._lack(known, numbers)
             self._arrived(known, numbers)
+
+    def miss(self, producer: bytes, sequence: int) -> None:
+        """One was not taken: it is waited for, unless it is stored or on its way."""
+        known = self._producers.get(producer)
+        if known is None:
+            known = self._producers[producer] = _Producer()
+        is_coming = known.coming is not None and sequence in known.coming
+        if not is_coming and sequence > known.last:
+            self._lack(known, {sequence})
+
+    @staticmethod
+    def _lack(known: _Producer, numbers: set[int]) -> None:
+        missing = set(known.missing | numbers)
+        if len(missing) > MAX_MISSING:
+            missing = set(sorted(missing)[-MAX_MISSING:])
+        known.missing = missing
 
     @staticmethod
     def _arrived(known: _Producer, numbers: set[int]) -> None:

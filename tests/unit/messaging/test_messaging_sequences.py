@@ -6,12 +6,12 @@ import struct
 
 import pytest
 
-from enmasse.messaging import stream_sequences
+from enmasse.messaging import sequences
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.log import log_key
+from enmasse.messaging.sequences import Sequences
 from enmasse.messaging.storage import Operation, Table
-from enmasse.messaging.stream_sequences import Sequences
 from enmasse.testing.stream_scene import LOG, StreamScene, bodies
 from enmasse.wire.amqp.sections import encode_message
 
@@ -32,7 +32,7 @@ def remembered(scene: StreamScene) -> list[str]:
 
 @pytest.fixture
 def bound(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(stream_sequences, "MAX_PRODUCERS", 5)
+    monkeypatch.setattr(sequences, "MAX_PRODUCERS", 5)
     return 5
 
 
