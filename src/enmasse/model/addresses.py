@@ -8,6 +8,7 @@ from pydantic import Field
 
 from enmasse.model.errors import Problem
 from enmasse.model.limits import AddressLimits
+from enmasse.model.message_schema import MessageSchema
 from enmasse.model.names import MAX_ADDRESS_CHARACTERS, address_problem
 from enmasse.model.resource import ResourceStatus, SpaceMember
 from enmasse.model.schema import Model, describe_value
@@ -144,6 +145,8 @@ class AddressSpec(Model):
     """Keep only the latest message of each key: ``subject``, or the name of an application property."""
     limits: AddressLimits | None = None
     retention: Retention | None = None
+    schema_: MessageSchema | None = Field(default=None, alias="schema")
+    """How messages are encoded and what is in them, for pipelines; nothing that is sent is checked against it."""
     forwarders: tuple[Forwarder, ...] = Field(default=(), strict=False)
 
     @property
@@ -246,6 +249,8 @@ class Address(SpaceMember):
             yield Problem("spec.limits.maxConsumers", f"only a queue has it, this is {_a(spec.type)}{hint}")
         if spec.limits and spec.limits.max_bytes and spec.type in _DIRECT:
             yield Problem("spec.limits.maxBytes", f"only what stores has it, this is {_a(spec.type)}")
+        if spec.schema_ is not None:
+            yield from spec.schema_.problems("spec.schema")
         yield from self._ttl_problems()
         yield from self._redelivery_problems()
         yield from self._forwarder_problems()

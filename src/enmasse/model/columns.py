@@ -72,6 +72,16 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         _PHASE,
         _STATUS,
     ),
+    "Pipeline": (
+        _READY,
+        _PHASE,
+        Column("Rows", ".status.rows", "How many rows it has read since it was started.", "integer"),
+        Column("Rate", ".status.rate", "How many rows it reads a second.", "number"),
+        Column("Lag", ".status.lag", "How many rows are there and not read yet.", "integer"),
+        _STATUS,
+        Column("Builtin", ".spec.builtin.name", "The built-in pipeline that it is.", priority=1),
+        Column("Trigger", ".spec.trigger", "How often it looks for new rows.", priority=1),
+    ),
     "AddressSpacePlan": (
         Column("Type", ".spec.addressSpaceType", "The type of spaces it is for."),
         _READY,

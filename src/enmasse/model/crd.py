@@ -33,7 +33,12 @@ _LABEL = {
     "rule": "self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
     "message": "the name of a space is a single word of lower-case letters, digits and '-', at most 63 characters",
 }
-_OF_WHOLE = {"Address": [_NAMED_AFTER_SPACE], "MessagingUser": [_NAMED_AFTER_SPACE], "AddressSpace": [_LABEL]}
+_OF_WHOLE = {
+    "Address": [_NAMED_AFTER_SPACE],
+    "MessagingUser": [_NAMED_AFTER_SPACE],
+    "Pipeline": [_NAMED_AFTER_SPACE],
+    "AddressSpace": [_LABEL],
+}
 
 
 def crds() -> list[Schema]:

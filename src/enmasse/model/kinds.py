@@ -15,6 +15,7 @@ from enmasse.model.core import ConfigMap, Event, Namespace, Secret, Service
 from enmasse.model.errors import InvalidResourceError, Problem
 from enmasse.model.former import in_present_form
 from enmasse.model.infra import BrokeredInfraConfig, StandardInfraConfig
+from enmasse.model.pipelines import Pipeline
 from enmasse.model.plans import PLAN_NAMESPACE, AddressPlan, AddressSpacePlan
 from enmasse.model.rbac import ClusterRole, ClusterRoleBinding, RoleBinding
 from enmasse.model.schema import describe_value, explain, without_nulls
@@ -188,6 +189,13 @@ KINDS: tuple[Kind, ...] = (
         versions=("v1beta1",),
         plural="messagingusers",
         short_names=("muser", "musers"),
+    ),
+    Kind(
+        model=Pipeline,
+        group=_ENMASSE,
+        versions=("v1beta1",),
+        plural="pipelines",
+        short_names=("pl", "pipe", "pipes"),
     ),
 )
 """In the order in which they are best applied: what is referred to comes first."""

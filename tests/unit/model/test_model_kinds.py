@@ -140,7 +140,9 @@ def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
     document = space() | {"kind": "AdressSpace"}
     message = problems(document)["kind"]
     assert message.startswith("expected one of Namespace, ConfigMap, ")
-    assert message.endswith(", AddressSpace, Address, MessagingUser, got 'AdressSpace'; did you mean AddressSpace?")
+    assert message.endswith(
+        ", AddressSpace, Address, MessagingUser, Pipeline, got 'AdressSpace'; did you mean AddressSpace?"
+    )
 
 
 def test_an_api_version_of_another_release_is_refused() -> None:
@@ -305,6 +307,7 @@ def test_kinds_are_found_by_every_name_they_go_by() -> None:
         "AuthenticationService": ["authsvc"],
         "ConsoleService": ["console"],
         "MessagingUser": ["muser"],
+        "Pipeline": ["pl", "pipe", "pipes", "pipelines"],
         "AddressSpaceSchema": ["addressspaceschemas"],
         "Namespace": ["ns"],
         "ConfigMap": ["cm"],

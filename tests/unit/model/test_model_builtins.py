@@ -1,0 +1,90 @@
+"""Parameters of built-in pipelines: what is right has defaults, what is wrong is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from enmasse.model.bands import limits
+from enmasse.model.builtins import (
+    BUILTINS,
+    AnomaliesParameters,
+    CommandsParameters,
+    LakeParameters,
+    MeteringParameters,
+    builtin_problems,
+)
+
+RIGHT: dict[str, dict[str, Any]] = {
+    "lake": {"address": "telemetry"},
+    "last-value": {"address": "telemetry"},
+    "windows": {"address": "telemetry", "size": "1m", "slide": "10s"},
+    "anomalies": {"address": "telemetry", "alerts": "alerts", "bands": {"temperature": "10:35"}},
+    "heartbeat": {"address": "telemetry", "alerts": "alerts"},
+    "train": {"model": "pumps", "features": ["load", "temperature"]},
+    "score": {"address": "telemetry", "model": "pumps", "to": "scores"},
+    "metering": {"addresses": ["telemetry", "plant/#"]},
+    "commands": {"alerts": "alerts", "commands": "commands"},
+}
+
+WRONG = [
+    ("lake", {}, "address", "required"),
+    ("lake", {"address": "a b"}, "address", "without white space"),
+    ("lake", {"address": "a", "table": "Raw!"}, "table", "lower-case letters"),
+    ("lake", {"address": "a", "readingsTable": "raw"}, "readingsTable", "another table"),
+    ("lake", {"address": "a", "oldest": "long"}, "oldest", "a duration"),
+    ("windows", {"address": "a", "slide": "1m"}, "slide", "at most size"),
+    ("windows", {"address": "a", "table": None}, "table", "required"),
+    ("anomalies", {"address": "a", "alerts": "b"}, "bands", "required"),
+    ("anomalies", {"address": "a", "deviations": 4}, "alerts", "required"),
+    ("anomalies", {"address": "a", "alerts": "b", "bands": {"t": "35:10"}}, "bands.t", "LOW:HIGH"),
+    ("anomalies", {"address": "a", "alert": "b", "deviations": 4.0}, "alert", "did you mean 'alerts'"),
+    ("heartbeat", {"address": "a", "alerts": "b", "forgetAfter": "1m"}, "forgetAfter", "more than after"),
+    ("heartbeat", {"address": "a", "alerts": "b", "maxRowsPerBatch": 5}, "maxRowsPerBatch", "leave it out"),
+    ("train", {"model": "m", "features": []}, "features", "at least 1"),
+    ("train", {"model": "m", "features": ["a", "a"]}, "features", "once"),
+    ("train", {"model": "m", "features": ["a"], "kind": "regression"}, "target", "required"),
+    ("train", {"model": "m", "features": ["a"], "target": "b"}, "target", "only a regression"),
+    ("train", {"model": "m", "features": ["a"], "kind": "regression", "target": "a"}, "target", "not one of"),
+    ("score", {"address": "a", "model": "m"}, "table", "required"),
+    ("metering", {"addresses": []}, "addresses", "at least 1"),
+    ("commands", {"alerts": "a", "commands": "a"}, "commands", "another address"),
+    ("nothing", {}, "name", "expected one of lake, last-value"),
+]
+
+
+@pytest.mark.parametrize("name", list(BUILTINS))
+def test_an_address_or_two_are_enough(name: str) -> None:
+    given = {key: value for key, value in RIGHT[name].items() if key != "table"}
+    assert builtin_problems(name, given) == []
+
+
+@pytest.mark.parametrize(("name", "parameters", "path", "message"), WRONG)
+def test_what_is_wrong_is_named(name: str, parameters: dict[str, Any], path: str, message: str) -> None:
+    found = {problem.path: problem.message for problem in builtin_problems(name, parameters)}
+    assert path in found, found
+    assert message in found[path]
+
+
+def test_each_says_what_it_touches() -> None:
+    lake = LakeParameters.model_validate({"address": "t", "readingsTable": "readings"})
+    assert (lake.reads(), lake.writes(), lake.tables()) == (("t",), (), ("raw", "readings"))
+    alerting = AnomaliesParameters.model_validate({"address": "t", "alerts": "a", "table": "alerts"})
+    assert (alerting.reads(), alerting.writes(), alerting.tables()) == (("t",), ("a",), ("alerts",))
+    metering = MeteringParameters.model_validate({"addresses": ["a", "b/*"]})
+    assert (metering.reads(), metering.tables()) == (("a", "b/*"), ("usage",))
+    commands = CommandsParameters.model_validate({"alerts": "a", "commands": "c"})
+    assert (commands.reads(), commands.writes()) == (("a",), ("c",))
+
+
+def test_a_band_may_be_open() -> None:
+    assert limits("10:35.5") == (10.0, 35.5)
+    assert limits(":-5") == (float("-inf"), -5.0)
+    assert limits("0:") == (0.0, float("inf"))
+
+
+@pytest.mark.parametrize("text", ["", "10", "a:b", "35:10", "nan:", ":nan", "1:2:3"])
+def test_other_texts_are_no_bands(text: str) -> None:
+    with pytest.raises(ValueError, match=r"band|float"):
+        limits(text)

@@ -1,0 +1,263 @@
+"""Pipelines as declared: what is taken, and what is refused with the place and what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from enmasse.model.builtins import BUILTINS
+from enmasse.model.errors import InvalidResourceError
+from enmasse.model.kinds import decode
+from enmasse.model.pipelines import Pipeline, PipelineSpec
+from enmasse.model.texts import field_texts
+
+READINGS: dict[str, Any] = {
+    "name": "readings",
+    "address": "telemetry",
+    "format": "json",
+    "schema": "device STRING, temperature DOUBLE, ts TIMESTAMP, day DATE",
+}
+HOT = {"name": "hot", "sql": "SELECT device, temperature FROM readings WHERE temperature > 30"}
+TO_ALERTS = {"input": "hot", "address": "alerts"}
+SCORED = {"name": "scored", "function": "scoring:score", "schema": "device STRING, score DOUBLE"}
+
+
+def pipeline(name: str = "shop.hot", **spec: Any) -> dict[str, Any]:
+    whole = {"sources": [READINGS], "steps": [HOT], "sinks": [TO_ALERTS]} if "builtin" not in spec else {}
+    return {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Pipeline",
+        "metadata": {"name": name},
+        "spec": whole | spec,
+    }
+
+
+def problems(document: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(InvalidResourceError) as caught:
+        decode(document)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def test_a_pipeline_with_every_field_applies_and_is_written_the_same() -> None:
+    document = pipeline(
+        credentialsSecret="analyst",
+        sources=[
+            READINGS
+            | {
+                "watermark": {"column": "ts", "delay": "10s"},
+                "startingOffsets": '{"0": 120, "1": "latest"}',
+                "badRecords": "bad",
+                "includeProperties": True,
+                "maxRowsPerBatch": 1000,
+                "maxBytesPerBatch": "16Mi",
+                "failOnDataLoss": False,
+            },
+            {"name": "devices", "table": "devices"},
+        ],
+        steps=[
+            HOT,
+            SCORED | {"input": "hot", "parameters": {"limit": 3}, "timeout": "1m"},
+            {"name": "joined", "sql": "SELECT s.*, d.place FROM scored s LEFT JOIN devices d ON s.device = d.device"},
+        ],
+        sinks=[
+            {"input": "scored", "address": "alerts", "badRecords": "refused", "onNoConsumer": "skip"},
+            {"input": "readings", "table": "readings", "format": "parquet", "partitionBy": ["day"]},
+            {"table": "joined", "mode": "update", "keys": ["device"]},
+        ],
+        code={"configMap": "scoring"},
+        trigger="availableNow",
+        restart={"at": "2026-01-31T12:00:00Z", "from": "2026-01-31T11:00:00Z"},
+        resources={"session": "own", "cores": 2, "memory": "1Gi", "master": "spark://127.0.0.1:7077"},
+        paused=True,
+    )
+    found = decode(document)
+    assert isinstance(found, Pipeline)
+    assert found.space == "shop"
+    assert document["spec"].items() <= found.to_dict()["spec"].items()
+    assert decode(found.to_dict()) == found
+
+
+@pytest.mark.parametrize("name", ["hot", "shop.", "Shop.hot"])
+def test_a_pipeline_is_named_after_its_space(name: str) -> None:
+    assert "metadata.name" in problems(pipeline(name))
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "message"),
+    [
+        ({"sources": []}, "spec.sources", "required: what the pipeline reads; or builtin"),
+        ({"sinks": []}, "spec.sinks", "required: where the results go; or builtin"),
+        ({"sources": [READINGS, READINGS]}, "spec.sources[1].name", "there is another relation 'readings' above"),
+        ({"steps": [HOT | {"name": "readings"}]}, "spec.steps[0].name", "another relation 'readings' above"),
+        ({"steps": [HOT | {"name": "Hot"}]}, "spec.steps[0].name", "expected lower-case letters"),
+        ({"sources": [{"name": "readings"}]}, "spec.sources[0]", "either an address or a table, got neither"),
+        ({"sources": [READINGS | {"table": "t"}]}, "spec.sources[0]", "either an address or a table, got both"),
+        ({"sources": [READINGS | {"address": "a b"}]}, "spec.sources[0].address", "without white space"),
+        ({"sources": [READINGS | {"badRecords": "telemetry"}]}, "spec.sources[0].badRecords", "another address"),
+        (
+            {"sources": [READINGS | {"schema": "device TEXT"}]},
+            "spec.sources[0].schema",
+            "character 8: expected a type",
+        ),
+        ({"sources": [READINGS | {"format": "raw"}]}, "spec.sources[0].schema", "raw has columns of its own"),
+        (
+            {"sources": [READINGS | {"format": "avro"}]},
+            "spec.sources[0].schema",
+            "expected the JSON of an Avro record",
+        ),
+        ({"sources": [READINGS | {"format": None}]}, "spec.sources[0].format", "required where there is a schema"),
+        (
+            {"sources": [READINGS | {"startingOffsets": "5"}]},
+            "spec.sources[0].startingOffsets",
+            "expected earliest, la",
+        ),
+        (
+            {"sources": [READINGS | {"startingOffsets": '{"0": -1}'}]},
+            "spec.sources[0].startingOffsets",
+            "partition '0' has -1",
+        ),
+        (
+            {"sources": [READINGS | {"watermark": {"column": "at", "delay": "1s"}}]},
+            "spec.sources[0].watermark.column",
+            "there is no column 'at'; there are device, temperature, ts, day, _partition, _offset, _timestamp",
+        ),
+        (
+            {"sources": [READINGS | {"watermark": {"column": "device", "delay": "1s"}}]},
+            "spec.sources[0].watermark.column",
+            "expected a TIMESTAMP, but 'device' is STRING",
+        ),
+        (
+            {"sources": [{"name": "readings", "table": "t", "startingOffsets": "latest"}]},
+            "spec.sources[0].startingOffsets",
+            "only an address has it; a table is read as it is",
+        ),
+        (
+            {"steps": [{"name": "hot", "sql": "SELECT devise, temperature FROM readings"}]},
+            "spec.steps[0].sql",
+            "line 1, column 8: there is no column 'devise'; did you mean 'device'?",
+        ),
+        (
+            {"steps": [{"name": "a", "sql": "SELECT device FROM hot"}, HOT]},
+            "spec.steps[0].sql",
+            "line 1, column 20: there is no relation 'hot'; there are readings",
+        ),
+        (
+            {"steps": [HOT, {"name": "b", "sql": "SELECT ts FROM hot"}]},
+            "spec.steps[1].sql",
+            "line 1, column 8: there is no column 'ts'; there are device, temperature",
+        ),
+        ({"steps": [{"name": "hot"}]}, "spec.steps[0]", "expected either sql or a function, got neither"),
+        ({"steps": [HOT | {"input": "readings"}]}, "spec.steps[0].input", "only a step with a function has it"),
+        ({"steps": [HOT | SCORED]}, "spec.steps[0]", "expected either sql or a function, got both"),
+        ({"steps": [HOT, SCORED]}, "spec.code", "required: the ConfigMap with the module of spec.steps[1].function"),
+        (
+            {"steps": [HOT, SCORED | {"function": "score"}], "code": {"configMap": "c"}},
+            "spec.steps[1].function",
+            "expected module:function, got 'score'",
+        ),
+        (
+            {"steps": [HOT, SCORED | {"schema": None}], "code": {"configMap": "c"}},
+            "spec.steps[1].schema",
+            "required: the columns that the function gives",
+        ),
+        (
+            {"steps": [HOT, SCORED | {"input": "warm"}], "code": {"configMap": "c"}},
+            "spec.steps[1].input",
+            "there is no relation 'warm' above; there are readings, hot",
+        ),
+        ({"code": {"configMap": "c"}}, "spec.code", "only a pipeline with functions needs code"),
+        ({"sinks": [{"input": "hot"}]}, "spec.sinks[0]", "expected either an address or a table, got neither"),
+        ({"sinks": [{"input": "warm", "address": "a"}]}, "spec.sinks[0].input", "there is no relation 'warm' above"),
+        ({"sinks": [TO_ALERTS | {"address": "*"}]}, "spec.sinks[0].address", "'*' needs a column 'address'"),
+        ({"sinks": [TO_ALERTS | {"keys": ["device"]}]}, "spec.sinks[0].keys", "only a table has it"),
+        ({"sinks": [TO_ALERTS | {"mode": "complete"}]}, "spec.sinks[0].mode", "an address takes append or update"),
+        ({"sinks": [{"table": "t", "onNoConsumer": "skip"}]}, "spec.sinks[0].onNoConsumer", "only an address has it"),
+        ({"sinks": [{"table": "t", "mode": "update"}]}, "spec.sinks[0].keys", "required with mode update"),
+        ({"sinks": [{"table": "t", "keys": ["device"]}]}, "spec.sinks[0].keys", "only mode update has them"),
+        (
+            {"sinks": [{"table": "t", "mode": "update", "keys": ["device"], "format": "parquet"}]},
+            "spec.sinks[0].mode",
+            "rows of a Parquet table cannot change; use format delta",
+        ),
+        (
+            {"sinks": [{"table": "t", "partitionBy": ["device", "day"]}]},
+            "spec.sinks[0].partitionBy[1]",
+            "there is no column 'day'; there are device, temperature",
+        ),
+        ({"sinks": [{"table": "t"}, {"table": "t"}]}, "spec.sinks[1].table", "another sink writes 't' already"),
+        ({"sinks": [{"table": "T T"}]}, "spec.sinks[0].table", "expected lower-case letters"),
+        ({"trigger": "often"}, "spec.trigger", "expected a duration such as 1s, 0s for at once, or availableNow"),
+        ({"restart": {"at": ""}}, "spec.restart.at", "required: any text that was not there before"),
+        (
+            {"restart": {"at": "1", "from": "soon"}},
+            "spec.restart.from",
+            "expected earliest, latest, a moment such as",
+        ),
+        ({"resources": {"cores": 2}}, "spec.resources.cores", "needs session: own"),
+        ({"resources": {"session": "own", "memory": "1Mi"}}, "spec.resources.memory", "expected at least 512Mi"),
+        (
+            {"resources": {"session": "own", "master": "http://a:1"}},
+            "spec.resources.master",
+            "expected spark://HOST:PORT, k8s://URL, yarn, local or local[N], got 'http://a:1'",
+        ),
+        ({"credentialsSecret": "An alyst"}, "spec.credentialsSecret", "expected the name of an object"),
+        ({"sorces": []}, "spec.sorces", "unknown field; did you mean 'sources'?"),
+        (
+            {"steps": [HOT | {"sql": "x" * 20_001}]},
+            "spec.steps[0].sql",
+            "expected at most 20000 characters, got 20001",
+        ),
+        (
+            {"steps": [{"name": f"s{number}", "sql": f"SELECT '{'x' * 19_000}' AS a"} for number in range(6)]},
+            "spec.steps",
+            "expected at most 100000 characters of SQL in all",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(spec: dict[str, Any], path: str, message: str) -> None:
+    found = problems(pipeline(**spec))
+    assert message in found[path]
+
+
+def test_of_a_table_or_an_address_without_schema_any_column_may_be() -> None:
+    decode(pipeline(sources=[{"name": "readings", "table": "readings"}]))
+    decode(pipeline(sources=[{"name": "readings", "address": "telemetry"}]))
+
+
+def test_raw_rows_have_the_columns_of_the_source() -> None:
+    raw = {"name": "readings", "address": "telemetry", "format": "raw"}
+    step = {"name": "hot", "sql": "SELECT CAST(value AS STRING) AS v, properties['room'] AS room FROM readings"}
+    assert "there is no column 'properties'" in problems(pipeline(sources=[raw], steps=[step]))["spec.steps[0].sql"]
+    decode(pipeline(sources=[raw | {"includeProperties": True}], steps=[step]))
+    late = raw | {"watermark": {"column": "timestamp", "delay": "1s"}}
+    decode(pipeline(sources=[late], steps=[], sinks=[{"table": "raw"}]))
+
+
+def test_a_builtin_pipeline_has_its_own_flow_and_parameters() -> None:
+    telemetry = {"address": "telemetry"}
+    decode(pipeline(builtin={"name": "lake", "parameters": telemetry}))
+    beside = pipeline(builtin={"name": "lake", "parameters": telemetry}, sources=[READINGS])
+    assert problems(beside) == {"spec.sources": "cannot stand beside builtin, which has its own"}
+    unknown = problems(pipeline(builtin={"name": "leak"}))
+    assert unknown == {"spec.builtin.name": f"expected one of {', '.join(BUILTINS)}, got 'leak'"}
+    wrong = pipeline(builtin={"name": "windows", "parameters": telemetry | {"size": "soon", "sise": "1m"}})
+    assert problems(wrong) == {
+        "spec.builtin.parameters.size": "expected a duration such as 30s, 15m, 12h, 7d or 1h30m, at most a hundred "
+        "years, got 'soon'",
+        "spec.builtin.parameters.sise": "unknown field; did you mean 'size'?",
+    }
+    assert "spec.builtin.parameters.address" in problems(pipeline(builtin={"name": "lake"}))
+
+
+def test_every_field_of_a_pipeline_says_what_it_is() -> None:
+    pending: list[Any] = [Pipeline]
+    while pending:
+        model = pending.pop()
+        texts = field_texts(model)
+        for name, field in model.model_fields.items():
+            inner = [part for part in (field.annotation, *getattr(field.annotation, "__args__", ())) if part]
+            pending += [
+                part for part in inner if isinstance(part, type) and part.__module__ == PipelineSpec.__module__
+            ]
+            assert name in texts or name in ("api_version", "kind", "metadata", "spec", "status"), (model, name)
