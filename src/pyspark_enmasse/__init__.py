@@ -1,5 +1,5 @@
 """Spark finds the `enmasse` data source here, without registration."""
 
-from enmasse.pipeline.source import EnmasseDataSource as DefaultSource
+from enmasse.pipeline.source.data_source import EnmasseDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

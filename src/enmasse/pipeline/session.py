@@ -143,6 +143,7 @@ def start_session(
         "spark.scheduler.mode": "FAIR",
         # Moments that pandas and DuckDB read as such; the default is a form of old Hive.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,

@@ -1,0 +1,68 @@
+"""``last-value``: the last value of each device and metric.
+
+Rules:
+1. Last is the one with the newest moment; of several, the one that the stream accepted last. So a
+   message that comes late changes nothing.
+2. There is one row of state for each row of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.builtins import LastValueParameters
+from enmasse.pipeline.builtin.compaction import compaction_of
+from enmasse.pipeline.builtin.messages import as_json_messages
+from enmasse.pipeline.builtin.parameters import checked
+from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
+from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from enmasse.pipeline.running.plans import Scene
+
+__all__ = ["build", "last_values"]
+
+KEYS: Final = ("device", "metric")
+STATE: Final = ("last values 1: device, metric -> time, timestamp, partition, offset, value",)
+
+
+def build(scene: Scene, parameters: LastValueParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+    """A query for the table and one for the address, as wanted.
+
+    Raises:
+        PlanError: a parameter is wrong.
+    """
+    wanted = checked(LastValueParameters, parameters)
+    last = last_values(readings_of(telemetry_messages(scene, wanted), wanted.metrics))
+    plans: list[QueryPlan | JobPlan] = []
+    if wanted.table is not None:
+        plans.append(QueryPlan("table", last, TableTarget(wanted.table, mode="update", keys=KEYS), STATE))
+        plans.append(compaction_of(scene, wanted.table))
+    if wanted.to is not None:
+        message_id = F.concat_ws("/", "metric", "device", F.concat_ws("-", "partition", "offset"))
+        messages = as_json_messages(last, message_id, ("partition", "offset"))
+        plans.append(QueryPlan("messages", messages, AddressTarget(wanted.to, mode="update"), STATE))
+    return plans
+
+
+def last_values(readings: DataFrame) -> DataFrame:
+    """Columns ``device, metric, value, time, accepted, partition, offset``; for output mode ``update``."""
+    last = F.max(F.struct("time", "timestamp", "partition", "offset", "value")).alias("last")
+    return (
+        readings.groupBy(*KEYS)
+        .agg(last)
+        .selectExpr(
+            "device",
+            "metric",
+            "last.value AS value",
+            "last.time AS time",
+            "last.timestamp AS accepted",
+            "last.partition AS partition",
+            "last.offset AS offset",
+        )
+    )

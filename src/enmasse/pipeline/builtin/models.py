@@ -1,0 +1,186 @@
+"""Trained models on disk, in versions.
+
+    models/pumps/current             the name of the version that counts
+    models/pumps/000002/model.json   what scoring needs
+    models/pumps/000002/pipeline/    the same as a model of pyspark.ml
+
+Rules:
+1. A version is there whole or not at all, and never changes.
+2. ``current`` changes by one rename, after the version that it names is on disk.
+3. Scoring needs no Spark: it is numbers on numbers, in whatever process the rows are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from enmasse.pipeline.builtin.errors import ModelMissingError
+
+__all__ = ["Model", "Models", "Scores"]
+
+FORM: Final = 1
+_ASIDE: Final = ".making"
+
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a model says of some rows."""
+
+    score: Numbers
+    """How unusual each is, from 0 up."""
+    prediction: Numbers | None = None
+    """Of a regression: what was expected."""
+    cluster: npt.NDArray[np.intp] | None = None
+    """Of kmeans: the nearest centre."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A version of a model: numbers that scoring needs, and where they come from."""
+
+    name: str
+    kind: Literal["kmeans", "regression"]
+    features: tuple[str, ...]
+    target: str | None
+    mean: tuple[float, ...]
+    """Of each feature; taken off it."""
+    scale: tuple[float, ...]
+    """What each feature is then multiplied by; 0 for one that never changed."""
+    centres: tuple[tuple[float, ...], ...] = ()
+    """Of kmeans, in scaled features."""
+    weights: tuple[float, ...] = ()
+    """Of a regression, for scaled features."""
+    intercept: float = 0.0
+    deviation: float = 1.0
+    """Of a regression: the root mean square of its residuals, the unit of its scores."""
+    threshold: float = 0.0
+    """A score above is an anomaly."""
+    rows: int = 0
+    """Trained with so many."""
+    trained_at: str = ""
+    version: str = ""
+
+    def scores(self, features: Numbers, target: Numbers | None = None) -> Scores:
+        """Look at rows.
+
+        Args:
+            features: a row for each, a column for each of ``features``.
+            target: of a regression: what it really was.
+        """
+        scaled = (features - np.asarray(self.mean)) * np.asarray(self.scale)
+        if self.kind == "regression":
+            assert target is not None
+            prediction = scaled @ np.asarray(self.weights) + self.intercept
+            return Scores(np.abs(target - prediction) / self.deviation, prediction=prediction)
+        centres = np.asarray(self.centres)
+        # |a - b|^2 by products: rows times centres numbers, where differences would be that times features.
+        squares = (scaled**2).sum(axis=1)[:, None] - 2 * scaled @ centres.T + (centres**2).sum(axis=1)
+        nearest = squares.argmin(axis=1)
+        return Scores(np.sqrt(np.maximum(squares.min(axis=1), 0.0)), cluster=nearest)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What a message must have to be scored."""
+        return self.features if self.target is None else (*self.features, self.target)
+
+
+class Models:
+    """The versions of one model.
+
+    Args:
+        folder: ``models/<name>``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def current(self) -> str:
+        """The version that counts.
+
+        Raises:
+            ModelMissingError: there is none yet.
+        """
+        try:
+            return (self._folder / "current").read_text().strip()
+        except FileNotFoundError:
+            name = self._folder.name
+            raise ModelMissingError(
+                f"there is no model {name!r} yet: the built-in pipeline train makes one with model {name!r} once "
+                "its table has enough rows"
+            ) from None
+
+    def load(self, version: str) -> Model:
+        """A version.
+
+        Raises:
+            ModelMissingError: it is gone or cannot be read.
+        """
+        path = self._folder / version / "model.json"
+        try:
+            found = json.loads(path.read_text())
+            if found.pop("form") != FORM:
+                raise ValueError(f"expected form {FORM}")  # noqa: TRY301  # one way out for all that can be wrong
+            arrays = {key: _frozen(value) for key, value in found.items()}
+            return Model(**arrays)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelMissingError(f"the model in {path} cannot be read: {error}; train it again") from error
+
+    def versions(self) -> list[str]:
+        """All that are there, the newest last."""
+        if not self._folder.is_dir():
+            return []
+        return sorted(path.name for path in self._folder.iterdir() if path.is_dir() and path.name.isdecimal())
+
+    def add(self, model: Model, save: Callable[[Path], None], keep: int) -> Model:
+        """Make a version and have it count.
+
+        Args:
+            model: its numbers.
+            save: writes whatever else belongs to it into a folder.
+            keep: versions to keep, this one included.
+
+        Returns:
+            The model with its version.
+        """
+        versions = self.versions()
+        version = f"{int(versions[-1]) + 1 if versions else 1:06d}"
+        aside = self._folder / _ASIDE
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        made = Model(**{**asdict(model), "version": version})
+        save(aside)
+        (aside / "model.json").write_text(json.dumps({"form": FORM, **asdict(made)}, indent=1))
+        for path in [*aside.rglob("*"), aside]:
+            _sync(path)
+        aside.rename(self._folder / version)
+        pointer = self._folder / ".current"
+        pointer.write_text(f"{version}\n")
+        _sync(pointer)
+        pointer.rename(self._folder / "current")
+        _sync(self._folder)
+        for old in self.versions()[:-keep]:
+            shutil.rmtree(self._folder / old, ignore_errors=True)
+        return made
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,156 @@
+"""Messages of devices as rows.
+
+A message is JSON such as ``{"device": "boiler-1", "temperature": 21.5, "ts": 1764000000000}``: a name,
+a moment (ISO 8601, or a number: seconds below 1e11, else milliseconds; optional), and any number of
+metrics. Without ``device`` the message's key names it. An address whose messages have a schema of
+their own (Avro, CBOR, SenML) is read by its columns, which mean the same as fields of JSON.
+
+Rules:
+1. A message counts at the moment it names, but never later than it was accepted: one device whose
+   clock runs ahead must not make the rows of all the others late.
+2. What is no such message gives no reading and fails nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.pipelines import SourceSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from enmasse.model.builtins import TelemetryParameters
+    from enmasse.pipeline.running.plans import Scene
+
+__all__ = ["days_of", "messages_of", "raw_messages", "readings_of", "telemetry_messages"]
+
+_AS_TEXT: Final = frozenset({"raw", "json", "text"})
+"""Formats whose bytes are JSON if they are telemetry at all."""
+
+_TIME: Final = """
+    least(timestamp, coalesce(
+        CASE WHEN ts RLIKE '^[0-9]{1,15}([.][0-9]+)?$' THEN timestamp_micros(CAST(
+            CAST(ts AS DOUBLE) * CASE WHEN CAST(ts AS DOUBLE) < 1e11 THEN 1e6 ELSE 1e3 END AS BIGINT
+        )) END,
+        try_to_timestamp(ts),
+        timestamp
+    ))
+"""
+"""Numbers below 1e11 are seconds: as milliseconds they would lie before 1974."""
+
+
+def raw_messages(scene: Scene, parameters: TelemetryParameters) -> DataFrame:
+    """The messages as the stream keeps them: ``partition, offset, timestamp, key, value``."""
+    return scene.read(
+        SourceSpec(
+            name="messages",
+            address=parameters.address,
+            format="raw",
+            starting_offsets=parameters.starting_offsets,
+            max_rows_per_batch=parameters.max_rows_per_batch,
+        )
+    ).select("partition", "offset", "timestamp", "key", "value")
+
+
+def telemetry_messages(scene: Scene, parameters: TelemetryParameters, *, most: int | None = None) -> DataFrame:
+    """The same columns, with a ``value`` that is JSON, whatever the address's schema.
+
+    Args:
+        scene: gives the rows.
+        parameters: name the address.
+        most: rows of one micro-batch at most, where the parameters leave it open.
+    """
+    limited = parameters.model_copy(update={"max_rows_per_batch": parameters.max_rows_per_batch or most})
+    facts = scene.addresses.get(parameters.address)
+    schema = facts.schema if facts is not None else None
+    if (schema or {}).get("format", "raw") in _AS_TEXT:
+        return raw_messages(scene, limited)
+    decoded = scene.read(
+        SourceSpec(
+            name="decoded",
+            address=limited.address,
+            starting_offsets=limited.starting_offsets,
+            max_rows_per_batch=limited.max_rows_per_batch,
+        )
+    )
+    fields = [F.col(f"`{name}`") for name in decoded.columns if not name.startswith("_")]
+    return decoded.select(
+        F.col("_partition").alias("partition"),
+        F.col("_offset").alias("offset"),
+        F.col("_timestamp").alias("timestamp"),
+        F.col("_key").cast("binary").alias("key"),
+        F.to_json(F.struct(*fields)).cast("binary").alias("value"),
+    )
+
+
+def messages_of(stream: DataFrame) -> DataFrame:
+    """Columns ``partition, offset, timestamp, message, device, time``; ``message`` is a map of texts.
+
+    ``message`` is null and ``device`` the key where the value is no JSON object.
+    """
+    parsed = stream.selectExpr(
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "from_json(CAST(value AS STRING), 'MAP<STRING, STRING>') AS message",
+    )
+    named = parsed.selectExpr(
+        "partition",
+        "offset",
+        "timestamp",
+        "message",
+        "try_element_at(message, 'ts') AS ts",
+        "coalesce(nullif(try_element_at(message, 'device'), ''), nullif(CAST(key AS STRING), '')) AS device",
+    )
+    return named.selectExpr("partition", "offset", "timestamp", "message", "device", f"{_TIME} AS time")
+
+
+def readings_of(stream: DataFrame, metrics: Sequence[str] = ()) -> DataFrame:
+    """A row for each number in each message.
+
+    Args:
+        stream: ``partition, offset, timestamp, key, value``.
+        metrics: the fields that count; empty: every one that holds a number.
+
+    Returns:
+        Columns ``device, metric, value, time, timestamp, partition, offset``.
+    """
+    if metrics:
+        wanted = F.array(*[F.lit(name) for name in metrics])
+        chosen = F.map_filter("message", lambda name, _: F.array_contains(wanted, name))
+    else:
+        chosen = F.map_filter("message", lambda name, _: ~name.isin("device", "ts"))
+    exploded = (
+        messages_of(stream)
+        .where("device IS NOT NULL")
+        .select("device", F.explode(chosen).alias("metric", "text"), "time", "timestamp", "partition", "offset")
+    )
+    values = exploded.selectExpr(
+        "device", "metric", "try_cast(text AS DOUBLE) AS value", "time", "timestamp", "partition", "offset"
+    )
+    return values.where("abs(value) < double('Infinity')")
+
+
+def days_of(stream: DataFrame, oldest_s: float) -> DataFrame:
+    """The messages as they came, and ``day``, the date of the event.
+
+    Args:
+        stream: ``partition, offset, timestamp, key, value``.
+        oldest_s: an event that is older than this at its arrival belongs to the day of its arrival.
+    """
+    ts = "from_json(CAST(value AS STRING), 'ts STRING').ts"
+    timed = stream.selectExpr("*", f"{ts} AS ts").selectExpr("*", f"{_TIME} AS time")
+    known = f"time >= timestamp - make_dt_interval(0, 0, 0, {oldest_s:.3f})"
+    return timed.selectExpr(
+        "partition",
+        "offset",
+        "timestamp",
+        "key",
+        "value",
+        f"to_date(CASE WHEN {known} THEN time ELSE timestamp END) AS day",
+    )

@@ -1,0 +1,192 @@
+"""``train``: a model over a table of the lake, trained with pyspark.ml, again and again.
+
+Rules:
+1. Features are scaled by mean and deviation first, so that none counts for more because of its unit.
+2. The score above which a message is an anomaly is a quantile of the training rows' own scores.
+3. Whether it is time to train is read from the model that is there: a restart trains nothing anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.builtins import TrainParameters
+from enmasse.pipeline.builtin.errors import ModelMissingError
+from enmasse.pipeline.builtin.models import Model, Models
+from enmasse.pipeline.builtin.parameters import checked, seconds
+from enmasse.pipeline.builtin.telemetry import messages_of
+from enmasse.pipeline.errors import PlanError, TableSchemaError
+from enmasse.pipeline.running.plans import JobPlan, QueryPlan
+
+if TYPE_CHECKING:
+    from pyspark.ml import PipelineModel
+    from pyspark.sql import DataFrame
+
+    from enmasse.pipeline.running.plans import Scene
+
+__all__ = ["build", "train"]
+
+LOOK_S: Final = 20.0
+"""How often it is looked whether it is time: a file is read for it."""
+SEED: Final = 7
+"""The same rows give the same model."""
+_TIMES: Final = ("time", "window_end", "timestamp")
+"""Columns that say when a row was, the first that is there."""
+
+
+def build(scene: Scene, parameters: TrainParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+    """The job that trains.
+
+    Raises:
+        PlanError: a parameter is wrong.
+    """
+    wanted = checked(TrainParameters, parameters)
+    every_s = LOOK_S if wanted.every is None else min(LOOK_S, seconds(wanted.every))
+    return [JobPlan(f"train-{wanted.model}", lambda: _train_if_due(scene, wanted), every_s)]
+
+
+def _train_if_due(scene: Scene, wanted: TrainParameters) -> str:
+    models = Models(scene.place.models / wanted.model)
+    try:
+        there = models.load(models.current())
+    except ModelMissingError:
+        return train(scene, wanted)
+    age_s = (datetime.now(UTC) - datetime.fromisoformat(there.trained_at)).total_seconds()
+    if wanted.every is not None and age_s >= seconds(wanted.every):
+        return train(scene, wanted)
+    return f"model {wanted.model}: version {there.version} counts"
+
+
+def train(scene: Scene, wanted: TrainParameters) -> str:
+    """Train now, whatever there is.
+
+    Returns:
+        What came of it.
+
+    Raises:
+        PlanError: the table has not what the model needs.
+    """
+    try:
+        table = scene.read_table(wanted.table)
+    except (PlanError, TableSchemaError) as error:
+        return f"model {wanted.model}: waits for rows: {error}"
+    rows = training_rows(table, wanted)
+    chosen = rows.cache()
+    try:
+        count = chosen.count()
+        if count > wanted.max_rows:
+            chosen = rows.sample(fraction=wanted.max_rows / count, seed=SEED)
+        if count < wanted.min_rows:
+            return (
+                f"model {wanted.model}: waits for rows: table {wanted.table} has {count} with "
+                f"{', '.join(rows.columns)}, and {wanted.min_rows} are needed"
+            )
+        fitted, model = _fit(chosen, wanted, count)
+    finally:
+        rows.unpersist()
+    models = Models(scene.place.models / wanted.model)
+    made = models.add(model, lambda folder: _save(fitted, folder), wanted.keep)
+    return f"model {wanted.model}: version {made.version}, trained with {made.rows} rows"
+
+
+def training_rows(table: DataFrame, wanted: TrainParameters) -> DataFrame:
+    """A column of numbers for each field, from columns of the table or from the messages in it.
+
+    Raises:
+        PlanError: the table has neither.
+    """
+    fields = wanted.features if wanted.target is None else (*wanted.features, wanted.target)
+    lacking = [name for name in fields if name not in table.columns]
+    if not lacking:
+        texts = {name: F.col(f"`{name}`").cast("string") for name in fields}
+        frame = table
+    elif {"value", "key", "timestamp", "partition", "offset"} <= set(table.columns):
+        frame = messages_of(table)
+        texts = {name: F.try_element_at("message", F.lit(name)) for name in fields}
+    else:
+        raise PlanError(
+            f"spec.builtin.parameters.features: table {wanted.table} has no column {', '.join(lacking)}; it has "
+            f"{', '.join(table.columns)}"
+        )
+    if wanted.within is not None:
+        time = next((name for name in _TIMES if name in frame.columns), None)
+        if time is None:
+            raise PlanError(
+                f"spec.builtin.parameters.within: table {wanted.table} has none of the columns {', '.join(_TIMES)}"
+            )
+        since = datetime.now(UTC) - timedelta(seconds=seconds(wanted.within))
+        frame = frame.where(F.col(time) >= F.lit(since))
+    numbers = frame.select(*[text.try_cast("double").alias(name) for name, text in texts.items()])
+    for name in fields:
+        numbers = numbers.where(F.abs(F.col(f"`{name}`")) < float("inf"))
+    return numbers
+
+
+def _fit(rows: DataFrame, wanted: TrainParameters, count: int) -> tuple[PipelineModel, Model]:
+    from pyspark.ml import Pipeline  # noqa: PLC0415  # slow to load, and only here
+    from pyspark.ml.clustering import KMeans  # noqa: PLC0415
+    from pyspark.ml.feature import StandardScaler, VectorAssembler  # noqa: PLC0415
+    from pyspark.ml.regression import LinearRegression  # noqa: PLC0415
+
+    assembler = VectorAssembler(inputCols=list(wanted.features), outputCol="_assembled")
+    scaler = StandardScaler(inputCol="_assembled", outputCol="_scaled", withMean=True, withStd=True)
+    if wanted.target is None:
+        last: Any = KMeans(featuresCol="_scaled", predictionCol="_cluster", k=wanted.clusters, seed=SEED)
+    else:
+        last = LinearRegression(featuresCol="_scaled", labelCol=wanted.target, predictionCol="_prediction")
+    fitted = Pipeline(stages=[assembler, scaler, last]).fit(rows)
+    stages: list[Any] = fitted.stages
+    scaling, found = stages[1], stages[2]
+    deviations = scaling.std.toArray()
+    model = Model(
+        name=wanted.model,
+        kind=wanted.kind,
+        features=wanted.features,
+        target=wanted.target,
+        mean=_floats(scaling.mean.toArray()),
+        scale=_floats(np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)),
+        rows=min(count, wanted.max_rows),
+        trained_at=datetime.now(UTC).isoformat(),
+    )
+    if wanted.kind == "kmeans":
+        model = replace(model, centres=tuple(_floats(centre) for centre in found.clusterCenters()))
+    else:
+        model = replace(
+            model,
+            weights=_floats(found.coefficients.toArray()),
+            intercept=float(found.intercept),
+            # A perfect fit leaves no unit for residuals; then they are their own.
+            deviation=float(found.summary.rootMeanSquaredError) or 1.0,
+        )
+    scored = rows.mapInArrow(_TrainingScores(model), "score DOUBLE")
+    threshold = scored.agg(F.percentile_approx("score", wanted.quantile, 10_000)).first()
+    assert threshold is not None
+    return fitted, replace(model, threshold=float(threshold[0]))
+
+
+@dataclass(frozen=True)
+class _TrainingScores:
+    model: Model
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.model.features]
+            target = None if self.model.target is None else batch.column(self.model.target).to_numpy()
+            scores = self.model.scores(np.column_stack(columns), target)
+            yield pa.record_batch({"score": scores.score})
+
+
+def _save(fitted: PipelineModel, folder: Path) -> None:
+    fitted.write().overwrite().save((folder / "pipeline").resolve().as_uri())
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

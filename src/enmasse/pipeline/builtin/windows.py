@@ -1,0 +1,83 @@
+"""``windows``: statistics of each device, metric and window of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.builtins import WindowsParameters
+from enmasse.model.durations import milliseconds
+from enmasse.model.pipelines import OutputMode
+from enmasse.pipeline.builtin.compaction import compaction_of
+from enmasse.pipeline.builtin.messages import as_json_messages
+from enmasse.pipeline.builtin.parameters import checked
+from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
+from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from enmasse.pipeline.running.plans import Scene
+
+__all__ = ["build", "windows_of"]
+
+KEYS: Final = ("window_start", "device", "metric")
+
+
+def build(scene: Scene, parameters: WindowsParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+    """A query for the table and one for the address, as wanted.
+
+    Raises:
+        PlanError: a parameter is wrong.
+    """
+    wanted = checked(WindowsParameters, parameters)
+    slide = wanted.slide or wanted.size
+    readings = readings_of(telemetry_messages(scene, wanted), wanted.metrics)
+    windows = windows_of(readings, milliseconds(wanted.size), milliseconds(slide), milliseconds(wanted.lateness))
+    mode: OutputMode = "append" if wanted.emit == "final" else "update"
+    spans = f"{milliseconds(wanted.size)} ms every {milliseconds(slide)} ms"
+    state = (f"windows 1: {spans}, device, metric -> count, mean, min, max, stddev", f"output mode {mode}")
+    plans: list[QueryPlan | JobPlan] = []
+    if wanted.table is not None:
+        target = TableTarget(wanted.table, mode=mode, keys=KEYS if mode == "update" else ())
+        plans.append(QueryPlan("table", windows, target, state))
+        plans.append(compaction_of(scene, wanted.table))
+    if wanted.to is not None:
+        start = F.unix_millis("window_start")
+        parts = ("metric", "device", start) if mode == "append" else ("metric", "device", start, "count")
+        messages = as_json_messages(windows, F.concat_ws("/", *parts))
+        plans.append(QueryPlan("messages", messages, AddressTarget(wanted.to, mode=mode), state))
+    return plans
+
+
+def windows_of(readings: DataFrame, size_ms: int, slide_ms: int, lateness_ms: int) -> DataFrame:
+    """Statistics by device, metric and window.
+
+    Args:
+        readings: with ``device, metric, value, time``.
+        size_ms: how long a window is.
+        slide_ms: how far apart windows begin.
+        lateness_ms: how much older than the newest reading one may be and still count.
+    """
+    window = F.window("time", f"{size_ms} milliseconds", f"{slide_ms} milliseconds")
+    groups = readings.withWatermark("time", f"{lateness_ms} milliseconds").groupBy(window, "device", "metric")
+    statistics = groups.agg(
+        F.count("value").alias("count"),
+        F.avg("value").alias("mean"),
+        F.min("value").alias("min"),
+        F.max("value").alias("max"),
+        F.stddev_samp("value").alias("stddev"),
+    )
+    return statistics.selectExpr(
+        "window.start AS window_start",
+        "window.end AS window_end",
+        "device",
+        "metric",
+        "count",
+        "mean",
+        "min",
+        "max",
+        "stddev",
+    )

@@ -1,0 +1,160 @@
+"""The stage in which Spark's Python workers decode: columns of messages in, columns of their content out.
+
+Rules:
+1. Every message gives at least one row: one that cannot be decoded gives one with the reason and its bytes.
+2. Nothing that a message holds ends the query, be it an error that nobody thought of.
+3. A batch out has about ``ROWS`` rows at most, however many a message gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from enmasse.model.ddl import Column
+from enmasse.model.message_schema import MessageFormat, schema_columns
+from enmasse.pipeline.decoding.shaping import RecordProblem, arrow_type, shaper
+
+__all__ = ["ArrowDecoding", "records_reader"]
+
+ROWS: Final = 10_000
+"""Spark's own size of a batch."""
+
+Read = Callable[[bytes, float], list[Any]]
+"""Content and the moment of acceptance in seconds, to records; raises RecordProblem."""
+
+
+def records_reader(message_format: MessageFormat, schema: str | None) -> Read:
+    """What reads messages of a format. Modules that only one format needs are imported with it."""
+    if message_format == "cbor":
+        from enmasse.pipeline.decoding.cbor import read_cbor  # noqa: PLC0415
+
+        return lambda content, _: [read_cbor(content)]
+    if message_format == "avro":
+        from enmasse.pipeline.decoding.avro import avro_reader  # noqa: PLC0415
+
+        read_avro = avro_reader(schema or "")
+        return lambda content, _: [read_avro(content)]
+    from enmasse.pipeline.decoding.senml import read_senml  # noqa: PLC0415
+
+    return read_senml
+
+
+class ArrowDecoding:
+    """What ``mapInArrow`` calls.
+
+    Args:
+        message_format: ``cbor``, ``avro`` or ``senml``.
+        schema: as for ``schema_columns``.
+        carried: columns that go along as they are, after those of the schema. The batches have them and ``value``,
+            and ``_timestamp`` among them if it is to be known.
+    """
+
+    def __init__(self, message_format: MessageFormat, schema: str | None, carried: Sequence[str]) -> None:
+        self._format = message_format
+        self._schema = schema
+        self._carried = tuple(carried)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode; made once for a task, for schemas are parsed here."""
+        columns = schema_columns(self._format, self._schema)
+        read = records_reader(self._format, self._schema)
+        shape = shaper(columns)
+        for batch in batches:
+            yield from _decode(batch, columns, read, shape, self._carried)
+
+
+def _decode(
+    batch: pa.RecordBatch,
+    columns: Sequence[Column],
+    read: Read,
+    shape: Callable[[Any], list[Any]],
+    carried: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    out = _Rows(batch, columns, carried)
+    values = batch.column("value").to_pylist()
+    for index, (content, accepted_s) in enumerate(zip(values, _moments(batch), strict=True)):
+        try:
+            rows = [shape(record) for record in read(content or b"", accepted_s)]
+        except RecordProblem as problem:
+            out.bad(index, str(problem))
+        except Exception as error:  # noqa: BLE001  # one message never ends a query
+            out.bad(index, f"{type(error).__name__}: {error}")
+        else:
+            for row in rows:
+                out.good(index, row)
+                if len(out) >= ROWS:
+                    yield out.batch()
+    if len(out):
+        yield out.batch()
+
+
+def _moments(batch: pa.RecordBatch) -> list[float]:
+    if "_timestamp" not in batch.schema.names:
+        return [0.0] * batch.num_rows
+    micros = batch.column("_timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return [(value or 0) / 1_000_000 for value in micros.to_pylist()]
+
+
+class _Rows:
+    """Rows on their way out."""
+
+    def __init__(self, batch: pa.RecordBatch, columns: Sequence[Column], carried: Sequence[str]) -> None:
+        self._batch = batch
+        self._columns = columns
+        self._carried = carried
+        self._begin()
+
+    def _begin(self) -> None:
+        self._values: list[list[Any]] = [[] for _ in self._columns]
+        self._indices: list[int] = []
+        self._problems: list[str | None] = []
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def good(self, index: int, row: list[Any]) -> None:
+        for values, value in zip(self._values, row, strict=True):
+            values.append(value)
+        self._indices.append(index)
+        self._problems.append(None)
+
+    def bad(self, index: int, problem: str) -> None:
+        for values in self._values:
+            values.append(None)
+        self._indices.append(index)
+        self._problems.append(problem.encode(errors="replace").decode())
+
+    def batch(self) -> pa.RecordBatch:
+        """The rows so far, which are forgotten."""
+        arrays = [self._array(column, values) for column, values in zip(self._columns, self._values, strict=True)]
+        indices = pa.array(self._indices, pa.int32())
+        problems = pa.array(self._problems, pa.string())
+        # Not the bytes of good messages: a pack of many records would be there as often.
+        of_bad = pa.array(
+            [
+                None if problem is None else index
+                for index, problem in zip(self._indices, self._problems, strict=True)
+            ],
+            pa.int32(),
+        )
+        bad = self._batch.column("value").take(of_bad)
+        carried = [self._batch.column(name).take(indices) for name in self._carried]
+        names = [*(column.name for column in self._columns), *self._carried, "_problem", "_value"]
+        self._begin()
+        return pa.RecordBatch.from_arrays([*arrays, *carried, problems, bad], names=names)
+
+    def _array(self, column: Column, values: list[Any]) -> pa.Array:
+        of = arrow_type(column.type)
+        try:
+            return pa.array(values, of)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            for row, value in enumerate(values):
+                try:
+                    pa.array([value], of)
+                except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                    values[row] = None
+                    self._problems[row] = f"{column.name}: {error}"
+            return pa.array(values, of)

@@ -1,0 +1,163 @@
+"""JSON to columns within Java, and why a message is none.
+
+Rules:
+1. Spark's parser does the work. It is given the message inside an object of ours, with a last field of ours:
+   alone it would take the first object it finds and leave the rest of the message unread.
+2. What the parser lets through and should not is looked for: bytes that are no UTF-8, numbers out of range
+   (which it makes infinite), fields that must not be missing.
+3. TIMESTAMP columns are read as texts and made moments as all formats do it (``shaping``): the parser alone
+   would take milliseconds for seconds, and a time of day for one of the day on which it is read.
+4. Reasons are only worked out for bad records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.ddl import Column, ColumnType, written
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
+
+__all__ = ["json_columns"]
+
+_TEXT: Final = "__enmasse_text"
+_WHOLE: Final = "__enmasse_whole"
+_ALL: Final = "__enmasse_all"
+_CORRUPT: Final = "__enmasse_corrupt"
+_END: Final = "__enmasse_end"
+_OPTIONS: Final = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": _CORRUPT,
+    "allowNonNumericNumbers": "false",
+    "allowSingleQuotes": "false",
+    "timeZone": "UTC",
+}
+_STRING: Final = ColumnType("STRING")
+_SHOWN: Final = 60
+"""Characters of a wrong value: enough to recognise it."""
+
+
+def json_columns(frame: DataFrame, columns: Sequence[Column], carried: Sequence[str]) -> DataFrame:
+    """The columns, those that are carried along, ``_problem`` and ``_value``.
+
+    Args:
+        frame: with ``value``, and what is carried.
+        columns: of the messages.
+        carried: names of other columns.
+    """
+    kept = [F.col(name) for name in carried]
+    text = F.col("value").cast("string")
+    parsed = [column if column.type.name != "TIMESTAMP" else Column(column.name, _STRING) for column in columns]
+    schema = (
+        f"{_ALL} STRUCT<{', '.join(Column(c.name, c.type).written(': ') for c in parsed)}>, "
+        f"{_END} BOOLEAN, {_CORRUPT} STRING"
+    )
+    wrapped = F.concat(F.lit(f'{{"{_ALL}":'), text, F.lit(f',"{_END}":true}}'))
+    rows = frame.select(
+        *kept,
+        F.col("value").alias("_value"),
+        text.alias(_TEXT),
+        F.from_json(wrapped, schema, _OPTIONS).alias(_WHOLE),
+    )
+    values = {column.name: _value(column) for column in columns}
+    problem = _problem(columns, values)
+    good = problem.isNull()
+    return rows.select(
+        *[value.alias(name) for name, value in values.items()],
+        *kept,
+        problem.alias("_problem"),
+        F.when(~good, F.col("_value")).alias("_value"),
+    )
+
+
+def _field(name: str) -> Expression:
+    return F.col(_WHOLE)[_ALL][name]
+
+
+def _value(column: Column) -> Expression:
+    value = _field(column.name)
+    return _moment(value) if column.type.name == "TIMESTAMP" else value
+
+
+def _moment(text: Expression) -> Expression:
+    number = text.cast("double")
+    micros = F.round(number * F.when(F.abs(number) < F.lit(1e11), 1e6).otherwise(1e3))
+    of_number = F.when(
+        micros.between(F.lit(-62_135_596_800_000_000), F.lit(253_402_300_799_999_999)),
+        F.timestamp_micros(micros.cast("bigint")),
+    )
+    is_number = text.rlike(r"^-?[0-9]{1,19}([.][0-9]{1,19})?([eE][+]?[0-9]{1,2})?$")
+    is_moment = text.rlike(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]|$)")
+    return F.when(is_number, of_number).when(is_moment, F.try_to_timestamp(text))
+
+
+def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expression:
+    text = F.col(_TEXT)
+    whole = F.col(_WHOLE)
+    doubts = [whole[_CORRUPT].isNotNull(), whole[_END].isNull(), whole[_ALL].isNull(), ~F.is_valid_utf8(text)]
+    details = []
+    for column in columns:
+        field, value = _field(column.name), values[column.name]
+        there = F.get_json_object(text, f"$['{column.name}']")
+        shown = F.substring(there, 1, _SHOWN)
+        wrong = F.concat(F.lit(f"{column.name}: expected {column.type}, got "), shown)
+        details.append(F.when(value.isNull() & there.isNotNull(), wrong))
+        if column.type.name == "TIMESTAMP":
+            doubts.append(field.isNotNull() & value.isNull())
+        for infinite in _infinities(field, column.type):
+            doubts.append(infinite)
+            details.append(F.when(infinite, F.lit(f"{column.name}: a number is out of range")))
+        if not column.is_nullable:
+            doubts.append(value.isNull())
+            details.append(F.when(value.isNull() & there.isNull(), F.lit(f"{column.name}: required")))
+    doubt = doubts[0]
+    for further in doubts[1:]:
+        doubt = doubt | F.coalesce(further, F.lit(False))
+    is_object = text.rlike(r"^\s*[{]")
+    reasons = F.concat_ws("; ", *details)
+    reason = (
+        F.when(text.rlike(r"^\s*$"), "it is empty")
+        .when(~F.is_valid_utf8(text), "it is no UTF-8")
+        .when(
+            ~is_object,
+            F.concat(F.lit("expected a JSON object, got "), F.substring(F.make_valid_utf8(text), 1, _SHOWN)),
+        )
+        .when(whole[_END].isNull() | whole[_ALL].isNull(), "it is not one JSON object and nothing else")
+        .when(reasons != "", reasons)
+        .otherwise(f"it does not fit {written(tuple(columns))[:1000]}")
+    )
+    return F.when(doubt | text.isNull(), F.coalesce(reason, F.lit("it is empty")))
+
+
+def _infinities(value: Expression, of: ColumnType) -> Iterator[Expression]:
+    """Whether there is an infinite number in a value, for each place where one can be."""
+    if of.name in ("DOUBLE", "FLOAT"):
+        yield F.abs(value) == F.lit(float("inf"))
+    elif of.name == "ARRAY":
+        if any(_has_floats(inner) for inner in of.inner):
+            yield F.exists(value, lambda item: _any(item, of.inner[0]))
+    elif of.name == "MAP":
+        if _has_floats(of.inner[1]):
+            yield F.exists(F.map_values(value), lambda item: _any(item, of.inner[1]))
+    elif of.name == "STRUCT":
+        for field in of.fields:
+            yield from _infinities(value[field.name], field.type)
+
+
+def _has_floats(of: ColumnType) -> bool:
+    return of.name in ("DOUBLE", "FLOAT") or any(
+        _has_floats(inner) for inner in (*of.inner, *(field.type for field in of.fields))
+    )
+
+
+def _any(value: Expression, of: ColumnType) -> Expression:
+    found = list(_infinities(value, of))
+    result = F.coalesce(found[0], F.lit(False))
+    for further in found[1:]:
+        result = result | F.coalesce(further, F.lit(False))
+    return result

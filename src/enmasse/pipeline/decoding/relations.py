@@ -1,0 +1,130 @@
+"""Messages of an address as a relation with the columns of their content."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.ddl import Column, written
+from enmasse.model.message_schema import MessageFormat, SchemaTextError, schema_columns
+from enmasse.pipeline.decoding.arrow_stage import ArrowDecoding
+from enmasse.pipeline.decoding.json_columns import json_columns
+from enmasse.pipeline.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame
+
+__all__ = ["bad", "decode", "good"]
+
+_CARRIED: Final = (
+    "partition",
+    "offset",
+    "timestamp",
+    "key",
+    "content_type",
+    "properties",
+    "annotations",
+    "address",
+)
+"""Raw columns that a decoded row keeps, with an underscore before their names."""
+
+
+def decode(frame: DataFrame, *, format: str, schema: str | None = None) -> DataFrame:  # noqa: A002  # the field's name
+    """The schema's columns for each message, and what is wrong with those that have none.
+
+    Args:
+        frame: raw rows of an address, streaming or not; needs ``value``.
+        format: ``json``, ``cbor``, ``avro``, ``senml``, ``text`` or ``raw``.
+        schema: of json and cbor the columns as Spark writes them, of avro the schema in JSON; of senml which of
+            its columns are wanted, or None; of the others None.
+
+    Returns:
+        The schema's columns; ``_partition, _offset, _timestamp, _key`` (a text) and whatever else of the raw
+        columns is there, with an underscore; ``_problem``, null where the message is good; ``_value``, its bytes
+        where it is not. A SenML pack gives a row for each record, all else one for each message.
+
+    Raises:
+        OptionError: format and schema do not make columns; the message names the place.
+    """
+    message_format = _format(format)
+    try:
+        columns = schema_columns(message_format, schema)
+    except SchemaTextError as error:
+        raise OptionError(f"schema of format {format}: {error}") from error
+    rows, carried = _carried(frame)
+    if message_format == "json":
+        return json_columns(rows, columns, carried)
+    if message_format in ("raw", "text"):
+        return _whole(rows, message_format, carried)
+    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    nullable = tuple(Column(column.name, column.type) for column in columns)
+    kept = "".join(f"{name} {types[name]}, " for name in carried)
+    out = f"{written(nullable)}, {kept}_problem STRING, _value BINARY"
+    return rows.mapInArrow(ArrowDecoding(message_format, schema, carried), out)
+
+
+def _format(text: str) -> MessageFormat:
+    formats: tuple[MessageFormat, ...] = ("raw", "json", "cbor", "avro", "senml", "text")
+    found = next((name for name in formats if name == text), None)
+    if found is None:
+        raise OptionError(f"format: expected one of {', '.join(formats)}, got {text!r}")
+    return found
+
+
+def _carried(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    names = [name for name in _CARRIED if name in frame.columns]
+    columns: list[Expression] = [F.col("value").cast("binary").alias("value")]
+    for name in names:
+        column = F.col(name)
+        if name == "key":
+            # A key of other bytes is shown as far as it is text: no reader of tables takes what is no UTF-8.
+            column = F.make_valid_utf8(column.cast("string"))
+        columns.append(column.alias(f"_{name}"))
+    return frame.select(*columns), [f"_{name}" for name in names]
+
+
+def _whole(rows: DataFrame, message_format: MessageFormat, carried: list[str]) -> DataFrame:
+    value = F.col("value")
+    problem: Expression = F.lit(None).cast("string")
+    if message_format == "text":
+        is_text = F.is_valid_utf8(value.cast("string"))
+        problem = F.when(~is_text, "it is no UTF-8")
+        content = F.when(is_text, value.cast("string"))
+    else:
+        content = value
+    return rows.select(
+        content.alias("value"),
+        *carried,
+        problem.alias("_problem"),
+        F.when(problem.isNotNull(), value).alias("_value"),
+    )
+
+
+def good(decoded: DataFrame) -> DataFrame:
+    """The rows that could be decoded, without the columns that tell of problems."""
+    return decoded.where(F.col("_problem").isNull()).drop("_problem", "_value")
+
+
+def bad(decoded: DataFrame, address: str) -> DataFrame:
+    """The messages that could not, as the sink takes them: as they came, with the reason.
+
+    Args:
+        decoded: by ``decode``.
+        address: where they came from, told in the property ``address`` where the rows do not say it themselves.
+
+    Returns:
+        ``value, properties`` and, where they are known, ``key, content_type``. Properties: ``reason``, ``address``
+        and, where they are known, ``partition, offset``.
+    """
+    told: list[Expression] = [F.lit("reason"), F.col("_problem")]
+    from_row = F.coalesce("_address", F.lit(address)) if "_address" in decoded.columns else F.lit(address)
+    told += [F.lit("address"), from_row]
+    for name in ("partition", "offset"):
+        if f"_{name}" in decoded.columns:
+            told += [F.lit(name), F.col(f"_{name}").cast("string")]
+    known = F.map_filter(F.create_map(*told), lambda _, value: value.isNotNull())
+    columns = [F.col("_value").alias("value"), known.alias("properties")]
+    columns += [F.col(f"_{name}").alias(name) for name in ("key", "content_type") if f"_{name}" in decoded.columns]
+    return decoded.where(F.col("_problem").isNotNull()).select(*columns)

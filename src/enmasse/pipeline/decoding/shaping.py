@@ -1,0 +1,311 @@
+"""Values as decoders give them, as values that a column of a type takes; pure.
+
+Rules:
+1. A value that is not of its column's type is a problem that names the column, never a guess: no text for a
+   number, no number for a boolean, nothing cut off to fit.
+2. Whole numbers go where decimals are expected. NaN and infinity are problems: no aggregate survives them.
+3. A TIMESTAMP is a moment with a time zone, ISO 8601, or a number since 1970: of seconds below 1e11, which lies
+   in the year 5138, and of milliseconds from there on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any, Final
+from uuid import UUID
+
+import pyarrow as pa
+
+from enmasse.model.ddl import Column, ColumnType
+
+__all__ = ["RecordProblem", "arrow_type", "shaper"]
+
+Shape = Callable[[Any], Any]
+
+_SHOWN: Final = 60
+"""Characters of a wrong value: enough to recognise it."""
+_INTEGERS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_MAX_FLOAT: Final = 3.4028234663852886e38
+_MILLISECONDS_FROM: Final = 1e11
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = -62_135_596_800_000_000
+_LAST: Final = 253_402_300_799_999_999
+"""Years 1 to 9999 in microseconds, what Spark and Python have in common."""
+_ARROW: Final = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+}
+
+
+class RecordProblem(ValueError):  # noqa: N818  # what becomes of it is a column, not a traceback
+    """A message is no record of its schema; the message says where and why."""
+
+
+def arrow_type(of: ColumnType) -> pa.DataType:
+    """The Arrow type that Spark takes for a column."""
+    if of.name == "DECIMAL":
+        return pa.decimal128(*of.arguments)
+    if of.name == "ARRAY":
+        return pa.list_(arrow_type(of.inner[0]))
+    if of.name == "MAP":
+        return pa.map_(arrow_type(of.inner[0]), arrow_type(of.inner[1]))
+    if of.name == "STRUCT":
+        return pa.struct([(field.name, arrow_type(field.type)) for field in of.fields])
+    return _ARROW[of.name]
+
+
+def shaper(columns: Sequence[Column]) -> Callable[[Any], list[Any]]:
+    """What makes of a decoded message a value for each column.
+
+    The function raises RecordProblem.
+    """
+    shapes = [(column.name, _column_shape(column, column.name)) for column in columns]
+
+    def shape(record: Any) -> list[Any]:
+        if not isinstance(record, Mapping):
+            raise RecordProblem(f"expected a map, got {_shown(record)}")
+        get = record.get
+        return [of(get(name)) for name, of in shapes]
+
+    return shape
+
+
+def _column_shape(column: Column, path: str) -> Shape:
+    inner = _shape(column.type, path)
+    if column.is_nullable:
+        return lambda value: None if value is None else inner(value)
+
+    def required(value: Any) -> Any:
+        if value is None:
+            raise RecordProblem(f"{path}: required")
+        return inner(value)
+
+    return required
+
+
+def _shape(of: ColumnType, path: str) -> Shape:
+    if of.name in _INTEGERS:
+        return _integer(of.name, _INTEGERS[of.name], path)
+    if of.name in ("DOUBLE", "FLOAT"):
+        return _floating(of.name, path)
+    if of.name == "DECIMAL":
+        return _decimal(of, path)
+    if of.name == "ARRAY":
+        return _array(of, path)
+    if of.name == "MAP":
+        return _map(of, path)
+    if of.name == "STRUCT":
+        return _struct(of, path)
+    make = _PLAIN[of.name]
+
+    def plain(value: Any) -> Any:
+        made = make(value)
+        if made is None:
+            raise _wrong(path, of.name, value)
+        return made
+
+    return plain
+
+
+def _integer(name: str, bits: int, path: str) -> Shape:
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def integer(value: Any) -> int:
+        if type(value) is not int:
+            raise _wrong(path, name, value)
+        if not low <= value <= high:
+            raise RecordProblem(f"{path}: expected {name}, got {_shown(value)}, which is out of range")
+        return value
+
+    return integer
+
+
+def _floating(name: str, path: str) -> Shape:
+    most = _MAX_FLOAT if name == "FLOAT" else math.inf
+
+    def floating(value: Any) -> float:
+        if type(value) is not float:
+            if type(value) is not int and not isinstance(value, Decimal):
+                raise _wrong(path, name, value)
+            try:
+                value = float(value)
+            except OverflowError:
+                raise RecordProblem(f"{path}: expected {name}, got {_shown(value)}, which is out of range") from None
+        if not math.isfinite(value) or abs(value) > most:
+            raise RecordProblem(f"{path}: expected {name}, got {value}, which is out of range")
+        return float(value)
+
+    return floating
+
+
+def _decimal(of: ColumnType, path: str) -> Shape:
+    precision, scale = of.arguments
+    unit = Decimal(1).scaleb(-scale)
+    context = Context(prec=precision, rounding=ROUND_HALF_UP)
+
+    def decimal(value: Any) -> Decimal:
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            raise _wrong(path, str(of), value)
+        is_huge = isinstance(value, int) and value.bit_length() > 128
+        try:
+            # Not a number where it is huge: its digits would take longer than they are worth.
+            exact = Decimal(repr(value) if isinstance(value, float) else "NaN" if is_huge else value)
+            made = exact.quantize(unit, context=context)
+        except InvalidOperation:
+            made = Decimal("NaN")
+        if not made.is_finite():
+            raise RecordProblem(f"{path}: expected {of}, got {_shown(value)}, which is out of range")
+        return made
+
+    return decimal
+
+
+def _array(of: ColumnType, path: str) -> Shape:
+    item = _column_shape(Column("", of.inner[0]), f"{path}[]")
+
+    def array(value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise _wrong(path, "ARRAY", value)
+        return [item(entry) for entry in value]
+
+    return array
+
+
+def _map(of: ColumnType, path: str) -> Shape:
+    key = _column_shape(Column("", of.inner[0], is_nullable=False), f"{path} key")
+    item = _column_shape(Column("", of.inner[1]), f"{path}[]")
+
+    def entries(value: Any) -> list[tuple[Any, Any]]:
+        if not isinstance(value, Mapping):
+            raise _wrong(path, "MAP", value)
+        # Two keys may come to one, as 1 and 1.0 do; Spark refuses such maps.
+        return list({key(name): item(entry) for name, entry in value.items()}.items())
+
+    return entries
+
+
+def _struct(of: ColumnType, path: str) -> Shape:
+    fields = [(field.name, _column_shape(field, f"{path}.{field.name}")) for field in of.fields]
+
+    def struct(value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise _wrong(path, "STRUCT", value)
+        return {name: shape(value.get(name)) for name, shape in fields}
+
+    return struct
+
+
+def _boolean(value: Any) -> bool | None:
+    return value if type(value) is bool else None
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, UUID | time):
+        return str(value)
+    if type(value) is not str:
+        return None
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            # Half of a pair of surrogates, which is no character.
+            return None
+    return value
+
+
+def _binary(value: Any) -> bytes | None:
+    return bytes(value) if isinstance(value, bytes | bytearray) else None
+
+
+def _date(value: Any) -> date | None:
+    if isinstance(value, datetime):
+        return None
+    if isinstance(value, date):
+        return value
+    try:
+        return date.fromisoformat(value) if type(value) is str else None
+    except ValueError:
+        return None
+
+
+def _moment(value: Any) -> int | None:
+    """Microseconds since 1970, for Arrow takes them without the cost of an object each."""
+    if type(value) in (int, float, Decimal):
+        if not math.isfinite(value):
+            return None
+        return _within(value * 1_000_000 if abs(value) < _MILLISECONDS_FROM else value * 1_000)
+    found = _datetime(value)
+    if found is None:
+        return None
+    return _micros((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH)
+
+
+def _local_moment(value: Any) -> int | None:
+    found = _datetime(value)
+    if found is None or found.tzinfo:
+        return None
+    return _micros(found.replace(tzinfo=UTC) - _EPOCH)
+
+
+def _datetime(value: Any) -> datetime | None:
+    if isinstance(value, datetime):
+        return value
+    if type(value) is not str or len(value) < len("2026-01-31T1") or len(value) > _SHOWN:
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        return None
+
+
+def _within(micros: float | Decimal) -> int | None:
+    return round(micros) if _FIRST <= micros <= _LAST else None
+
+
+def _micros(since: timedelta) -> int:
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+_PLAIN: Final[dict[str, Shape]] = {
+    "BOOLEAN": _boolean,
+    "STRING": _text,
+    "BINARY": _binary,
+    "DATE": _date,
+    "TIMESTAMP": _moment,
+    "TIMESTAMP_NTZ": _local_moment,
+}
+
+
+def _wrong(path: str, expected: str, value: Any) -> RecordProblem:
+    return RecordProblem(f"{path}: expected {expected}, got {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
+        return "a number of many digits"
+    if isinstance(value, bool | int | float | Decimal):
+        return str(value)[:_SHOWN]
+    if isinstance(value, str):
+        text = value[:_SHOWN].encode(errors="replace").decode()
+        return f"the text {text!r}" + ("..." if len(value) > _SHOWN else "")
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return f"a {_KINDS.get(type(value), type(value).__name__)}"
+
+
+_KINDS: Final[dict[type, str]] = {dict: "map", list: "list", tuple: "list"}

@@ -1,0 +1,1 @@
+"""The process beside control that runs the pipelines: a runner for each space, statuses, queries, logs."""

@@ -1,0 +1,233 @@
+"""The folders of spaces: whose they are, and that nobody puts anything in our way there.
+
+    pipelines/                      ours
+        spaces.json                 which space has which folder, and which number its processes run as
+        <namespace>.<space>/        ours, open to the space's processes; they cannot change what lies in it
+            lake checkpoints spool models work      theirs
+            credentials code                        ours, open to them
+            logs                                    ours alone
+
+Rules:
+1. Where processes can be separated, a space's processes run as a user of their own: a number without a name.
+2. Whatever they can write may be a link: we neither read nor write there, and only remove.
+3. A space that was deleted and made anew is another space: what the former one left is put aside, and ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from enmasse.engines.private_files import replace_file
+from enmasse.errors import ConfigError
+from enmasse.pipeline.host.user_numbers import UserNumbers
+
+__all__ = ["SpaceFolder", "SpaceFolders"]
+
+_THEIRS = ("lake", "checkpoints", "spool", "models", "work")
+_SHOWN = ("credentials", "code")
+_OURS = ("logs",)
+_LOCK = "runner.lock"
+"""By which runners keep each other away; they could not make it where only we make something."""
+_FORMER = "former"
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceFolder:
+    """The folder of one space.
+
+    Attributes:
+        path: where it is.
+        user: whose its contents are; None: ours, because processes cannot be separated.
+    """
+
+    path: Path
+    user: int | None
+
+    def make(self) -> None:
+        """Make the folder and what lies in it, or give it to who it belongs to.
+
+        Raises:
+            ConfigError: it cannot be made.
+        """
+        try:
+            is_moved = self.path.exists() and _owner_of(self.path / "work") not in (None, self._user)
+            self.path.mkdir(exist_ok=True, mode=0o700)
+            for name in (*_THEIRS, *_SHOWN, *_OURS):
+                (self.path / name).mkdir(exist_ok=True, mode=0o700)
+            if is_moved:
+                for name in _THEIRS:
+                    _give(self.path / name, self._user)
+            os.close(os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+            self._set_modes()
+        except OSError as error:
+            raise ConfigError(f"{error.filename or self.path} cannot be made: {error.strerror}") from None
+
+    def write_credentials(self, name: str, user: str, password: str) -> None:
+        """Keep what a Secret says, for whoever names it."""
+        path = self.path / "credentials" / f"{name}.json"
+        self._replace(path, json.dumps({"user": user, "password": password}).encode())
+
+    def write_code(self, folder: str, modules: dict[str, str]) -> None:
+        """Keep modules of Python in a folder below ``code``, in place of what was there."""
+        target = self.path / "code" / folder
+        _make_shown(target, self.user)
+        for name, text in modules.items():
+            self._replace(target / name, text.encode())
+        for path in target.iterdir():
+            if path.name not in modules:
+                path.unlink() if not path.is_dir() or path.is_symlink() else shutil.rmtree(path)
+
+    @property
+    def _user(self) -> int:
+        return os.getuid() if self.user is None else self.user
+
+    def _set_modes(self) -> None:
+        if self.user is None:
+            return
+        for name in (*_THEIRS, _LOCK):
+            os.chown(self.path / name, self.user, self.user, follow_symlinks=False)
+        for path in (self.path, *(self.path / name for name in _SHOWN)):
+            os.chown(path, -1, self.user)
+            path.chmod(0o750)
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        replace_file(path, data)
+        if self.user is not None:
+            os.chown(path, self.user, self.user)
+
+
+class SpaceFolders:
+    """All of them, and the numbers that their processes run as.
+
+    Args:
+        root: the folder that they lie in.
+        numbers: what the processes of spaces may run as.
+
+    Raises:
+        ConfigError: what is known of them cannot be read.
+    """
+
+    def __init__(self, root: Path, numbers: UserNumbers | None = None) -> None:
+        self._root = root
+        self._numbers = numbers or UserNumbers()
+        self._file = root / "spaces.json"
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self._known: dict[str, Document] = json.loads(self._file.read_text())
+        except FileNotFoundError:
+            self._known = {}
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self._file} cannot be read: {error}") from None
+
+    def users(self) -> list[int]:
+        """The numbers that processes of spaces run as, and nobody else's do."""
+        known = [item["user"] for item in self._known.values() if item.get("user") is not None]
+        return [number for number in known if self._numbers.take(number)]
+
+    def claimed(self) -> list[tuple[str, str, str]]:
+        """Space, name and uid of each pipeline that has begun and was not removed."""
+        return [
+            (name.replace(".", "/"), pipeline, uid)
+            for name, item in self._known.items()
+            for pipeline, uid in item["pipelines"].items()
+        ]
+
+    def claim(self, space: str, pipeline: str, uid: str) -> None:
+        """Note that a pipeline is about to begin."""
+        claims = self._known[space.replace("/", ".")]["pipelines"]
+        if claims.get(pipeline) != uid:
+            claims[pipeline] = uid
+            self._save()
+
+    def purge(self, space: str, pipeline: str) -> None:
+        """Remove the place and the log of a pipeline that does not run; tables stay."""
+        name = space.replace("/", ".")
+        path = self._root / name
+        for kind in ("checkpoints", "spool", "code"):
+            _remove(path / kind / pipeline)
+        for suffix in ("", ".1"):
+            with suppress(OSError):
+                (path / "logs" / f"{pipeline}.log{suffix}").unlink(missing_ok=True)
+        if name in self._known and self._known[name]["pipelines"].pop(pipeline, None) is not None:
+            self._save()
+
+    def path_of(self, space: str) -> Path:
+        """Where the folder of a space is, or would be."""
+        return self._root / space.replace("/", ".")
+
+    def folder(self, space: str, uid: str, *, is_separated: bool) -> SpaceFolder:
+        """Return the folder of a space, made if need be.
+
+        Args:
+            space: ``<namespace>/<name>``.
+            uid: the identity of the space.
+            is_separated: whether its processes run as a user of their own.
+
+        Raises:
+            ConfigError: there is no free number, or it cannot be made.
+        """
+        name = space.replace("/", ".")
+        known = self._known.get(name)
+        if known is not None and known["uid"] != uid:
+            self._put_aside(name)
+            known = None
+        user = known.get("user") if known is not None else None
+        if is_separated and (user is None or not self._numbers.take(user)):
+            user = self._numbers.take_any(item.get("user") for item in self._known.values())
+        if known is None or known.get("user") != user:
+            self._known[name] = {"uid": uid, "user": user, "pipelines": known["pipelines"] if known else {}}
+            self._save()
+        found = SpaceFolder(self._root / name, self._known[name]["user"] if is_separated else None)
+        found.make()
+        return found
+
+    def _save(self) -> None:
+        replace_file(self._file, json.dumps(self._known, indent=1).encode())
+
+    def _put_aside(self, name: str) -> None:
+        """Keep what a former space of this name left, where no space comes."""
+        known = self._known[name]
+        path = self._root / name
+        former = self._root / _FORMER
+        former.mkdir(exist_ok=True, mode=0o700)
+        if path.exists():
+            path.rename(former / f"{name}.{known['uid']}")
+        del self._known[name]
+
+
+def _owner_of(path: Path) -> int | None:
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return None
+
+
+def _give(folder: Path, user: int) -> None:
+    """Give a folder with all in it to somebody, following no links."""
+    for _, folders, files, number in os.fwalk(folder, follow_symlinks=False):
+        for name in (*folders, *files):
+            os.chown(name, user, user, dir_fd=number, follow_symlinks=False)
+    os.chown(folder, user, user, follow_symlinks=False)
+
+
+def _make_shown(folder: Path, user: int | None) -> None:
+    folder.mkdir(exist_ok=True, mode=0o700)
+    if user is not None:
+        os.chown(folder, -1, user)
+        folder.chmod(0o750)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path, ignore_errors=True)  # it follows no link, not even one that is put there meanwhile

@@ -1,0 +1,266 @@
+"""One runner of a space, as the host sees it: what it was told, what it says.
+
+Rules:
+1. Whatever it says may come from a tenant's code: only what fits is taken, and only about its own pipelines.
+2. A runner that was started again is told everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from enmasse.errors import UnavailableError
+from enmasse.model.pipelines import PipelineStatus
+from enmasse.pipeline.host.bounded_log import BoundedLog
+from enmasse.pipeline.host.space_folders import SpaceFolder
+from enmasse.pipeline.host.supervise import Supervisor
+
+__all__ = ["RunnerKey", "SpaceRunner", "Told"]
+
+_log = logging.getLogger(__name__)
+
+_MOST_QUERIES = 100
+_LONGEST_TEXT = 4096
+_STATUS_FIELDS = (
+    "phase", "messages", "conditions", "queries", "rows", "rate", "lag", "lastError", "restartedAt", "warnings",
+    "observedGeneration",
+)  # fmt: skip
+
+Document = dict[str, Any]
+
+
+class RunnerKey(NamedTuple):
+    """Which runner: of a space, or of one pipeline that has a session of its own."""
+
+    space: str
+    own: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a runner was told of a pipeline."""
+
+    mark: str
+    uid: str
+    command: Document
+
+
+class SpaceRunner:
+    """Runs some of a space's pipelines.
+
+    Args:
+        key: which.
+        space_uid: the identity of the space.
+        folder: of the space.
+        command: that is to be supervised.
+        environment: of the command.
+        arguments: of the runner, by which it differs from others.
+        changed: called when there is something new.
+    """
+
+    def __init__(
+        self,
+        key: RunnerKey,
+        space_uid: str,
+        folder: SpaceFolder,
+        command: list[str],
+        environment: Mapping[str, str],
+        arguments: tuple[str, ...],
+        changed: Callable[[], None],
+    ) -> None:
+        self.key = key
+        self.space_uid = space_uid
+        self.folder = folder
+        self.arguments = arguments
+        self.is_ready = False
+        self.restarts = 0
+        self.ending = ""
+        """How it ended last; empty: it has not."""
+        self.statuses: dict[str, PipelineStatus] = {}
+        self.told: dict[str, Told] = {}
+        self.deleted: set[str] = set()
+        """Pipelines that it said it has no more."""
+        self.asked: set[str] = set()
+        """Pipelines of which it was asked to say so."""
+        self.used_at = time.monotonic()
+        self.is_stopping = False
+        self._has_started = False
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._queries: dict[str, asyncio.Future[Document]] = {}
+        self._numbers = itertools.count(1)
+        self._logs: dict[str, BoundedLog] = {}
+        name = f"_runner.{key.own}.log" if key.own else "_runner.log"
+        self._supervisor = Supervisor(
+            command, folder.path / "logs" / name, self._hear_elsewhere, environment=environment
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, if it runs."""
+        return self._supervisor.pid
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has a pipeline or a query."""
+        return bool(self.told or self._queries)
+
+    def start(self) -> None:
+        """Start it, and again whenever it ends."""
+        self._supervisor.start()
+
+    async def stop(self) -> None:
+        """End it in order, or by force after a while."""
+        self.is_stopping = True
+        await asyncio.to_thread(self._supervisor.stop)
+        self._fail_queries("the space's Spark session has ended")
+
+    def put(self, name: str, told: Told) -> None:
+        """Have a pipeline run as this says, unless it does already."""
+        former = self.told.get(name)
+        if former is None or former.mark != told.mark:
+            self.told[name] = told
+            self.deleted.discard(name)
+            self.asked.discard(name)
+            self._send(told.command)
+
+    def delete(self, name: str, *, purge: bool) -> None:
+        """Have a pipeline stopped."""
+        self.told.pop(name, None)
+        self.statuses.pop(name, None)
+        self._send({"command": "delete", "name": name, "purge": purge})
+
+    def has_left(self, name: str) -> bool:
+        """Whether nothing of a pipeline runs here, or can still begin; it is asked for if that is not so."""
+        if name not in self.asked:
+            self.asked.add(name)
+            self.deleted.discard(name)
+            self.delete(name, purge=True)
+        return name in self.deleted or not self._has_started
+
+    async def query(self, command: Document, seconds: float) -> Document:
+        """Run one query of SQL.
+
+        Args:
+            command: ``sql``, ``limit`` and what else a runner must know.
+            seconds: how long to wait for the answer, Spark's start included.
+
+        Raises:
+            UnavailableError: there are too many, or there was no answer in time.
+        """
+        if len(self._queries) >= _MOST_QUERIES:
+            raise UnavailableError(
+                f"{_MOST_QUERIES} queries are under way in space {self.key.space}: try again later"
+            )
+        number = str(next(self._numbers))
+        answer: asyncio.Future[Document] = self._loop.create_future()
+        self._queries[number] = answer
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.is_ready:
+                    if self.ending and self.restarts > 1:
+                        raise UnavailableError(f"the space's Spark session does not start: it {self.ending}")
+                    await asyncio.sleep(0.05)
+                self._supervisor.send({**command, "command": "query", "id": number})
+                return await answer
+        except TimeoutError:
+            raise UnavailableError(f"the query had no answer within {seconds:g} s") from None
+        finally:
+            self._queries.pop(number, None)
+            self.used_at = time.monotonic()
+            if not answer.done():
+                answer.cancel()
+                self._supervisor.send({"command": "cancel", "id": number})
+
+    def log_of(self, name: str) -> BoundedLog:
+        """The log of a pipeline."""
+        return self._logs.setdefault(name, BoundedLog(self.folder.path / "logs" / f"{name}.log"))
+
+    def _send(self, command: Document) -> None:
+        # One that starts is told everything once it has.
+        if self._has_started:
+            self._supervisor.send(command)
+
+    def _hear_elsewhere(self, event: Document) -> None:
+        # The loop may have ended when the last of a runner is heard.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._hear, event)
+
+    def _hear(self, event: Document) -> None:
+        name = event.get("pipeline") or event.get("name")
+        match event["event"]:
+            case "started":
+                self._has_started = True
+                self.is_ready = False
+                self.statuses.clear()
+                # What it was asked to leave it does not have: it is told of the rest alone.
+                self.deleted |= self.asked
+                for told in self.told.values():
+                    self._supervisor.send(told.command)
+            case "ready":
+                self.is_ready = True
+                self.ending = ""
+                _log.info("the runner of %s is ready", self.key.space)
+            case "ended":
+                self._ended(event["status"])
+            case "status" if isinstance(name, str) and name in self.told:
+                self._take_status(name, event.get("status"))
+            case "log" if isinstance(name, str) and name in self.told:
+                self.log_of(name).append(str(event.get("line", "")))
+                return
+            case "deleted" if isinstance(name, str):
+                if name not in self.told and len(self.deleted) < _MOST_QUERIES:
+                    self.deleted.add(name)
+            case "answer":
+                answer = self._queries.get(str(event.get("id")))
+                if answer is not None and not answer.done():
+                    answer.set_result({key: event.get(key) for key in ("columns", "rows", "error", "truncated")})
+                return
+            case _:
+                return
+        self._changed()
+
+    def _ended(self, status: Any) -> None:
+        self.is_ready = self._has_started = False
+        self.statuses.clear()
+        self.restarts += 1
+        self.ending = f"ended with exit code {status}" if status >= 0 else f"was ended by signal {-status}"
+        if not self.is_stopping:
+            _log.warning("the runner of %s %s; it is started again", self.key.space, self.ending)
+            for name in self.told:
+                self.log_of(name).append(f"the runner {self.ending}; it is started again")
+        if self.restarts > 1 or self.is_stopping:
+            self._fail_queries(f"the space's Spark session {self.ending}")
+
+    def _fail_queries(self, why: str) -> None:
+        for answer in self._queries.values():
+            if not answer.done():
+                answer.set_exception(UnavailableError(f"{why}: try again"))
+
+    def _take_status(self, name: str, said: Any) -> None:
+        if not isinstance(said, dict):
+            return
+        fields = {key: _shortened(said[key]) for key in _STATUS_FIELDS if said.get(key) is not None}
+        try:
+            self.statuses[name] = PipelineStatus.model_validate(fields, by_alias=True, by_name=False)
+        except ValidationError as error:
+            _log.warning("the runner of %s says of %s what cannot be: %s", self.key.space, name, error.errors()[:1])
+
+
+def _shortened(value: Any, depth: int = 0) -> Any:
+    """Cut what is longer than any honest runner says."""
+    if isinstance(value, str):
+        return value[:_LONGEST_TEXT]
+    if isinstance(value, list):
+        return [_shortened(item, depth + 1) for item in value[:_MOST_QUERIES]] if depth < 6 else []
+    if isinstance(value, dict):
+        return {str(key): _shortened(item, depth + 1) for key, item in list(value.items())[:100]} if depth < 6 else {}
+    return value

@@ -1,0 +1,304 @@
+"""Delta tables: files written by Spark's tasks, one transaction for each batch.
+
+Rules:
+1. A batch's transaction carries the query's id and the batch's number. A batch whose number is there is not
+   written again, so rows are in the table exactly once, however often the driver is killed.
+2. Before ``add`` returns, files and log are on disk: what the checkpoint calls done survives a power cut.
+3. The table's properties say who writes it and under which checkpoint. Nobody else's rows come in.
+4. Files are made first and named in the log last, so a reader sees a batch whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
+from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of, table_fields, with_day
+from enmasse.pipeline.lake.columns import added_columns
+from enmasse.pipeline.lake.file_writing import FILES_DDL, FileWriting, sync
+from enmasse.pipeline.lake.mending import mend
+from enmasse.pipeline.lake.turns import turn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = ["MODE", "DeltaLakeTable", "open_delta"]
+
+_OWNER: Final = "enmasse.owner"
+_QUERY: Final = "enmasse.query"
+MODE: Final = "enmasse.mode"
+_LOG: Final = "_delta_log"
+_STAGING: Final = "_staging"
+"""Readers, and whatever cleans up, leave out what begins with an underscore."""
+_PROPERTIES: Final = {
+    # A commit a second is 86,400 files a day; who reads an older version than yesterday's?
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+    "delta.checkpointInterval": "100",
+}
+_ROW: Final = "__enmasse_row"
+_LAST: Final = "__enmasse_last"
+
+
+def open_delta(path: Path) -> DeltaTable | None:
+    """The table as it is now; None where there is none."""
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        return None
+
+
+class DeltaLakeTable:
+    """A Delta table that one query writes.
+
+    Args:
+        path: its folder.
+        mode: ``append``: rows are added; ``update``: rows replace those with the same keys;
+            ``complete``: each batch is the whole table.
+        keys: the columns that name a row; only for ``update``, and needed there.
+        partition_by: columns that lay out the folders; ``day`` is made of the event's time if need be.
+        order_by: for ``update``: the column whose greater value wins; left out: what comes later.
+        evolve: whether new columns are added to the table.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        mode: Mode = "append",
+        keys: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        order_by: str | None = None,
+        evolve: bool = False,
+    ) -> None:
+        if (mode == "update") != bool(keys):
+            raise TableSchemaError(f"the table {path.name}: mode update needs keys, and only that mode has them")
+        self._path = path
+        self._mode = mode
+        self._keys = tuple(keys)
+        self._partition_by = tuple(partition_by)
+        self._order_by = order_by
+        self._evolve = evolve
+        self._owner: str | None = None
+        self._adopt = False
+        self._opened: tuple[DeltaTable, int] | None = None
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self._path
+
+    @property
+    def mode(self) -> Mode:
+        """How batches come in; also the query's output mode."""
+        return self._mode
+
+    def prepare(self, schema: StructType, *, owner: str, checkpoint: Path, adopt: bool = False) -> None:
+        """See ``Table``."""
+        fields = table_fields(schema, (*self._keys, *filter(None, [self._order_by])), self._partition_by)
+        self._owner, self._adopt = owner, adopt
+        with turn(self._path):
+            mend(self._path)
+            table = self._open_or_create(fields)
+            self._check_owner(table, checkpoint_query(checkpoint))
+            self._fit(table, fields)
+        shutil.rmtree(self._path / _STAGING, ignore_errors=True)
+
+    def _open_or_create(self, fields: Sequence[Mapping[str, Any]]) -> DeltaTable:
+        table = self._open()
+        if table is None:
+            if (self._path / "_query").exists():
+                raise TableMismatchError(f"{self._path} holds a table of plain Parquet; choose another name")
+            self._path.mkdir(parents=True, exist_ok=True)
+            configuration = _PROPERTIES | self._property()
+            table = DeltaTable.create(
+                self._path,
+                _schema(fields),
+                mode="ignore",
+                partition_by=list(self._partition_by),
+                configuration=configuration,
+                raise_if_key_not_exists=False,
+            )
+            self._sync_log(table)
+        if tuple(table.metadata().partition_columns) != self._partition_by:
+            there = ", ".join(table.metadata().partition_columns) or "nothing"
+            asked = ", ".join(self._partition_by) or "nothing"
+            raise TableSchemaError(
+                f"the table {self._path.name} is laid out by {there}, and not by {asked}; "
+                "that cannot change, so write to another table"
+            )
+        self._opened = table, (self._path / _LOG).stat().st_ino
+        return table
+
+    def _open(self) -> DeltaTable | None:
+        """The table as it is now; opened once, for reading its whole log costs more than a small batch."""
+        log = self._path / _LOG
+        if self._opened is None or not log.exists() or log.stat().st_ino != self._opened[1]:
+            return open_delta(self._path)
+        table = self._opened[0]
+        try:
+            table.update_incremental()
+        except DeltaError:
+            return open_delta(self._path)
+        return table
+
+    def _check_owner(self, table: DeltaTable, query: str | None) -> None:
+        written = table.metadata().configuration
+        owner, last = written.get(_OWNER), written.get(_QUERY)
+        if owner is None and last is None and table.version() > 0:
+            raise TableMismatchError(f"the table {self._path.name} was made by somebody else; choose another name")
+        if self._owner is not None and owner not in (None, self._owner):
+            raise TableMismatchError(
+                f"the table {self._path.name} is written by {owner}: one query writes a table; choose another name"
+            )
+        if last not in (None, query) and not self._adopt:
+            raise TableMismatchError(
+                f"the table {self._path.name} was written under another checkpoint, so rows would be lost or "
+                "doubled: bring that checkpoint back, restart the pipeline from a point you name, or choose "
+                "another table"
+            )
+
+    def _fit(self, table: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> None:
+        there = json.loads(table.schema().to_json())["fields"]
+        new = added_columns(there, fields, evolve=self._evolve, name=self._path.name)
+        if new:
+            table.alter.add_columns([Field.from_json(json.dumps(field)) for field in new])
+            table.update_incremental()
+
+    def add(self, frame: DataFrame, batch: int) -> None:
+        """See ``Table``."""
+        query = query_of(frame)
+        fields = table_fields(frame.schema, self._keys, self._partition_by)
+        with turn(self._path):
+            table = self._open_or_create(fields)
+            done = table.transaction_version(_application(query))
+            if done is not None and done >= batch:
+                return
+            self._claim(table, query)
+            self._fit(table, fields)
+            rows = with_day(frame, self._partition_by)
+            commit = CommitProperties(app_transactions=[Transaction(_application(query), batch)])
+            try:
+                if self._mode == "update":
+                    self._merge(table, rows, commit)
+                else:
+                    self._put(table, rows, commit)
+            except CommitFailedError:
+                # Somebody else's transaction came between. If it was this very batch, it is in the table now.
+                done = DeltaTable(self._path).transaction_version(_application(query))
+                if done is None or done < batch:
+                    raise
+
+    def _claim(self, table: DeltaTable, query: str) -> None:
+        if table.metadata().configuration.get(_QUERY) == query:
+            return
+        self._check_owner(table, query)
+        table.alter.set_table_properties({_QUERY: query} | self._property(), raise_if_not_exists=False)
+        table.update_incremental()
+
+    def _property(self) -> dict[str, str]:
+        """What the table remembers of who writes it."""
+        return {MODE: self._mode} | ({_OWNER: self._owner} if self._owner else {})
+
+    def _put(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> None:
+        files = _written(frame, self._path, self._partition_by)
+        if not files and self._mode == "append":
+            return
+        mode = "overwrite" if self._mode == "complete" else "append"
+        actions: list[Any] = [
+            AddAction(file["path"], file["bytes"], json.loads(file["partition"]), 0, True, file["stats"])
+            for file in files
+        ]
+        try:
+            table.create_write_transaction(
+                actions, mode, table.schema(), list(self._partition_by), commit_properties=commit
+            )
+        except CommitFailedError:
+            for file in files:
+                (self._path / file["path"]).unlink(missing_ok=True)
+            raise
+        self._sync_log(table)
+
+    def _merge(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> None:
+        with self._staged() as staging:
+            files = _written(self._last_of_each(frame), staging)
+            if not files:
+                return
+            reader = (
+                ds.dataset([str(staging / file["path"]) for file in files], format="parquet").scanner().to_reader()
+            )
+            # DataFusion binds AND more tightly than IS NOT DISTINCT FROM.
+            same = " AND ".join(f"(t.{_quoted(key)} IS NOT DISTINCT FROM s.{_quoted(key)})" for key in self._keys)
+            columns = {_quoted(name): f"s.{_quoted(name)}" for name in frame.columns}
+            newer = None
+            if self._order_by:
+                by = _quoted(self._order_by)
+                newer = f"t.{by} IS NULL OR s.{by} >= t.{by}"
+            (
+                table.merge(reader, same, source_alias="s", target_alias="t", commit_properties=commit)
+                .when_matched_update(columns, newer)
+                .when_not_matched_insert(columns)
+                .execute()
+            )
+        self._sync_log(table)
+
+    @contextmanager
+    def _staged(self) -> Iterator[Path]:
+        folder = self._path / _STAGING / uuid4().hex
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _last_of_each(self, frame: DataFrame) -> DataFrame:
+        """One row for each key: the greatest by ``order_by``, else the last of the batch."""
+        numbered = frame.withColumn(_ROW, F.monotonically_increasing_id())
+        order = F.struct(*[F.col(_quoted(name)) for name in filter(None, [self._order_by, _ROW])])
+        rest = F.struct(*[F.col(_quoted(name)) for name in frame.columns])
+        keys = [F.col(_quoted(key)) for key in self._keys]
+        last = numbered.groupBy(*keys).agg(F.max_by(rest, order).alias(_LAST))
+        return last.select(*[F.col(f"{_LAST}.{_quoted(name)}") for name in frame.columns])
+
+    def _sync_log(self, table: DeltaTable) -> None:
+        """Put on disk what was committed since, by whomever."""
+        before = table.version()
+        table.update_incremental()
+        log = self._path / _LOG
+        for version in range(before, table.version() + 1):
+            entry = log / f"{version:020d}.json"
+            if entry.exists():
+                sync(entry)
+        for folder in (log, self._path):
+            sync(folder)
+
+
+def _written(frame: DataFrame, root: Path, partition_by: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Have Spark's tasks write the rows below a folder; what they tell of each file."""
+    told = frame.mapInArrow(FileWriting(str(root), partition_by), FILES_DDL).collect()
+    return [row.asDict() for row in told]
+
+
+def _schema(fields: Sequence[Mapping[str, Any]]) -> Schema:
+    return Schema.from_json(json.dumps({"type": "struct", "fields": list(fields)}))
+
+
+def _application(query: str) -> str:
+    return f"enmasse:{query}"
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

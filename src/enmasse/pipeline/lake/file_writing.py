@@ -1,0 +1,262 @@
+"""Rows become Parquet files inside Spark's tasks, and what a transaction must know of each.
+
+Rules:
+1. A file that is told of is whole and on disk.
+2. Names are never used twice, so a repeated task hides nothing and spoils nothing.
+3. A task that fails takes its files away; what a killed one leaves is in no version of the table.
+4. Memory is bounded by open files times ``GROUP_BYTES``, whatever the number of partitions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+__all__ = ["FILES_DDL", "NO_VALUE", "SAFE", "FileWriting", "partition_folder", "partition_text", "sync"]
+
+FILES_DDL: Final = "path STRING, bytes BIGINT, rows BIGINT, partition STRING, stats STRING"
+"""What a task tells of a file: ``partition`` and ``stats`` are JSON, as Delta's log has them."""
+_FILES: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("bytes", pa.int64()),
+        ("rows", pa.int64()),
+        ("partition", pa.string()),
+        ("stats", pa.string()),
+    ]
+)
+
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of rows whose partition column is null, as all readers know it."""
+OPEN_FILES: Final = 16
+"""A batch of late rows is of some days; one of many days makes more files, not more memory."""
+GROUP_ROWS: Final = 131_072
+GROUP_BYTES: Final = 16 << 20
+"""Rows are collected so far before they are encoded: large enough to compress, small enough for a worker."""
+_INDEXED_COLUMNS: Final = 32
+"""Delta's own default for statistics by column."""
+_INDEXED_TEXT: Final = 64
+"""Longer texts tell a reader little about which files to leave out."""
+SAFE: Final = " -_."
+"""Kept in folder names, beside letters and digits; Spark would take brackets and stars for patterns."""
+
+
+def partition_text(value: Any) -> str | None:
+    """A partition's value as Delta's log has it; an empty string is no value there."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if value not in (None, "") else None
+
+
+def partition_folder(names: Sequence[str], values: Sequence[str | None]) -> str:
+    """The folder of a partition, ``day=2026-01-31/site=north``; empty where there are none."""
+    pairs = zip(names, values, strict=True)
+    return "/".join(f"{_escape(name)}={NO_VALUE if value is None else _escape(value)}" for name, value in pairs)
+
+
+def _escape(text: str) -> str:
+    return quote(text, safe=SAFE)
+
+
+def sync(path: Path) -> None:
+    """Put a file or the names in a folder on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class FileWriting:
+    """What ``mapInArrow`` calls: rows in, a row for each file out.
+
+    Args:
+        root: folder of the table; ``path`` is below it.
+        partition_by: columns that are in the folders' names and not in the files.
+    """
+
+    def __init__(self, root: str, partition_by: Sequence[str] = ()) -> None:
+        self._root = root
+        self._partition_by = tuple(partition_by)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write everything; told at the end, when nothing can fail any more."""
+        files = _Files(Path(self._root), self._partition_by)
+        try:
+            for batch in batches:
+                files.add(batch)
+            told = files.finish()
+        except BaseException:
+            files.discard()
+            raise
+        if told:
+            yield pa.RecordBatch.from_pylist(told, schema=_FILES)
+
+
+class _Files:
+    """The files of one task, of which some are open."""
+
+    def __init__(self, root: Path, partition_by: tuple[str, ...]) -> None:
+        self._root = root
+        self._partition_by = partition_by
+        self._name = f"part-{uuid4()}"
+        self._open: OrderedDict[tuple[str | None, ...], _File] = OrderedDict()
+        self._made: list[Path] = []
+        self._told: list[dict[str, Any]] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for values, rows in split(batch, self._partition_by):
+            file = self._open.get(values)
+            if file is None:
+                file = self._create(values, rows.schema)
+            self._open.move_to_end(values)
+            file.add(rows)
+
+    def _create(self, values: tuple[str | None, ...], schema: pa.Schema) -> _File:
+        if len(self._open) >= OPEN_FILES:
+            _, oldest = self._open.popitem(last=False)
+            self._told.append(oldest.finish())
+        folder = partition_folder(self._partition_by, values)
+        path = Path(folder, f"{self._name}-{len(self._made)}.parquet")
+        whole = self._root / path
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        self._made.append(whole)
+        file = _File(whole, str(path), schema, dict(zip(self._partition_by, values, strict=True)))
+        self._open[values] = file
+        return file
+
+    def finish(self) -> list[dict[str, Any]]:
+        while self._open:
+            _, file = self._open.popitem(last=False)
+            self._told.append(file.finish())
+        for folder in {path.parent for path in self._made}:
+            sync(folder)
+        return self._told
+
+    def discard(self) -> None:
+        while self._open:
+            _, file = self._open.popitem()
+            file.abandon()
+        for path in self._made:
+            path.unlink(missing_ok=True)
+
+
+class _File:
+    """One Parquet file that grows by row groups."""
+
+    def __init__(self, path: Path, relative: str, schema: pa.Schema, partition: dict[str, str | None]) -> None:
+        self._path = path
+        self._relative = relative
+        self._partition = partition
+        self._schema = schema
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = self._held_bytes = 0
+        self._writer = pq.ParquetWriter(path, schema, compression="snappy")
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._held_rows += batch.num_rows
+        self._held_bytes += batch.nbytes
+        if self._held_rows >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if self._held_rows:
+            self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._held_rows)
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+
+    def finish(self) -> dict[str, Any]:
+        self._write()
+        self._writer.close()
+        sync(self._path)
+        footer = pq.read_metadata(self._path)
+        return {
+            "path": self._relative,
+            "bytes": self._path.stat().st_size,
+            "rows": footer.num_rows,
+            "partition": json.dumps(self._partition),
+            "stats": json.dumps(statistics(footer, self._schema)),
+        }
+
+    def abandon(self) -> None:
+        try:
+            self._writer.close()
+        except (OSError, pa.ArrowException):
+            # The disk may be full, and the file goes anyway.
+            return
+
+
+def split(
+    batch: pa.RecordBatch, partition_by: Sequence[str]
+) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+    """The rows by their partition, in order, without the columns that name it."""
+    if not partition_by:
+        yield (), batch
+        return
+    kept = batch.select([name for name in batch.schema.names if name not in partition_by])
+    codes = np.zeros(batch.num_rows, dtype=np.int64)
+    texts: list[list[str | None]] = []
+    for name in partition_by:
+        encoded = batch.column(name).dictionary_encode(null_encoding="encode")
+        texts.append([partition_text(value) for value in encoded.dictionary.to_pylist()])
+        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+    found, positions = np.unique(codes, return_inverse=True)
+    order = np.argsort(positions, kind="stable")
+    starts = np.searchsorted(positions[order], np.arange(len(found) + 1))
+    for index, code in enumerate(found.tolist()):
+        values: list[str | None] = []
+        for column in reversed(texts):
+            code, position = divmod(code, len(column))  # noqa: PLW2901  # the digits of a number, last first
+            values.append(column[position])
+        rows = kept if len(found) == 1 else kept.take(pa.array(order[starts[index] : starts[index + 1]]))
+        yield tuple(reversed(values)), rows
+
+
+def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
+    """What readers may leave a file out by: numbers of rows and nulls, least and greatest values."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    indexed = {field.name for field in list(schema)[:_INDEXED_COLUMNS] if _is_indexed(field.type)}
+    for column in range(footer.num_columns):
+        name = footer.schema.column(column).path
+        if name not in indexed:
+            continue
+        groups = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]
+        if not all(group is not None and group.has_null_count for group in groups):
+            continue
+        nulls[name] = sum(group.null_count for group in groups)
+        bounds = [group for group in groups if group.null_count < group.num_values + group.null_count]
+        if bounds and all(group.has_min_max for group in bounds):
+            low, high = _text_of(min(group.min for group in bounds)), _text_of(max(group.max for group in bounds))
+            if low is not None and high is not None:
+                least[name], greatest[name] = low, high
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _is_indexed(of: pa.DataType) -> bool:
+    """Floats are not: NaN is above every number to some readers, and Parquet's statistics leave it out."""
+    return bool(
+        pa.types.is_integer(of) or pa.types.is_string(of) or pa.types.is_date32(of) or pa.types.is_timestamp(of)
+    )
+
+
+def _text_of(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if value.year >= 1000 else None
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str):
+        return value if len(value) <= _INDEXED_TEXT else None
+    return value

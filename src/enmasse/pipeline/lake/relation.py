@@ -1,0 +1,137 @@
+"""A table of the lake as it is now: as a relation in Spark, and what there is to say of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql.types import StringType, StructType
+
+from enmasse.model.pipelines import TableFormat
+from enmasse.pipeline.errors import TableSchemaError
+from enmasse.pipeline.lake.delta import open_delta
+from enmasse.pipeline.lake.file_writing import SAFE
+from enmasse.pipeline.lake.parquet import parquet_fields
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TableFacts", "facts", "relation", "tables"]
+
+_NOT_ASCII: Final = re.compile("%[89A-Fa-f]")
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What there is to say of a table."""
+
+    name: str
+    format: TableFormat
+    columns: tuple[tuple[str, str], ...]
+    """Names and types, as Spark writes them in DDL."""
+    partition_by: tuple[str, ...]
+    rows: int
+    bytes: int
+    files: int
+    version: int | None
+    """Of a Delta table: how many times it changed."""
+
+
+def tables(lake: Path) -> list[str]:
+    """The names of the tables in a lake."""
+    if not lake.is_dir():
+        return []
+    return sorted(path.name for path in lake.iterdir() if not path.name.startswith(("_", ".")) and _is_table(path))
+
+
+def _is_table(path: Path) -> bool:
+    return (path / "_delta_log").is_dir() or parquet_fields(path) is not None
+
+
+def relation(spark: SparkSession, path: Path) -> DataFrame:
+    """The table's rows as they are now; what comes later is not in the frame.
+
+    Raises:
+        TableSchemaError: there is no table.
+    """
+    delta = open_delta(path)
+    if delta is not None:
+        schema = StructType.fromJson(json.loads(delta.schema().to_json()))
+        files = delta.file_uris()
+        if not files:
+            return spark.createDataFrame([], schema)
+        # Folders carry the partition columns; the schema says their types, or 007 would become 7.
+        rows = spark.read.schema(schema).option("basePath", str(path.resolve())).parquet(*files)
+        return _with_texts(rows, schema, files)
+    fields = parquet_fields(path)
+    if fields is None:
+        raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
+    schema = StructType.fromJson({"type": "struct", "fields": fields})
+    rows = spark.read.schema(schema).parquet(str(path.resolve()))
+    return _with_texts(rows, schema, [str(file) for file in path.rglob("*.parquet")])
+
+
+def _with_texts(rows: DataFrame, schema: StructType, files: Iterable[str]) -> DataFrame:
+    """The rows with texts that name folders as they are: Spark takes the escaped bytes of UTF-8 for characters."""
+    escaped = {part.partition("=")[0] for file in files if _NOT_ASCII.search(file) for part in file.split("/")}
+    columns = []
+    for field in schema.fields:
+        column = F.col(f"`{field.name.replace('`', '``')}`")
+        if isinstance(field.dataType, StringType) and quote(field.name, safe=SAFE) in escaped:
+            column = F.decode(F.encode(column, "ISO-8859-1"), "UTF-8").alias(field.name)
+        columns.append(column)
+    return rows.select(*columns)
+
+
+def facts(path: Path) -> TableFacts:
+    """What the table's log says of it, without reading rows.
+
+    Raises:
+        TableSchemaError: there is no table.
+    """
+    delta = open_delta(path)
+    if delta is not None:
+        return _delta_facts(path.name, delta)
+    fields = parquet_fields(path)
+    if fields is None:
+        raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
+    files = [file for file in path.rglob("*.parquet") if not file.name.startswith(("_", "."))]
+    return TableFacts(
+        path.name,
+        "parquet",
+        _columns({"type": "struct", "fields": fields}),
+        (),
+        sum(pq.read_metadata(file).num_rows for file in files),
+        sum(file.stat().st_size for file in files),
+        len(files),
+        None,
+    )
+
+
+def _delta_facts(name: str, delta: DeltaTable) -> TableFacts:
+    files = delta.get_add_actions(flatten=True)
+    columns = {column: files.column(column) for column in ("num_records", "size_bytes")}
+    rows, size = (sum(value or 0 for value in column.to_pylist()) for column in columns.values())
+    return TableFacts(
+        name,
+        "delta",
+        _columns(json.loads(delta.schema().to_json())),
+        tuple(delta.metadata().partition_columns),
+        rows,
+        size,
+        files.num_rows,
+        delta.version(),
+    )
+
+
+def _columns(schema: dict[str, object]) -> tuple[tuple[str, str], ...]:
+    fields = StructType.fromJson(schema).fields
+    return tuple((field.name, field.dataType.simpleString().upper()) for field in fields)

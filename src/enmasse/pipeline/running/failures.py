@@ -1,0 +1,63 @@
+"""What went wrong, in one sentence: the cause at the bottom of Java's and Python's stacks."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["sentence_of"]
+
+LONGEST: Final = 500
+"""Characters of a sentence; a status is read in a table."""
+
+_OURS = re.compile(r"enmasse\.(?:[a-z_]+\.)*errors\.(\w+Error): ((?:.|\n)*?)(?=\n\s*\n|\n\s+at |\n\tat |\nJVM|$)")
+"""An error of this package, wherever in the stacks it is."""
+_PYTHON = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Warning|Interrupt|Exit)): (.+)$", re.MULTILINE)
+_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+): (.+)$", re.MULTILINE)
+_CLASS = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
+_TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_CRASHED = "Python worker exited unexpectedly"
+_SLOW = "waiting for the Python worker to connect back"
+_NO_SPACE = "No space left on device"
+
+
+def sentence_of(error: BaseException | str) -> str:
+    """Return what people need of an error of Spark.
+
+    Args:
+        error: an exception, or its text.
+    """
+    text = str(error)
+    if ours := _OURS.findall(text):
+        return _short(ours[-1][1])
+    if _NO_SPACE in text:
+        return _short(f"{_NO_SPACE}: {_place_of(text)}")
+    if _CRASHED in text:
+        return (
+            "a Python worker died: it needed more memory than it may have, took too long in a C library, or was "
+            "killed; the runner's log says more"
+        )
+    if _SLOW in text:
+        return "this machine is too busy: a Python process did not start within Spark's ten seconds"
+    if "Traceback (most recent call last)" in text and (python := _PYTHON.findall(text)):
+        name, message = python[-1]
+        return _short(f"{name}: {message}")
+    if causes := _CAUSE.findall(text):
+        name, message = causes[-1]
+        return _short(f"{name}: {_plain(message)}")
+    return _short(_plain(text)) or type(error).__name__
+
+
+def _place_of(text: str) -> str:
+    found = re.search(r"(/[^\s:'\"()]+)", text)
+    return found[1] if found else "Spark cannot write; free some and it goes on"
+
+
+def _plain(text: str) -> str:
+    first = text.strip().partition("\n\tat ")[0].partition("\nJVM stacktrace")[0]
+    return _TAIL.sub("", _CLASS.sub("", first))
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= LONGEST else plain[: LONGEST - 1] + "…"

@@ -1,0 +1,95 @@
+"""What a query's checkpoint depends on, in lines that people can read.
+
+Spark keeps offsets by the order of the sources, and state by the stateful steps and their columns. A
+changed projection or filter fits; another source, grouping or join does not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import DataFrame
+
+    from enmasse.pipeline.running.plans import QueryPlan
+
+__all__ = ["fingerprint_of", "reads_any"]
+
+_STATEFUL: Final = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "GlobalLimit",
+        "Join",
+        "TransformWithState",
+        "TransformWithStateInPySpark",
+    }
+)
+_STREAMS: Final = frozenset({"StreamingRelation", "StreamingRelationV2", "StreamingDataSourceV2Relation"})
+_IDS = re.compile(r"#\d+L?")
+
+
+def fingerprint_of(frame: DataFrame) -> list[str]:
+    """Return a line for each source and each stateful step of a streaming frame, from the sources on.
+
+    Args:
+        frame: analysed, not started.
+    """
+    lines: list[str] = []
+    _describe(frame._jdf.queryExecution().analyzed(), lines)  # noqa: SLF001  # the plan is there alone
+    return lines
+
+
+def reads_any(plan: QueryPlan, addresses: Collection[str]) -> bool:
+    """Whether a query reads one of these addresses."""
+    return bool(addresses) and not {f"source {name}" for name in addresses}.isdisjoint(fingerprint_of(plan.frame))
+
+
+def _describe(plan: Any, lines: list[str]) -> None:
+    name = str(plan.nodeName())
+    if name in _STREAMS or plan.getClass().getSimpleName() in _STREAMS:
+        lines.append(f"source {_address_of(plan)}")
+        return
+    children = _each(plan.children())
+    for child in children:
+        _describe(child, lines)
+    if name in _STATEFUL and plan.isStreaming() and (name != "Join" or all(c.isStreaming() for c in children)):
+        lines.append(f"{name} {_keys_of(name, plan)} -> {_columns_of(plan)}")
+
+
+def _address_of(plan: Any) -> str:
+    options = plan.extraOptions().asCaseSensitiveMap() if hasattr(plan, "extraOptions") else {}
+    found = {str(key).lower(): str(options[key]) for key in options}
+    return found.get("address") or found.get("path") or str(plan.getClass().getSimpleName())
+
+
+def _keys_of(name: str, plan: Any) -> str:
+    if name == "Aggregate":
+        keys = [_IDS.sub("", str(key.toString())) for key in _each(plan.groupingExpressions())]
+        values = [_IDS.sub("", str(value.toString())) for value in _each(plan.aggregateExpressions())]
+        return f"by {', '.join(keys)} of {', '.join(values)}"
+    if name == "Join":
+        condition = plan.condition()
+        return _IDS.sub("", str(condition.get().toString())) if condition.isDefined() else "on nothing"
+    if name.startswith("Deduplicate"):
+        return f"by {', '.join(_IDS.sub('', str(key.toString())) for key in _each(plan.keys()))}"
+    return ""
+
+
+def _columns_of(plan: Any) -> str:
+    return str(plan.schema().simpleString())
+
+
+def _each(sequence: Any) -> list[Any]:
+    iterator = sequence.iterator()
+    found = []
+    while iterator.hasNext():
+        found.append(iterator.next())
+    return found

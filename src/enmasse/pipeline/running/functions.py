@@ -1,0 +1,222 @@
+"""A pipeline's Python functions: loaded in the workers from their source, called with pandas frames.
+
+Rules:
+1. The driver never runs a user's code; it reads it to say what is missing before a query starts.
+2. The source travels with the query. An update is another source, so no worker uses an old one.
+3. Modules of one pipeline import each other by name; two pipelines may have modules of the same name.
+4. What the code raises, and that it takes too long, is told with module, function and line.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import faulthandler
+import hashlib
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.pipeline.errors import FunctionError, PlanError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["FunctionCall", "check_function"]
+
+GRACE_S: Final = 5.0
+"""Code that cannot be interrupted (it is in a C library) has its process ended so much later."""
+
+_LOADED: dict[str, dict[str, ModuleType]] = {}
+"""By digest of all of a pipeline's code: a worker serves many batches, and modules may be slow to load."""
+
+MAX_LOADED: Final = 8
+"""Versions of code that one worker keeps."""
+
+
+class _TookTooLongError(BaseException):
+    """Not an Exception, so that code which catches those cannot go on."""
+
+
+def check_function(place: str, name: str, modules: Mapping[str, str]) -> tuple[str, str]:
+    """Split ``module:function`` and make sure that it is there.
+
+    Args:
+        place: the field, for the error.
+        name: what it says.
+        modules: the pipeline's code, source by module name.
+
+    Returns:
+        Module and function.
+
+    Raises:
+        PlanError: there is no such module or function, or the module is no Python.
+    """
+    module, colon, function = name.partition(":")
+    if not colon or not module.isidentifier() or not function.isidentifier():
+        raise PlanError(f"{place}: expected module:function, as in scoring:score, got {name!r}")
+    if module not in modules:
+        there = f"it has {', '.join(sorted(modules))}" if modules else "there is none"
+        raise PlanError(f"{place}: the pipeline's code has no module {module!r} ({there}); add {module}.py to it")
+    try:
+        tree = ast.parse(modules[module], f"{module}.py")
+    except SyntaxError as error:
+        raise PlanError(f"{place}: {module}.py, line {error.lineno}: {error.msg}") from None
+    if function not in _defined(tree):
+        raise PlanError(f"{place}: {module}.py defines no function {function!r}")
+    return module, function
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names.update(alias.asname or alias.name for alias in node.names)
+    return names
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """A function with all that a worker needs to call it."""
+
+    module: str
+    function: str
+    modules: Mapping[str, str]
+    """Source by module name."""
+    columns: tuple[str, ...]
+    """What it was declared to give."""
+    timeout_s: float
+    """How long one task of a micro-batch may take in it."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """Its name for people."""
+        return f"{self.module}:{self.function}"
+
+    def over(self, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """Call it with each batch; for ``mapInPandas``.
+
+        Raises:
+            FunctionError: it raised, took too long, or gave other columns; the message says where.
+        """
+        with self._watched():
+            function = self._guarded(lambda: getattr(_load(self.modules)[self.module], self.function))
+        for batch in batches:
+            with self._watched():
+                result = self._checked(self._guarded(partial(function, batch, **self.parameters)))
+            yield result
+
+    def _guarded(self, act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        except _TookTooLongError as error:
+            line = _line_of(error, self.modules)
+            raise FunctionError(
+                f"function {self.where}{line}: took longer than {self.timeout_s:g} s for a batch; "
+                "raise the step's timeout or have it do less"
+            ) from None
+        except ModuleNotFoundError as error:
+            line = _line_of(error, self.modules)
+            raise FunctionError(
+                f"function {self.where}{line}: the module {error.name!r} is not installed where Spark runs, "
+                "and is not among the pipeline's code"
+            ) from None
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # it is anybody's code
+            line = _line_of(error, self.modules)
+            text = str(error).partition("\n")[0][:300]
+            raise FunctionError(f"function {self.where}{line}: {type(error).__name__}: {text}") from None
+
+    def _checked(self, result: Any) -> pd.DataFrame:
+        import pandas as pd  # noqa: PLC0415  # slow to load, and only workers need it
+
+        if not isinstance(result, pd.DataFrame):
+            raise FunctionError(f"function {self.where}: expected a pandas DataFrame, got {type(result).__name__}")
+        missing = [name for name in self.columns if name not in result.columns]
+        if missing:
+            raise FunctionError(
+                f"function {self.where}: its result has no column {', '.join(missing)}, which the step's schema "
+                f"declares; it has {', '.join(map(str, result.columns)) or 'none'}"
+            )
+        return result[list(self.columns)]
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Interrupt what takes too long; what cannot be interrupted takes the process with it."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        former = signal.signal(signal.SIGALRM, _too_long)
+        faulthandler.dump_traceback_later(self.timeout_s + GRACE_S, exit=True, file=sys.__stderr__ or sys.stderr)
+        signal.setitimer(signal.ITIMER_REAL, self.timeout_s)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            faulthandler.cancel_dump_traceback_later()
+            signal.signal(signal.SIGALRM, former)
+
+
+def _too_long(_number: int, _frame: FrameType | None) -> None:
+    raise _TookTooLongError
+
+
+def _line_of(error: BaseException, modules: Mapping[str, str]) -> str:
+    """Where in the user's code it happened."""
+    files = {f"{name}.py" for name in modules}
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    if isinstance(error, SyntaxError) and error.filename in files:
+        return f" ({error.filename}, line {error.lineno})"
+    return f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines else ""
+
+
+def _load(modules: Mapping[str, str]) -> _Loader:
+    digest = hashlib.sha256(repr(sorted(modules.items())).encode()).hexdigest()
+    while len(_LOADED) >= MAX_LOADED and digest not in _LOADED:
+        _LOADED.pop(next(iter(_LOADED)))
+    return _Loader(modules, _LOADED.setdefault(digest, {}))
+
+
+class _Loader:
+    """Modules by name, each executed once, which import each other and everything that is installed."""
+
+    def __init__(self, sources: Mapping[str, str], loaded: dict[str, ModuleType]) -> None:
+        self._sources = sources
+        self._loaded = loaded
+
+    def __getitem__(self, name: str) -> ModuleType:
+        if name in self._loaded:
+            return self._loaded[name]
+        module = ModuleType(name)
+        module.__file__ = f"{name}.py"
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": self._import}
+        self._loaded[name] = module
+        try:
+            exec(compile(self._sources[name], f"{name}.py", "exec"), vars(module))  # noqa: S102  # what it is for
+        except BaseException:
+            del self._loaded[name]
+            raise
+        return module
+
+    def _import(
+        self,
+        name: str,
+        names: Mapping[str, object] | None = None,
+        local: Mapping[str, object] | None = None,
+        wanted: tuple[str, ...] = (),
+        level: int = 0,
+    ) -> ModuleType:
+        if level == 0 and name in self._sources:
+            return self[name]
+        return builtins.__import__(name, names, local, wanted, level)

@@ -1,0 +1,132 @@
+"""SQL that users write, held to what it may do: once by its text, and again by Spark's own reading of it.
+
+Rules:
+1. One query, parsed by Spark as one that only reads; commands run at once when Spark is given them.
+2. It is analysed in a session whose registry holds the listed functions alone, over empty tables with the
+   columns of the declared relations. What resolves there is what it says.
+3. What it reads in the end are the declared relations and nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import AnalysisException, ParseException
+
+from enmasse.model.pipeline_sql import SqlError, checked_sql
+from enmasse.model.pipeline_sql_functions import ALLOWED_FUNCTIONS, TABLE_FUNCTIONS
+from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.running.failures import sentence_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["Guard", "leaves_of"]
+
+_FORBIDDEN_PLANS: Final = frozenset({"ScriptTransformation", "InsertIntoStatement"})
+
+_LEAVES: Final = frozenset({"LogicalRDD", "LocalRelation", "OneRowRelation", "Range", "CTERelationRef"})
+"""The tables that stand for relations, rows that are written out, and names that WITH gives within the query."""
+
+_WORDS: Final = frozenset({"and", "between", "case", "div", "in", "not", "or", "when"})
+"""Operators that are words."""
+
+
+class Guard:
+    """Judges queries in a session of its own.
+
+    Args:
+        spark: a session; another one is made of it.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._session = spark.newSession()
+        self._lock = threading.Lock()
+        state = _state(self._session)
+        registries = {state.functionRegistry(): ALLOWED_FUNCTIONS, state.tableFunctionRegistry(): TABLE_FUNCTIONS}
+        for registry, allowed in registries.items():
+            for identifier in _each(registry.listFunction()):
+                name = str(identifier.funcName()).lower()
+                # Operators are listed too; they compute and have no other name.
+                if name not in allowed and name[0].isalpha() and name not in _WORDS:
+                    registry.dropFunction(identifier)
+
+    def check(self, place: str, text: str, relations: Mapping[str, StructType]) -> str:
+        """Make sure that a query only reads, and only these relations.
+
+        Args:
+            place: the field it stands in, for the error.
+            text: the query.
+            relations: columns by name.
+
+        Returns:
+            The query to run.
+
+        Raises:
+            PlanError: it does something else, or Spark does not understand it.
+        """
+        try:
+            text = checked_sql(text, {name: tuple(schema.names) for name, schema in relations.items()}).canonical
+        except SqlError as error:
+            raise PlanError(f"{place}: {error}") from None
+        try:
+            plan = _state(self._session).sqlParser().parsePlan(text)
+        except ParseException as error:
+            raise PlanError(f"{place}: {sentence_of(error)}") from None
+        for name in _nodes(plan):
+            if name in _FORBIDDEN_PLANS or name.endswith(("Command", "Statement")):
+                raise PlanError(f"{place}: expected one query that reads relations, got {name}")
+        if "catalyst.plans.logical" not in (kind := plan.getClass().getName()) and "UnresolvedRelation" not in kind:
+            raise PlanError(f"{place}: expected one query that reads relations, got {plan.nodeName()}")
+        with self._lock:
+            for name, schema in relations.items():
+                self._session.createDataFrame([], schema).createOrReplaceTempView(f"`{name}`")
+            try:
+                # Lazy: what was parsed as a query is analysed here and never run.
+                leaves = leaves_of(self._session.sql(text))
+            except AnalysisException as error:
+                raise PlanError(f"{place}: {sentence_of(error)}") from None
+            finally:
+                for name in relations:
+                    self._session.catalog.dropTempView(name)
+        if strange := leaves - _LEAVES:
+            raise PlanError(f"{place}: it reads {', '.join(sorted(strange))}, which is none of the relations")
+        return text
+
+
+def leaves_of(frame: DataFrame) -> set[str]:
+    """Return what an analysed query reads, by Spark's names of plans."""
+    found: set[str] = set()
+    _collect(frame._jdf.queryExecution().analyzed(), found)  # noqa: SLF001  # Spark has no other way
+    return found
+
+
+def _collect(plan: Any, found: set[str]) -> None:
+    children = [*_each(plan.children()), *_each(plan.subqueriesAll())]
+    if not children:
+        found.add(str(plan.nodeName()))
+    for child in children:
+        _collect(child, found)
+
+
+def _nodes(plan: Any) -> set[str]:
+    names = {str(plan.nodeName())}
+    for child in [*_each(plan.children()), *_each(plan.subqueries()), *_each(plan.innerChildren())]:
+        if hasattr(child, "nodeName"):
+            names |= _nodes(child)
+    return names
+
+
+def _each(sequence: Any) -> list[Any]:
+    iterator = sequence.iterator()
+    found = []
+    while iterator.hasNext():
+        found.append(iterator.next())
+    return found
+
+
+def _state(session: SparkSession) -> Any:
+    return session._jsparkSession.sessionState()  # noqa: SLF001  # its functions are known there alone

@@ -1,0 +1,124 @@
+"""What a pipeline comes to: queries, each with what it reads, how it is computed and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from enmasse.model.pipelines import OutputMode, SourceSpec, TableFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["AddressFacts", "AddressTarget", "JobPlan", "Place", "QueryPlan", "Scene", "TableTarget"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the pipelines of one space find what they need."""
+
+    url: str
+    """Where the space is reached, ``amqp://host:port``."""
+    host: str
+    """The host name that chooses the space; empty: the URL's own."""
+    folder: Path
+    """Everything of the space's pipelines."""
+
+    @property
+    def lake(self) -> Path:
+        """The folder with a folder for each table."""
+        return self.folder / "lake"
+
+    @property
+    def models(self) -> Path:
+        """The folder with a folder for each model."""
+        return self.folder / "models"
+
+
+@dataclass(frozen=True)
+class AddressFacts:
+    """What is known of an address of the space."""
+
+    type: str
+    """``stream``, ``queue`` ..."""
+    schema: Mapping[str, Any] | None = None
+    """The Address's ``spec.schema``, in its JSON form."""
+
+
+@dataclass(frozen=True)
+class AddressTarget:
+    """Rows become messages."""
+
+    address: str
+    """``*``: each row's column ``address`` names it."""
+    mode: OutputMode = "append"
+    on_no_consumer: str = "fail"
+    bad_records: str | None = None
+
+
+@dataclass(frozen=True)
+class TableTarget:
+    """Rows go into a table of the lake."""
+
+    table: str
+    format: TableFormat = "delta"
+    mode: OutputMode = "append"
+    keys: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """One streaming query, with a checkpoint of its own."""
+
+    name: str
+    """Within its pipeline; the same after a restart."""
+    frame: DataFrame
+    target: AddressTarget | TableTarget
+    state: tuple[str, ...] = ()
+    """What must stay the same for the checkpoint to fit: a line for each stateful step, with its state's schema."""
+    trigger_s: float | None = None
+    """Seconds between two batches; None: as the pipeline says."""
+    on_start: Callable[[], None] = field(default=lambda: None)
+    """Called before the query starts, each time."""
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """Work that is done from time to time, not by a streaming query: training, compaction."""
+
+    name: str
+    run: Callable[[], str]
+    """Does it once; a sentence that says what came of it."""
+    every_s: float
+
+
+class Scene(Protocol):
+    """What whoever makes plans is given."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, with the settings of this pipeline."""
+
+    @property
+    def place(self) -> Place:
+        """Where things are."""
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline's name, ``shop.hot``."""
+
+    @property
+    def addresses(self) -> Mapping[str, AddressFacts]:
+        """What is known of the addresses that the pipeline names."""
+
+    def read(self, source: SourceSpec) -> DataFrame:
+        """The rows of an address, decoded, those without that cannot be; or of a table.
+
+        The same source gives the same frame. Bad records go where the source says.
+        """
+
+    def read_table(self, table: str) -> DataFrame:
+        """A table of the lake as it is now."""

@@ -1,0 +1,195 @@
+"""Single queries of SQL over the lake's tables and the space's addresses, answered with rows.
+
+Rules:
+1. A query may read the tables of the lake and the addresses that its command names, through the same guard
+   as pipelines; it runs in a session of its own, that is forgotten.
+2. It ends after its time, or when it is cancelled, and leaves Spark's cores to others.
+3. An answer is bounded in rows and in bytes. What is left out is said.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Row
+
+from enmasse.errors import EnmasseError
+from enmasse.model.pipeline_sql import SqlError, checked_sql
+from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.lake.relation import relation, tables
+from enmasse.pipeline.running.failures import sentence_of
+from enmasse.pipeline.running.plans import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from enmasse.pipeline.running.guard import Guard
+
+__all__ = ["Queries", "json_value"]
+
+DEFAULT_LIMIT: Final = 1000
+MOST_ROWS: Final = 100_000
+MOST_BYTES: Final = 4 << 20
+"""Of an answer's rows as JSON; it is one line, and whoever asked holds it in memory."""
+DEFAULT_SECONDS: Final = 60.0
+MOST_AT_ONCE: Final = 4
+"""Cores are few, and pipelines come first."""
+
+
+class Queries:
+    """Answers queries, each in a thread of its own.
+
+    Args:
+        spark: the process's session.
+        place: where the lake and the addresses are.
+        guard: judges SQL.
+        voice: is told answers.
+    """
+
+    def __init__(self, spark: SparkSession, place: Place, guard: Guard, voice: Callable[..., None]) -> None:
+        self._spark = spark
+        self._place = place
+        self._guard = guard
+        self._voice = voice
+        self._under_way: dict[str, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def ask(self, command: Mapping[str, Any]) -> None:
+        """Begin to answer.
+
+        Args:
+            command: ``id`` and ``sql``; ``limit`` (rows), ``timeout`` (seconds), ``addresses`` (what may be read, as
+                in ``put``) and ``credentials`` (the name of whose they are read with) may be left out.
+
+        Raises:
+            KeyError: there is no id.
+        """
+        number = str(command["id"])
+        cancelled = threading.Event()
+        with self._lock:
+            is_too_many = len(self._under_way) >= MOST_AT_ONCE
+            if not is_too_many:
+                self._under_way[number] = cancelled
+        if is_too_many:
+            self._answer(number, error=f"{MOST_AT_ONCE} queries are under way: try again later")
+            return
+        threading.Thread(target=self._run, args=(number, command, cancelled), daemon=True).start()
+
+    def cancel(self, number: str) -> None:
+        """Give a query up; its answer says so."""
+        with self._lock:
+            cancelled = self._under_way.get(number)
+        if cancelled is not None:
+            cancelled.set()
+            self._spark.sparkContext.cancelJobGroup(f"query {number}")
+
+    def _run(self, number: str, command: Mapping[str, Any], cancelled: threading.Event) -> None:
+        seconds = float(command.get("timeout") or DEFAULT_SECONDS)
+        timer = threading.Timer(seconds, self.cancel, (number,))
+        timer.daemon = True
+        timer.start()
+        try:
+            context = self._spark.sparkContext
+            context.setLocalProperty("spark.scheduler.pool", "queries")
+            context.setJobGroup(f"query {number}", "query", interruptOnCancel=True)
+            limit = min(int(command.get("limit") or DEFAULT_LIMIT), MOST_ROWS)
+            frame = self._frame(str(command.get("sql", "")), command)
+            if cancelled.is_set():
+                raise PlanError("cancelled")  # told as all else is
+            found = frame.limit(limit + 1).toLocalIterator() if limit else iter(())
+            self._answer(number, **_rows(frame, found, limit))
+        except (EnmasseError, PySparkException, Py4JError, OSError, ValueError, TypeError) as error:
+            is_late = cancelled.is_set()
+            text = f"the query was ended after {seconds:g} s, or cancelled" if is_late else sentence_of(error)
+            self._answer(number, error=text)
+        finally:
+            timer.cancel()
+            with self._lock:
+                self._under_way.pop(number, None)
+
+    def _frame(self, text: str, command: Mapping[str, Any]) -> DataFrame:
+        known = set(tables(self._place.lake))
+        addresses: Mapping[str, Any] = command.get("addresses") or {}
+        try:
+            names = checked_sql(text, dict.fromkeys([*addresses, *known])).relations
+        except SqlError as error:
+            raise PlanError(str(error)) from None
+        session = self._spark.newSession()
+        frames = {
+            name: relation(session, self._place.lake / name)
+            if name in known
+            else self._address(session, name, str(command.get("credentials") or ""))
+            for name in names
+        }
+        canonical = self._guard.check("sql", text, {name: frame.schema for name, frame in frames.items()})
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(f"`{name}`")
+        return session.sql(canonical)
+
+    def _address(self, session: SparkSession, address: str, credentials: str) -> DataFrame:
+        options = {"url": self._place.url, "address": address}
+        if self._place.host:
+            options["space"] = self._place.host
+        if credentials:
+            options["credentials"] = credentials
+        return session.read.format("enmasse").options(**options).load()
+
+    def _answer(self, number: str, **fields: Any) -> None:
+        answer = {"columns": [], "rows": [], "error": None, "truncated": False} | fields
+        self._voice("answer", id=number, **answer)
+
+
+def _rows(frame: DataFrame, found: Any, limit: int) -> dict[str, Any]:
+    columns = [{"name": field.name, "type": field.dataType.simpleString().upper()} for field in frame.schema.fields]
+    rows: list[list[Any]] = []
+    size, is_truncated = 0, False
+    for row in found:
+        values = [json_value(value) for value in row]
+        size += len(json.dumps(values))
+        if len(rows) >= limit or size > MOST_BYTES:
+            is_truncated = True
+            break
+        rows.append(values)
+    return {"columns": columns, "rows": rows, "truncated": is_truncated}
+
+
+def json_value(value: Any) -> Any:  # one line for each type of Spark
+    """Return a value of a row in a form that JSON has.
+
+    Moments are RFC 3339 in UTC, bytes are text where they are UTF-8 and else ``base64:...``, decimals and
+    numbers that JSON lacks are text, structures are objects.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text_of(bytes(value))
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, Row):
+        return {name: json_value(item) for name, item in value.asDict().items()}
+    if isinstance(value, Mapping):
+        return {str(json_value(name)): json_value(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return str(value)
+
+
+def _text_of(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(content).decode()

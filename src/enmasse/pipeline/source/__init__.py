@@ -1,0 +1,1 @@
+"""``format("enmasse")`` for reading: streams by offset."""

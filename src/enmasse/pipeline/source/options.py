@@ -1,0 +1,198 @@
+"""Options of ``format("enmasse")`` for streams, checked once and given names and units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from enmasse.pipeline.credentials import check_name
+from enmasse.pipeline.errors import OptionError
+from enmasse.pipeline.source.bounds import EARLIEST, LATEST, Bounds, parse_bounds, parse_moment
+
+__all__ = ["EARLIEST", "LATEST", "SourceOptions", "checked_url", "parse_seconds"]
+
+_KNOWN = (
+    "url",
+    "address",
+    "space",
+    "credentials",
+    "caFile",
+    "startingOffsets",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "includeProperties",
+    "consumer",
+    "pollTimeout",
+    "retryTimeout",
+    "failOnDataLoss",
+)
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp")
+_SCHEMES = frozenset({"amqp", "amqps", "amqpws", "amqpwss", "amqp+unix"})
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m)?\s*")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
+_SIZE = re.compile(r"\s*(\d+)\s*([kmg]?)(?:i?b)?\s*", re.IGNORECASE)
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+LONGEST_CONSUMER = 255
+"""Bytes of a consumer's name, as the node keeps it."""
+
+
+def parse_seconds(name: str, text: str) -> float:
+    """Seconds from ``3``, ``2.5s``, ``500ms`` or ``1m``.
+
+    Raises:
+        OptionError: the text is none of these; the message names the option.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise OptionError(f"option {name}: expected a duration such as 3s or 500ms, got {text!r}")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a query asked for."""
+
+    url: str
+    """Where the stream's space is reached, ``amqp[s]://host[:port]``."""
+    address: str
+    """The stream's address."""
+    space: str = ""
+    """Host name that chooses the space in ``open``; empty: the URL's own host."""
+    credentials: str = ""
+    """Name of the credentials to come with; empty: the environment's."""
+    ca_file: str = ""
+    """PEM file of the authorities to trust; empty: the system's."""
+    starting: Bounds = LATEST
+    """Where a query without a checkpoint begins."""
+    ending: Bounds = LATEST
+    """Where a batch read ends; unused by streams."""
+    max_rows: int | None = None
+    """Rows of one micro-batch at most, over all partitions."""
+    max_bytes: int | None = None
+    """Bytes of one micro-batch at most, as far as the mean of what is stored tells."""
+    min_partitions: int = 0
+    """Tasks to aim at; ranges are split until there are as many."""
+    include_properties: bool = False
+    """Whether to decode what precedes the body."""
+    consumer: str = ""
+    """Name under which the stream keeps how far the query has come; empty: it is not told."""
+    poll_timeout_s: float = 3.0
+    """How long an idle query waits for news in one call; long enough to be cheap, short enough to stop."""
+    retry_timeout_s: float = 60.0
+    """How long a node may be away; a supervised one is back within seconds."""
+    fail_on_data_loss: bool = True
+    """Whether missing rows end the query."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, is_batch: bool = False) -> SourceOptions:
+        """Check what the user gave to ``option(...)``.
+
+        Args:
+            options: names in any case.
+            is_batch: whether it is read once, from the earliest row unless something else is said.
+
+        Raises:
+            OptionError: an option is missing, unknown, malformed or of no use; the message says which.
+        """
+        values = _named(options)
+        if not is_batch and (useless := [name for name in _BATCH_ONLY if name in values]):
+            raise OptionError(f"option {useless[0]} is for spark.read only: a stream has no end; leave it out")
+        address = values.get("address") or values.get("path")
+        if not values.get("url"):
+            raise OptionError('option url is missing: expected .option("url", "amqp://127.0.0.1:5672")')
+        if not address:
+            raise OptionError('option address is missing: expected .option("address", "telemetry")')
+        consumer = values.get("consumer", "")
+        if len(consumer.encode()) > LONGEST_CONSUMER:
+            raise OptionError(f"option consumer: expected a name of at most {LONGEST_CONSUMER} bytes")
+        return cls(
+            url=checked_url(values["url"]),
+            address=address,
+            space=values.get("space", ""),
+            credentials=check_name(values.get("credentials", "")),
+            ca_file=values.get("caFile", ""),
+            starting=_where("starting", values, EARLIEST if is_batch else LATEST),
+            ending=_where("ending", values, LATEST),
+            max_rows=_count("maxOffsetsPerTrigger", values.get("maxOffsetsPerTrigger"), 1),
+            max_bytes=_size("maxBytesPerTrigger", values.get("maxBytesPerTrigger")),
+            min_partitions=_count("minPartitions", values.get("minPartitions"), 0) or 0,
+            include_properties=_flag("includeProperties", values.get("includeProperties", "false")),
+            consumer=consumer,
+            poll_timeout_s=parse_seconds("pollTimeout", values.get("pollTimeout", "3s")),
+            retry_timeout_s=parse_seconds("retryTimeout", values.get("retryTimeout", "60s")),
+            fail_on_data_loss=_flag("failOnDataLoss", values.get("failOnDataLoss", "true")),
+        )
+
+
+def _named(options: Mapping[str, str]) -> dict[str, str]:
+    """The options by their proper names."""
+    known = {name.lower(): name for name in _KNOWN} | {"path": "path"}
+    values: dict[str, str] = {}
+    for given, value in options.items():
+        name = known.get(given.lower())
+        if name is None:
+            raise OptionError(f"format enmasse has no option {given!r}; it knows {', '.join(sorted(_KNOWN))}")
+        values[name] = value
+    return values
+
+
+def checked_url(url: str) -> str:
+    """The URL, if it can be one of a space and holds no secret.
+
+    Raises:
+        OptionError: it cannot, or does.
+    """
+    parts = urlsplit(url)
+    if parts.password is not None:
+        raise OptionError(
+            "option url holds a password, which Spark would show in plans and logs: leave it out, and name "
+            "credentials with option credentials"
+        )
+    if parts.scheme not in _SCHEMES or not (parts.hostname or parts.path):
+        raise OptionError(f"option url: expected amqp://HOST[:PORT] or amqps://HOST[:PORT], got {url!r:.200}")
+    return url
+
+
+def _where(end: str, values: Mapping[str, str], default: str) -> Bounds:
+    by_offset, by_time = f"{end}Offsets", f"{end}Timestamp"
+    if by_time not in values:
+        return parse_bounds(by_offset, values.get(by_offset, default))
+    if by_offset in values:
+        raise OptionError(f"options {by_offset} and {by_time} are both given; leave one of them out")
+    return parse_moment(by_time, values[by_time])
+
+
+def _count(name: str, value: str | None, least: int) -> int | None:
+    if value is None:
+        return None
+    try:
+        number = int(value)
+    except ValueError:
+        number = -1
+    if number < least:
+        raise OptionError(f"option {name}: expected a whole number of at least {least}, got {value!r}")
+    return number
+
+
+def _size(name: str, value: str | None) -> int | None:
+    if value is None:
+        return None
+    match = _SIZE.fullmatch(value)
+    size = int(match[1]) * _SIZES[match[2].lower()] if match is not None else 0
+    if not size:
+        raise OptionError(f"option {name}: expected a number of bytes such as 67108864 or 64m, got {value!r}")
+    return size
+
+
+def _flag(name: str, value: str) -> bool:
+    lowered = value.strip().lower()
+    if lowered not in {"true", "false"}:
+        raise OptionError(f"option {name}: expected true or false, got {value!r}")
+    return lowered == "true"

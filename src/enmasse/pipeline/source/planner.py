@@ -1,0 +1,247 @@
+"""The planner's side of a query: where it begins, how far the next batch goes, which ranges to read.
+
+Rules:
+1. Nothing of a query lives here; it is all in the offsets that Spark keeps. What is held is only
+   the newest state of the stream, as a cache.
+2. Every call survives a node that is away for less than the retry time-out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from enmasse.errors import EnmasseError, UnavailableError
+from enmasse.pipeline.errors import DataLossError, StreamUnavailableError
+from enmasse.pipeline.patience import Patience
+from enmasse.pipeline.source.bounds import LATEST, Bounds, moments_of
+from enmasse.pipeline.source.offsets import (
+    Position,
+    Span,
+    StreamState,
+    find_gaps,
+    plan_end,
+    plan_spans,
+    resolve_bounds,
+)
+from enmasse.pipeline.source.options import SourceOptions
+from enmasse.pipeline.source.reading import report_gap
+
+__all__ = ["OffsetWatch", "Planner"]
+
+LONGEST_POLL_S = 30.0
+"""An idle query costs Spark a plan for each poll, so it polls ever less often."""
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class OffsetWatch(Protocol):
+    """What planning needs of a connection."""
+
+    def state(self) -> StreamState:
+        """What is stored now.
+
+        Raises:
+            UnavailableError: the node cannot be reached.
+        """
+
+    def wait(self, timeout_s: float) -> StreamState | None:
+        """The next state that differs from the last one given; ``None`` when time is up.
+
+        Raises:
+            UnavailableError: the node cannot be reached, or went away.
+        """
+
+    def rows_since(self, since_us: int) -> Mapping[int, int]:
+        """By partition the first row that was accepted at that time or later, else where the next one will be.
+
+        Raises:
+            UnavailableError: the node cannot be reached, or went away.
+        """
+
+    def tell_progress(self, consumer: str, following: Mapping[int, int]) -> None:
+        """Have the stream keep how far a consumer has come, without waiting for it.
+
+        Raises:
+            EnmasseError: it will not.
+        """
+
+
+def _wait_at(watch: OffsetWatch, timeout_s: float) -> StreamState | None:
+    return watch.wait(timeout_s)
+
+
+class Planner:
+    """Plans the micro-batches of one query.
+
+    Args:
+        options: what the user asked for.
+        watch: gives a connection, a new one after the last was lost.
+        patience: how long the node may stay away.
+    """
+
+    def __init__(self, options: SourceOptions, watch: Callable[[], OffsetWatch], patience: Patience) -> None:
+        self._options = options
+        self._watch = watch
+        self._patience = patience
+        self._target: Position | None = None
+        self._warned: set[str] = set()
+        self._poll_s = options.poll_timeout_s
+        self._told: Position | None = None
+        self._parent = os.getppid()
+        self.state: StreamState | None = None
+        """The newest state seen."""
+
+    def initial(self) -> Position:
+        """Where a query without a checkpoint begins.
+
+        Raises:
+            OptionError: ``startingOffsets`` names a partition that does not exist.
+            StreamUnavailableError: the node stayed away.
+        """
+        return self.resolve("startingOffsets", self._options.starting)
+
+    def resolve(self, name: str, bounds: Bounds) -> Position:
+        """The offsets that an option means now.
+
+        Raises:
+            OptionError: it names a partition that does not exist.
+            StreamUnavailableError: the node stayed away.
+        """
+        moments = {moment: self.rows_since(moment.us) for moment in moments_of(bounds)}
+        return resolve_bounds(name, bounds, self._fresh(), moments)
+
+    def rows_since(self, since_us: int) -> Mapping[int, int]:
+        """By partition the first row of that time or later; see ``OffsetWatch``.
+
+        Raises:
+            StreamUnavailableError: the node stayed away.
+        """
+        return self._try(lambda watch: watch.rows_since(since_us))
+
+    def fix_target(self) -> None:
+        """Remember what is stored now as the end of a query that ends.
+
+        Raises:
+            StreamUnavailableError: the node stayed away.
+        """
+        self._target = resolve_bounds("endingOffsets", LATEST, self._fresh())
+
+    def latest(self, start: Position, max_rows: int | None, max_bytes: int | None = None) -> Position:
+        """Where the next batch ends; waits for news for up to the poll time-out.
+
+        Args:
+            start: where the batch begins; everything before it has been dealt with.
+            max_rows: rows to admit at most.
+            max_bytes: bytes to admit at most, a row counted as the mean of its partition.
+
+        Returns:
+            ``start`` itself when there is nothing new.
+
+        Raises:
+            DataLossError: rows after ``start`` are missing and ``failOnDataLoss``.
+            StreamUnavailableError: the node stayed away.
+        """
+        state = self.state or self._fresh()
+        self._tell_progress(start)
+        end = plan_end(start, state, max_rows=max_rows, max_bytes=max_bytes, target=self._target)
+        if end == start and self._target is None:
+            news = self._wait()
+            if news is None:
+                self._poll_s = max(self._poll_s, min(2 * self._poll_s, LONGEST_POLL_S))
+            else:
+                self._poll_s = self._options.poll_timeout_s
+                self.state = state = news
+                end = plan_end(start, state, max_rows=max_rows, max_bytes=max_bytes, target=self._target)
+        self.check_gaps(start)
+        return end
+
+    def spans(self, start: Position, end: Position) -> list[Span]:
+        """The ranges of a batch, one a task.
+
+        Raises:
+            DataLossError: rows of the batch are missing and ``failOnDataLoss``.
+            StreamUnavailableError: the node stayed away.
+        """
+        if start == end:
+            return []
+        state = self.state
+        if state is None or any(end.next.get(n, 0) > p.next for n, p in state.partitions.items()):
+            state = self._fresh()
+        self.check_gaps(start)
+        return plan_spans(start, end, state, min_partitions=self._options.min_partitions)
+
+    def _wait(self) -> StreamState | None:
+        """News, if there are any before the poll time-out is over, or Spark is gone."""
+        left_s = self._poll_s
+        while left_s > 0:
+            wait_s = min(left_s, LONGEST_POLL_S)
+            news = self._try(partial(_wait_at, timeout_s=wait_s))
+            if news is not None or os.getppid() != self._parent:
+                return news
+            left_s -= wait_s
+        return None
+
+    def _tell_progress(self, at: Position) -> None:
+        """Have management see the lag; nothing depends on it, so nothing fails for it."""
+        consumer, told = self._options.consumer, self._told
+        if not consumer or at == told or self.state is None or at.stream != self.state.stream:
+            return
+        known = self.state.partitions
+        moved = {
+            number: following
+            for number, following in at.next.items()
+            if number in known
+            and following <= known[number].next
+            and (told is None or told.stream != at.stream or told.next.get(number) != following)
+        }
+        self._told = at
+        try:
+            self._watch().tell_progress(consumer, moved)
+        except EnmasseError as error:
+            self._warn(f"how far {consumer!r} has come is not shown with the stream: {error}")
+
+    def _fresh(self) -> StreamState:
+        self.state = self._try(lambda watch: watch.state())
+        return self.state
+
+    def _try(self, ask: Callable[[Any], _T]) -> _T:
+        while True:
+            try:
+                answer = ask(self._watch())
+            except StreamUnavailableError:
+                raise
+            except UnavailableError as error:
+                self._patience.wait(error)
+            else:
+                self._patience.succeeded()
+                return answer
+
+    def check_gaps(self, start: Position) -> None:
+        """Report what the newest state lacks after ``start``, once per gap.
+
+        Raises:
+            DataLossError: rows are missing and ``failOnDataLoss``.
+        """
+        state = self.state or self._fresh()
+        fail = self._options.fail_on_data_loss
+        try:
+            gaps = find_gaps(start, state)
+        except DataLossError as error:
+            if fail:
+                raise
+            self._warn(str(error))
+            return
+        for gap in gaps:
+            if fail:
+                report_gap(gap, fail=True)
+            self._warn(f"{gap} are not stored any more and are skipped")
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s", text)

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from enmasse.model.conditions import Condition, find
+from enmasse.model.pipelines import Pipeline, PipelineStatus
+from enmasse.pipeline.host.composing import compose
+from enmasse.pipeline.host.python_rule import python_rule
+from enmasse.pipeline.host.separation import Separation
+from enmasse.pipeline.host.verdict import AddressFacts, Facts, PythonRule, SpaceFacts, judge
+
+NOW = "2026-11-22T05:00:00Z"
+SPACE = SpaceFacts("s1", needs_user=False)
+STREAM = AddressFacts("stream", {"columns": "a INT"})
+
+
+def pipeline(**spec: Any) -> Pipeline:
+    given = {
+        "sources": [{"name": "readings", "address": "telemetry", "badRecords": "bad"}],
+        "sinks": [{"address": "alerts"}],
+    } | spec
+    metadata = {"name": "shop.hot", "namespace": "default", "uid": "u1", "generation": 2}
+    return Pipeline.model_validate({"metadata": metadata, "spec": given})
+
+
+def facts(**changes: Any) -> Facts:
+    addresses = {"telemetry": STREAM, "alerts": AddressFacts("queue"), "bad": AddressFacts("queue")}
+    return replace(Facts(space=SPACE, addresses=addresses), **changes)
+
+
+def secret(**entries: str) -> dict[str, Any]:
+    return {"data": {name: base64.b64encode(text.encode()).decode() for name, text in entries.items()}}
+
+
+def reason(conditions: tuple[Condition, ...], kind: str) -> str:
+    found = find(conditions, kind)
+    assert found is not None
+    return found.reason
+
+
+def test_a_pipeline_with_all_it_names_runs_and_its_runner_is_told_of_its_addresses() -> None:
+    verdict = judge(pipeline(), facts())
+    assert verdict.is_wanted
+    assert all(item.status == "True" for item in verdict.conditions)
+    assert verdict.put == {
+        "credentials": "",
+        "addresses": {
+            "telemetry": {"type": "stream", "schema": {"columns": "a INT"}},
+            "bad": {"type": "queue"},
+            "alerts": {"type": "queue"},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "why"),
+    [
+        ({"space": None}, "SpaceFound", "SpaceMissing"),
+        ({"space": SpaceFacts("s1", needs_user=False, is_going=True)}, "SpaceFound", "SpaceGoing"),
+        ({"addresses": {"telemetry": STREAM}}, "AddressesFound", "AddressMissing"),
+        (
+            {
+                "addresses": {
+                    name: AddressFacts("queue", None, is_ready=False) for name in ("telemetry", "alerts", "bad")
+                }
+            },
+            "AddressesFound",
+            "AddressNotReady",
+        ),
+        ({"space": SpaceFacts("s1", needs_user=True)}, "CredentialsFound", "CredentialsNeeded"),
+        ({"spark": "no Java"}, "SparkAvailable", "SparkMissing"),
+    ],
+)
+def test_what_is_missing_is_named_and_keeps_a_new_pipeline_from_running(
+    changes: dict[str, Any], kind: str, why: str
+) -> None:
+    verdict = judge(pipeline(), facts(**changes))
+    assert not verdict.is_wanted
+    assert reason(verdict.conditions, kind) == why
+
+
+def test_a_pipeline_that_runs_goes_on_when_an_address_or_its_secret_is_gone() -> None:
+    running = pipeline(credentialsSecret="analyst")
+    verdict = judge(running, facts(addresses={}, has_begun=True))
+    assert verdict.is_wanted
+    assert reason(verdict.conditions, "AddressesFound") == "AddressMissing"
+    assert reason(verdict.conditions, "CredentialsFound") == "SecretMissing"
+    assert not judge(running, facts(space=None, has_begun=True)).is_wanted
+
+
+def test_a_secret_must_have_both_entries_and_is_in_no_condition() -> None:
+    named = pipeline(credentialsSecret="analyst")
+    verdict = judge(named, facts(secret=secret(username="ann", password="pa55")))
+    assert verdict.credentials == ("analyst", "ann", "pa55")
+    assert verdict.is_wanted
+    assert verdict.put["credentials"] == "analyst"
+    assert "pa55" not in repr((verdict.conditions, verdict.put))
+    for broken in (secret(username="ann"), {"data": {"username": "###", "password": "eA=="}}, {}):
+        verdict = judge(named, facts(secret=broken))
+        assert not verdict.is_wanted
+        assert reason(verdict.conditions, "CredentialsFound") == "SecretIncomplete"
+
+
+def test_code_must_have_the_modules_that_steps_name() -> None:
+    scored = pipeline(
+        steps=[{"name": "scored", "function": "scoring:score", "schema": "a INT"}], code={"configMap": "scoring"}
+    )
+    assert reason(judge(scored, facts()).conditions, "CodeFound") == "ConfigMapMissing"
+    found = judge(scored, facts(code={"data": {"other.py": "", "notes.txt": "", "../x.py": ""}}))
+    assert reason(found.conditions, "CodeFound") == "ModuleMissing"
+    found = judge(scored, facts(code={"data": {"scoring.py": "a = 1", "notes.txt": ""}}))
+    assert found.is_wanted
+    assert found.modules == {"scoring.py": "a = 1"}
+    assert found.mark != judge(scored, facts(code={"data": {"scoring.py": "a = 2"}})).mark
+
+
+def test_python_that_may_not_run_is_stopped_even_if_it_has_begun_and_sql_is_not() -> None:
+    rule = PythonRule(False, "NotSeparated", "because")
+    scored = pipeline(steps=[{"name": "scored", "function": "scoring:score", "schema": "a INT"}])
+    verdict = judge(scored, facts(python=rule, has_begun=True))
+    assert not verdict.is_wanted
+    assert reason(verdict.conditions, "PythonAllowed") == "NotSeparated"
+    status = compose(scored, PipelineStatus(), verdict, None, NOW)
+    assert (status.phase, status.is_ready, status.messages[0]) == ("Failed", False, "because")
+    assert judge(pipeline(), facts(python=rule)).is_wanted
+
+
+def test_python_runs_in_an_only_space_or_where_spaces_are_kept_apart() -> None:
+    apart, together = Separation(True), Separation(False, "it is no root")
+    assert python_rule(together, 1, is_api_open=True).reason == "OneSpace"
+    assert python_rule(apart, 2, is_api_open=False).reason == "Separated"
+    refused = python_rule(together, 2, is_api_open=False)
+    assert (refused.is_allowed, refused.reason) == (False, "NotSeparated")
+    assert "it is no root" in refused.message
+    refused = python_rule(apart, 2, is_api_open=True)
+    assert (refused.is_allowed, refused.reason) == (False, "ApiOpen")
+
+
+def test_built_in_pipelines_wait_for_their_addresses_and_patterns_for_none() -> None:
+    metering = pipeline(sources=[], sinks=[], builtin={"name": "metering", "parameters": {"addresses": ["plant/#"]}})
+    verdict = judge(metering, facts(addresses={"plant/a": STREAM, "other": STREAM}))
+    assert verdict.is_wanted
+    assert list(verdict.put["addresses"]) == ["plant/a"]
+    lake = pipeline(sources=[], sinks=[], builtin={"name": "lake", "parameters": {"address": "telemetry"}})
+    assert judge(lake, facts()).is_wanted
+    assert not judge(lake, facts(addresses={})).is_wanted
+
+
+def test_a_paused_or_finished_pipeline_rests() -> None:
+    paused = judge(pipeline(paused=True), facts())
+    assert (paused.is_wanted, paused.rest) == (False, "Paused")
+    done = pipeline(trigger="availableNow")
+    finished = done.model_copy(update={"status": PipelineStatus(phase="Finished", observed_generation=2)})
+    assert judge(finished, facts()).rest == "Finished"
+    changed = done.model_copy(update={"status": PipelineStatus(phase="Finished", observed_generation=1)})
+    assert judge(changed, facts()).is_wanted
+
+
+def said(truth: str, why: str, message: str = "", **fields: Any) -> PipelineStatus:
+    ready = {"type": "Ready", "status": truth, "reason": why, "message": message}
+    return PipelineStatus.model_validate({"conditions": [ready], **fields})
+
+
+@pytest.mark.parametrize(
+    ("status", "phase", "is_ready"),
+    [
+        (None, "Starting", False),
+        (said("False", "Starting"), "Starting", False),
+        (said("True", "Running"), "Running", True),
+        (said("True", "Finished"), "Finished", True),
+        (said("False", "QueryFailed", "query a: no"), "Failed", False),
+        (said("False", "CheckpointMisfit", "no"), "Failed", False),
+    ],
+)
+def test_the_phase_follows_what_the_runner_says(status: PipelineStatus | None, phase: str, is_ready: bool) -> None:
+    found = compose(pipeline(), PipelineStatus(), judge(pipeline(), facts()), status, NOW)
+    assert (found.phase, found.is_ready, found.observed_generation) == (phase, is_ready, 2)
+
+
+def test_figures_of_the_runner_are_passed_on_and_kept_while_it_rests() -> None:
+    query = {"name": "q", "state": "Running", "rows": 7, "inputRowsPerSecond": 3.0}
+    running = said("True", "Running", rows=7, rate=3.0, lag=0, queries=[query])
+    first = compose(pipeline(), PipelineStatus(), judge(pipeline(), facts()), running, NOW)
+    assert (first.rows, first.rate, first.lag, first.queries[0].state) == (7, 3.0, 0, "Running")
+    paused = pipeline(paused=True)
+    second = compose(paused, first, judge(paused, facts()), None, NOW)
+    assert (second.phase, second.rows, second.rate, second.queries[0].state) == ("Paused", 7, None, "Paused")
+
+
+def test_a_runner_that_ended_is_told_of_and_times_of_conditions_stay() -> None:
+    verdict = judge(pipeline(), facts())
+    first = compose(pipeline(), PipelineStatus(), verdict, said("True", "Running"), NOW)
+    later = compose(pipeline(), first, verdict, None, "2026-11-22T06:00:00Z", ending="was ended by signal 9")
+    assert later.phase == "Starting"
+    assert "signal 9" in later.messages[0]
+    found = find(later.conditions, "SpaceFound")
+    assert found is not None
+    assert found.last_transition_time == NOW

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from enmasse.model.pipelines import Restart
+from enmasse.pipeline.errors import CheckpointDamagedError, CheckpointMisfitError
+from enmasse.pipeline.running.checkpoints import Checkpoints, check_whole
+
+
+def restart(at: str, start_from: str | None = None) -> Restart:
+    return Restart.model_validate({"at": at} | ({"from": start_from} if start_from else {}))
+
+
+def write_checkpoint(path: Path, batches: int = 3, committed: int | None = None) -> None:
+    for name in ("offsets", "commits"):
+        (path / name).mkdir(parents=True)
+    (path / "metadata").write_text(json.dumps({"id": "q"}))
+    for batch in range(batches):
+        (path / "offsets" / str(batch)).write_text('v1\n{"batchTimestampMs":1}\n{"0":5}')
+    for batch in range(batches if committed is None else committed):
+        (path / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_a_restart_is_another_generation_and_is_done_once(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    assert not checkpoints.restart(None)
+    assert checkpoints.path_of("q") == tmp_path / "1" / "q"
+    assert checkpoints.restart(restart("monday", "earliest"))
+    assert not checkpoints.restart(restart("monday", "earliest"))
+    assert not Checkpoints(tmp_path).restart(restart("monday", "latest"))
+    again = Checkpoints(tmp_path)
+    assert (again.generation, again.restarted_at, again.start_from) == (2, "monday", "earliest")
+    assert again.path_of("q") == tmp_path / "2" / "q"
+
+
+def test_a_restart_from_where_it_was_keeps_the_generation(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.restart(restart("monday"))
+    assert (checkpoints.generation, checkpoints.restarted_at, checkpoints.start_from) == (1, "monday", None)
+
+
+def test_a_query_that_ran_is_held_to_its_fingerprint(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.fit("q", ["source a"])
+    checkpoints.fit("q", ["source b"])  # it never ran, so nothing depends on it
+    write_checkpoint(checkpoints.path_of("q"))
+    checkpoints.fit("q", ["source b"])
+    with pytest.raises(CheckpointMisfitError, match=r"made for 'source b' and is now to be 'source c'.*restart"):
+        Checkpoints(tmp_path).fit("q", ["source c"])
+    with pytest.raises(CheckpointMisfitError, match="'Aggregate by x' is new"):
+        checkpoints.fit("q", ["source b", "Aggregate by x"])
+    with pytest.raises(CheckpointMisfitError, match="which is gone"):
+        checkpoints.fit("q", [])
+    checkpoints.restart(restart("now", "earliest"))
+    checkpoints.fit("q", ["source c"])
+
+
+def test_the_order_of_sources_counts(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.fit("q", ["source a", "source b"])
+    write_checkpoint(checkpoints.path_of("q"))
+    with pytest.raises(CheckpointMisfitError, match="another order"):
+        checkpoints.fit("q", ["source b", "source a"])
+
+
+def test_a_batch_that_is_under_way_is_no_damage(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "q", batches=3, committed=2)
+    check_whole(tmp_path / "q")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("metadata", None),
+        ("metadata", "{"),
+        ("offsets/2", None),
+        ("offsets/2", ""),
+        ("offsets/2", "v1\n{half"),
+        ("commits/2", "garbage"),
+        ("commits/2", "v1"),
+    ],
+)
+def test_damage_is_named_with_what_to_do(tmp_path: Path, file: str, content: str | None) -> None:
+    write_checkpoint(tmp_path)
+    if content is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_text(content)
+    with pytest.raises(CheckpointDamagedError, match="restart") as caught:
+        check_whole(tmp_path)
+    assert str(tmp_path / file) in str(caught.value)
+
+
+def test_a_missing_commit_in_between_is_damage(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, batches=4, committed=2)
+    with pytest.raises(CheckpointDamagedError, match="commits/2"):
+        check_whole(tmp_path)
+
+
+def test_an_unreadable_standing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "standing.json").write_text("[]")
+    with pytest.raises(CheckpointDamagedError, match=r"standing\.json"):
+        Checkpoints(tmp_path)
+
+
+def test_purging_forgets_all(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "p")
+    checkpoints.restart(restart("now", "latest"))
+    checkpoints.purge()
+    assert not (tmp_path / "p").exists()
+    assert Checkpoints(tmp_path / "p").generation == 1

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from enmasse.pipeline.running.failures import LONGEST, sentence_of
+
+WORKER = """\
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+{}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (WORKER.format("enmasse.pipeline.errors.FunctionError: function a:b: boom"), "function a:b: boom"),
+        (WORKER.format("enmasse.pipeline.sink.errors.RefusedError: no such\n  address"), "no such address"),
+        (WORKER.format("ValueError: bad thing"), "ValueError: bad thing"),
+        (
+            "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'Project",
+            "A column `x` cannot be resolved.",
+        ),
+        (
+            "Caused by: a.B: no\nCaused by: java.io.IOException: No space left on device (/data/lake/x.parquet)",
+            "No space left on device: /data/lake/x.parquet",
+        ),
+        (
+            "Caused by: a.b.Outer: no\nCaused by: java.io.FileNotFoundException: /x (gone)",
+            "FileNotFoundException: /x (gone)",
+        ),
+        ("plain words\n\tat java.Thing.run(Thing.java:1)", "plain words"),
+    ],
+)
+def test_the_cause_is_told_in_one_sentence(text: str, sentence: str) -> None:
+    assert sentence_of(text) == sentence
+
+
+def test_a_worker_that_died_is_told_so() -> None:
+    assert "Python worker died" in sentence_of("SparkException: Python worker exited unexpectedly (crashed)")
+
+
+def test_a_busy_machine_is_told_so() -> None:
+    assert "too busy" in sentence_of("Timed out while waiting for the Python worker to connect back")
+
+
+def test_an_exception_without_words_has_its_name() -> None:
+    assert sentence_of(KeyError()) == "KeyError"
+
+
+def test_a_sentence_is_bounded() -> None:
+    assert len(sentence_of("x" * 10_000)) == LONGEST

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import Any
+
+from enmasse.pipeline.running.progress import BAD_ROWS, Progress
+
+
+def report(batch: int = 3, **more: Any) -> dict[str, Any]:
+    return {
+        "runId": "r",
+        "batchId": batch,
+        "timestamp": f"2026-01-31T12:00:0{batch}.000Z",
+        "numInputRows": 10,
+        "inputRowsPerSecond": 5.04,
+        "processedRowsPerSecond": "NaN",
+        "durationMs": {"addBatch": 5, "triggerExecution": 80},
+        "sources": [
+            {"endOffset": {"stream": "s", "0": 4, "1": 9}, "latestOffset": '{"stream": "s", "0": 6, "1": 9}'},
+        ],
+        **more,
+    }
+
+
+def status(progress: Progress) -> dict[str, Any]:
+    return progress.status("q", "Running", restarts=2, error=None).to_dict()
+
+
+def test_reports_add_up_and_are_counted_once() -> None:
+    progress = Progress()
+    assert progress.take(report(1))
+    assert not progress.take(report(1))
+    assert progress.take(report(2, observedMetrics={f"{BAD_ROWS}readings": {"bad": 4}, "mine": {"bad": 100}}))
+    found = status(progress)
+    assert found["rows"] == 20
+    assert found["badRecords"] == 4
+    assert found["batch"] == 2
+    assert found["lag"] == 2
+    assert found["inputRowsPerSecond"] == 5.0
+    assert "processedRowsPerSecond" not in found
+    assert "stateRows" not in found
+    assert found["restarts"] == 2
+
+
+def test_an_idle_report_is_no_batch() -> None:
+    progress = Progress()
+    progress.take(report(4, numInputRows=0, durationMs={"latestOffset": 3000, "triggerExecution": 3000}))
+    assert "batch" not in status(progress)
+
+
+def test_state_and_watermark_are_told() -> None:
+    progress = Progress()
+    operators = [{"numRowsTotal": 7, "memoryUsedBytes": 100, "numRowsDroppedByWatermark": 2}]
+    progress.take(report(1, stateOperators=operators, eventTime={"watermark": "1970-01-01T00:00:00.000Z"}))
+    assert "watermark" not in status(progress)
+    progress.take(report(2, stateOperators=operators, eventTime={"watermark": "2026-01-31T11:59:52.000Z"}))
+    found = status(progress)
+    assert (found["stateRows"], found["stateBytes"], found["lateRows"]) == (7, 100, 4)
+    assert found["watermarkDelayMs"] == 10_000
+
+
+def test_offsets_of_another_stream_are_no_lag() -> None:
+    progress = Progress()
+    progress.take(
+        report(sources=[{"endOffset": {"stream": "a", "0": 1}, "latestOffset": {"stream": "b", "0": 9}}, {}])
+    )
+    assert "lag" not in status(progress)
