@@ -25,6 +25,7 @@ from enmasse.api.health import health_routes
 from enmasse.api.metrics import ControllerTimes, metrics_routes
 from enmasse.api.openapi import openapi_routes
 from enmasse.api.osb import broker_routes
+from enmasse.api.pipeline_routes import pipeline_routes
 from enmasse.api.resources import resource_routes
 from enmasse.api.reviews import review_routes
 from enmasse.api.served import SERVED
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from enmasse.api.canary import Canary
+    from enmasse.api.pipeline_host import PipelineHost
     from enmasse.control.ports import FiguresSource, MessageAdmin, SessionAdmin
     from enmasse.control.registry import Registry
 
@@ -56,6 +58,7 @@ def create_app(
     authenticator: Authenticator | None = None,
     audit: AuditLog | None = None,
     sessions: SessionAdmin | None = None,
+    pipelines: PipelineHost | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -69,6 +72,7 @@ def create_app(
         authenticator: knows who asks; without, everybody is the local operator.
         audit: where requests are written down.
         sessions: the way to who is connected.
+        pipelines: the way to what runs pipelines.
     """
     app = FastAPI(
         title="EnMasse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
@@ -94,6 +98,8 @@ def create_app(
     app.include_router(broker_routes(registry))
     if sessions is not None:
         app.include_router(connection_routes(registry, sessions))
+    if pipelines is not None:
+        app.include_router(pipeline_routes(registry, pipelines))
     app.add_exception_handler(EnmasseError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -132,13 +132,18 @@ def open_doors(settings: DoorSettings, layout: Layout) -> Iterator[Doors]:
             listener = stack.enter_context(open_listener(settings.tls_host, settings.tls_port, is_protected=True))
             protected = listener, certificate
             urls.append(_url("https", listener))
-        operator = new_secret()
+        operator, pipelines = new_secret(), new_secret()
         replace_file(layout.operator_token, operator.encode())
+        replace_file(layout.pipelines_token, pipelines.encode())
         verifier = None
         if settings.oidc is not None:
             verifier = OidcTokens(settings.oidc, wall=time.time, clock=time.monotonic)
         authenticator = Authenticator(
-            accounts, is_required=settings.is_auth_required, operator=operator, verifier=verifier
+            accounts,
+            is_required=settings.is_auth_required,
+            operator=operator,
+            pipelines=pipelines,
+            verifier=verifier,
         )
         yield Doors(authenticator, urls, plain, protected, keeper)
 

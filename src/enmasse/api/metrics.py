@@ -28,6 +28,7 @@ from enmasse.api.metrics_catalogue import (
     PREFIX,
     Metric,
 )
+from enmasse.api.metrics_pipelines import pipeline_figures
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
@@ -186,6 +187,10 @@ class _Scrape:
         for state in ("", "ready", "not_ready", *PHASES):
             rows = [([name, namespace], counted[(namespace, name), state]) for namespace, name in sorted(keys)]
             yield _gauge(f"addresses_{state}_total" if state else "addresses_total", rows)
+
+        wanted = [p for p in store.select("Pipeline") if self._is_wanted(_key(p)[0], _key(p)[1].partition(".")[0])]
+        for metric, figures in pipeline_figures(wanted):
+            yield _gauge(metric, figures)
 
     # What the node says of addresses
 

@@ -21,6 +21,7 @@ CONSUMER_LABELS = (*ADDRESS_LABELS, "consumer", "partition")
 SPACE_LABELS = ("name", "namespace")
 COUNT_LABELS = ("addressspace", "namespace")
 NODE_LABELS = ("node",)
+PIPELINE_LABELS = ("pipeline", "addressspace", "namespace")
 
 BEGIN, END = "<!-- begin: generated -->", "<!-- end: generated -->"
 
@@ -92,6 +93,22 @@ CONTROL_METRICS: tuple[Metric, ...] = (
         "Messages for direct addresses that wait in nodes, because their receivers' connections are full.",
     ),
     Metric("addresses_without_metrics", "gauge", "Addresses beyond the bound, which have no metrics of their own."),
+    Metric("pipelines", "gauge", "Declared pipelines of a space in each phase.", (*COUNT_LABELS, "phase")),
+    Metric("pipeline_rows", "gauge", "Rows that a pipeline read since its runner started.", PIPELINE_LABELS),
+    Metric("pipeline_lag", "gauge", "Rows that are there for a pipeline and were not read yet.", PIPELINE_LABELS),
+    Metric("pipeline_rows_per_second", "gauge", "Rows that a pipeline reads a second.", PIPELINE_LABELS),
+    Metric(
+        "pipeline_query_restarts",
+        "gauge",
+        "Times that queries of a pipeline failed and were started again, since its runner started.",
+        PIPELINE_LABELS,
+    ),
+    Metric(
+        "pipeline_bad_records",
+        "gauge",
+        "Messages that a pipeline could not decode or deliver, since its runner started.",
+        PIPELINE_LABELS,
+    ),
 )
 
 NODE_METRICS: tuple[Metric, ...] = (

@@ -22,6 +22,7 @@ from enmasse.api.audit import AuditLevel, AuditLog
 from enmasse.api.canary import Canary
 from enmasse.api.doors import DoorSettings, open_doors
 from enmasse.api.metrics import ControllerTimes
+from enmasse.api.pipeline_host import PipelineHost
 from enmasse.control.collector import Collector
 from enmasse.control.control_plane import ControlPlane
 from enmasse.control.endpoint_controller import EndpointLooks, EndpointSettings
@@ -161,7 +162,8 @@ async def _serve(
         jitter=_jitter,
     )
     controller.add(realms.controller, realms)
-    app = create_app(registry, stop, node, node, times, canary, doors.authenticator, audit, node)
+    pipelines = PipelineHost(layout.pipelines_socket)
+    app = create_app(registry, stop, node, node, times, canary, doors.authenticator, audit, node, pipelines)
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]
         background.append(tasks.create_task(events.run(), name="events"))

@@ -15,6 +15,7 @@ from enmasse.api.options import Options
 from enmasse.api.patches import json_patch, merge_patch, strategic_merge
 from enmasse.api.status import RequestError, deleted
 from enmasse.api.tables import Shape, include_of
+from enmasse.control.advice import advice
 from enmasse.control.list_types import list_type_of
 from enmasse.control.registry import Preconditions
 from enmasse.control.unfinished import finish
@@ -224,7 +225,8 @@ class _Routes:
         include = include_of(request.query_params.get("includeObject", ""))
         shape = Shape(self._kind.name, form_of(request), include)
         response = JSONResponse(shape.one(self._in_version(document)), status_code=code)
-        warnings = [*(intake.warnings if intake else ()), *(resource.unapplied() if resource else ())]
+        warnings = [*(intake.warnings if intake else ())]
+        warnings += advice(resource, self._registry.store) if resource else ()
         for warning in warnings:
             # [RFC 7234 5.5], as the Kubernetes API uses it; header values are ASCII.
             text = warning.encode("ascii", "replace").decode().replace("\\", "/").replace('"', "'")

@@ -463,8 +463,9 @@ class Registry:
 
     def _delete_contents(self, kind: str, namespace: str, name: str) -> None:
         if kind == "AddressSpace":
-            for address in self.store.select("Address", namespace, prefix=f"{name}."):
-                self.delete("Address", namespace, address["metadata"]["name"])
+            for member in ("Pipeline", "Address"):
+                for document in self.store.select(member, namespace, prefix=f"{name}."):
+                    self.delete(member, namespace, document["metadata"]["name"])
 
 
 def _expect_same(found: Document, wanted: Document) -> None:

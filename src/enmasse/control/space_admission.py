@@ -1,4 +1,4 @@
-"""What of spaces and addresses is refused at once, because it can never become right or does not fit.
+"""What of spaces and what belongs to them is refused at once, because it can never become right or does not fit.
 
 Everything else is taken and waits, with a condition that says for what.
 """
@@ -12,27 +12,27 @@ from enmasse.control.placements import make_places, plan_limits
 from enmasse.model.addresses import OFFERED_TYPES, Address
 from enmasse.model.errors import InvalidResourceError, Problem
 from enmasse.model.kinds import restore
-from enmasse.model.names import space_of
+from enmasse.model.pipelines import Pipeline
 from enmasse.model.plans import PLAN_NAMESPACE, AddressSpacePlan
 from enmasse.model.spaces import AddressSpace
 
 if TYPE_CHECKING:
     from enmasse.control.placements import Placements
-    from enmasse.control.store import ResourceStore
+    from enmasse.control.store import Document, ResourceStore
     from enmasse.control.writes import Write
-    from enmasse.model.resource import Resource
+    from enmasse.model.resource import Resource, SpaceMember
 
 __all__ = ["SpaceAdmission"]
 
 
 class SpaceAdmission:
-    """Judges writes of spaces and addresses.
+    """Judges writes of spaces, addresses and pipelines.
 
     Args:
         placements: who has a place.
     """
 
-    kinds = frozenset({"AddressSpace", "Address"})
+    kinds = frozenset({"AddressSpace", "Address", "Pipeline"})
 
     def __init__(self, placements: Placements) -> None:
         self._placements = placements
@@ -49,20 +49,17 @@ class SpaceAdmission:
         match new:
             case Address() if write.operation == "CREATE":
                 self._check_address(new, write.store)
+            case Pipeline() if write.operation == "CREATE":
+                _find_space(new, write.store)
             case AddressSpace() if isinstance(old, AddressSpace):
                 self._check_plan(old, new, write.store)
         return write.resource
 
     def _check_address(self, address: Address, store: ResourceStore) -> None:
-        name = space_of(address.metadata.name)
-        found = store.find("AddressSpace", address.metadata.namespace, name)
+        found = _find_space(address, store)
         if found is None:
             return  # it waits for its space
-        if found["metadata"].get("deletionTimestamp"):
-            raise ForbiddenError(
-                f"nothing new can be created in address space {name}, because it is being deleted",
-                cause="AddressSpaceTerminating",
-            )
+        name = address.space
         kind = found["spec"].get("type", "standard")
         if address.spec.type not in OFFERED_TYPES[kind]:
             offered = ", ".join(sorted(OFFERED_TYPES[kind]))
@@ -91,3 +88,18 @@ class SpaceAdmission:
             path = "spec.plan" if old.spec.plan_name != new.spec.plan_name else "spec.limits"
             message = f"what the address space has does not fit plan '{plan.metadata.name}': {'; '.join(problems)}"
             raise InvalidResourceError(f"AddressSpace {new.metadata.name}", [Problem(path, message)])
+
+
+def _find_space(member: SpaceMember, store: ResourceStore) -> Document | None:
+    """Return the space that something belongs to, if it is there.
+
+    Raises:
+        ForbiddenError: it is being deleted.
+    """
+    found = store.find("AddressSpace", member.metadata.namespace, member.space)
+    if found is not None and found["metadata"].get("deletionTimestamp"):
+        raise ForbiddenError(
+            f"nothing new can be created in address space {member.space}, because it is being deleted",
+            cause="AddressSpaceTerminating",
+        )
+    return found

@@ -48,7 +48,8 @@ FINALIZER = "enmasse.io/infra"
 _STEP = 100
 """Objects that are deleted with one write, so that nobody waits long for the store."""
 
-_DEPENDENTS = ("Address", "MessagingUser")
+# What reads and writes goes before what is read and written.
+_DEPENDENTS = ("Pipeline", "Address", "MessagingUser")
 
 _log = logging.getLogger(__name__)
 
@@ -181,7 +182,7 @@ class SpaceLooks:
                 space.kind, metadata.namespace, metadata.name, uid=metadata.uid, remove=FINALIZER
             )
             return True
-        message = "addresses and users of it are still there" if left else "the node still has something of it"
+        message = "something that belongs to it is still there" if left else "the node still has something of it"
         if not self._mirror.is_reachable:
             message = "the node cannot be reached"
         ready = condition(READY, Verdict("Terminating", message), metadata.generation)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["ADMINISTRATORS", "ANONYMOUS", "AUTHENTICATED", "LOCAL_OPERATOR", "OURSELVES", "Requester"]
+__all__ = [
+    "ADMINISTRATORS",
+    "ANONYMOUS",
+    "AUTHENTICATED",
+    "LOCAL_OPERATOR",
+    "OURSELVES",
+    "PIPELINE_HOST",
+    "Requester",
+]
 
 ADMINISTRATORS: Final = "system:masters"
 """The group whose members may do everything; the name is that of Kubernetes."""
@@ -40,6 +48,9 @@ LOCAL_OPERATOR: Final = Requester.known("system:operator", (ADMINISTRATORS,))
 
 OURSELVES: Final = Requester.known("system:enmasse:control", (ADMINISTRATORS,))
 """The control process itself, as its controllers write."""
+
+PIPELINE_HOST: Final = Requester.known("system:enmasse:pipelines")
+"""The process that runs pipelines: a client of the API like any other, with a role of its own."""
 
 ANONYMOUS: Final = Requester("system:anonymous", ("system:unauthenticated",))
 """Nobody in particular."""

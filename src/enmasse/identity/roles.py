@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from enmasse.identity.rbac import Binding, Role, Rule
-from enmasse.identity.requester import AUTHENTICATED
+from enmasse.identity.requester import AUTHENTICATED, PIPELINE_HOST
 
 __all__ = [
     "BUILT_IN_BINDINGS",
@@ -48,6 +48,9 @@ _VIEW_RULES: Final = (
             "addressspaces/links",
             "addresses",
             "addresses/status",
+            "pipelines",
+            "pipelines/status",
+            "pipelines/log",
         ),
     ),
     Rule(_READ, (_USERS,), ("messagingusers", "messagingusers/status")),
@@ -82,9 +85,11 @@ TENANT_EDIT: Final = Role(
     "enmasse.io:tenant-edit",
     (
         *_VIEW_RULES,
-        Rule(_WRITE, (_MESSAGING,), ("addressspaces", "addresses")),
+        Rule(_WRITE, (_MESSAGING,), ("addressspaces", "addresses", "pipelines")),
         Rule(("delete",), (_MESSAGING,), ("addressspaces/connections",)),
         Rule(("create",), (_MESSAGING,), ("addresses/purge", "addresses/move", "addresses/replay")),
+        # A query reads messages, which who only looks may not.
+        Rule(("create",), (_MESSAGING,), ("addressspaces/query",)),
         Rule(_WRITE, (_USERS,), ("messagingusers",)),
         Rule(_WRITE, ("",), ("configmaps", "secrets", "services")),
     ),
@@ -124,9 +129,23 @@ _EVERYBODY: Final = Role(
     ),
 )
 
-ROLES: Final = {role.name: role for role in (SERVICE_ADMIN, TENANT_EDIT, TENANT_VIEW, SCHEMA_READER, _EVERYBODY)}
-
-BUILT_IN_BINDINGS: Final = tuple(
-    Binding(role.name, groups=frozenset({AUTHENTICATED})) for role in (_EVERYBODY, SCHEMA_READER)
+_PIPELINE_HOST: Final = Role(
+    "system:pipeline-host",
+    (
+        Rule(_READ, (_MESSAGING,), ("pipelines", "addressspaces", "addresses")),
+        Rule(("patch",), (_MESSAGING,), ("pipelines", "pipelines/status")),
+        Rule(_READ, ("",), ("secrets", "configmaps")),
+        Rule(("get", "create", "patch"), ("",), ("events",)),
+    ),
 )
-"""What everybody has who has proved who they are."""
+"""Of the process that runs pipelines: it reads what they name, and says how they are."""
+
+ROLES: Final = {
+    role.name: role for role in (SERVICE_ADMIN, TENANT_EDIT, TENANT_VIEW, SCHEMA_READER, _EVERYBODY, _PIPELINE_HOST)
+}
+
+BUILT_IN_BINDINGS: Final = (
+    *(Binding(role.name, groups=frozenset({AUTHENTICATED})) for role in (_EVERYBODY, SCHEMA_READER)),
+    Binding(_PIPELINE_HOST.name, users=frozenset({PIPELINE_HOST.name})),
+)
+"""What everybody has who has proved who they are, and what processes of ours have."""

@@ -35,6 +35,12 @@ def space_plan(name: str = "tiny", **spec: Any) -> Resource:
     )
 
 
+def pipeline(name: str = "hot", space: str = "shop") -> Resource:
+    spec = {"sources": [{"name": "readings", "address": "a1"}], "sinks": [{"address": "a2"}]}
+    metadata = {"name": f"{space}.{name}", "namespace": "default"}
+    return decode({"apiVersion": "enmasse.io/v1beta1", "kind": "Pipeline", "metadata": metadata, "spec": spec})
+
+
 def phases(stage: Stage, *names: str) -> list[str]:
     return [stage.status("Address", f"shop.{name}").get("phase", "Pending") for name in names]
 
@@ -207,6 +213,8 @@ def test_a_space_goes_with_all_that_is_in_it_and_not_before(
         async with stage.controlled() as plane:
             for number in range(250):  # more than are deleted with one write
                 stage.registry.create(make_address(f"a{number}"))
+            stage.registry.create(pipeline())
+            stage.registry.create(pipeline(space="other"))
             await stage.settled(plane)
             assert len(stage.node.generations()) == 251
             stage.node.cut()
@@ -215,7 +223,11 @@ def test_a_space_goes_with_all_that_is_in_it_and_not_before(
             await stage.until(lambda: stage.status("AddressSpace", "shop")["phase"] == "Terminating")
             with pytest.raises(ForbiddenError, match="is being deleted"):
                 stage.registry.create(make_address("late"))
+            with pytest.raises(ForbiddenError, match="is being deleted"):
+                stage.registry.create(pipeline("late"))
             await stage.until(lambda: not stage.registry.store.select("Address"))
+            left = [item["metadata"]["name"] for item in stage.registry.store.select("Pipeline")]
+            assert left == ["other.hot"]
             assert len(stage.node.generations()) == 251
             stage.node.connect()
             await stage.until(lambda: stage.registry.store.find("AddressSpace", "default", "shop") is None)

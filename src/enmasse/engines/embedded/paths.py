@@ -70,6 +70,21 @@ class Layout:
         return self.control / "operator.token"
 
     @property
+    def pipelines(self) -> Path:
+        """What the pipelines of each space keep, and the host's own files."""
+        return self.data / "pipelines"
+
+    @property
+    def pipelines_token(self) -> Path:
+        """By which the host of pipelines proves to the API who it is; another one at each start."""
+        return self.control / "pipelines.token"
+
+    @property
+    def pipelines_socket(self) -> Path:
+        """Over which control passes on to the host what users ask of their pipelines."""
+        return self._socket(self.pipelines.absolute() / "host.sock")
+
+    @property
     def api_tls(self) -> Path:
         """The certificate that the API shows."""
         return self.control / "tls"
@@ -80,8 +95,10 @@ class Layout:
         It lies among the node's files, unless the kernel has no room for a
         path that long; then in a directory of this user's own for temporary files.
         """
-        path = self.data.absolute() / "nodes" / node / "admin.sock"
+        return self._socket(self.data.absolute() / "nodes" / node / "admin.sock")
+
+    def _socket(self, path: Path) -> Path:
         if len(str(path).encode()) <= _MAX_SOCKET_PATH:
             return path
         digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
-        return Path(tempfile.gettempdir()) / f"enmasse-{digest}" / "admin.sock"
+        return Path(tempfile.gettempdir()) / f"enmasse-{digest}" / path.name

@@ -28,7 +28,7 @@ class Process:
     """A process of the installation.
 
     Attributes:
-        kind: ``supervisor``, ``control``, ``node`` or ``journal``.
+        kind: ``supervisor``, ``control``, ``node``, ``journal`` or ``pipelines``.
         name: its own name; a journal has its node's.
         pid: its process id.
     """

@@ -1,10 +1,11 @@
-"""``enmasse up``: one control process and one node, kept alive and told apart by their ports.
+"""``enmasse up``: one control process, one node and the host of pipelines, kept alive and told apart by their ports.
 
 Rules:
 1. Ports are chosen once; a process that is started again serves the same ones.
 2. A node opens its ports only after ``endpoints.json`` names its new process
    ids: it says ``loaded``, the file is replaced, it is told ``open``.
-3. Stopping is in order: control first, so that nothing is declared any more, then the node.
+3. Stopping is in order: pipelines first, while there are still addresses and somebody to tell how they are; then
+   control, so that nothing is declared any more; then the node.
 4. Whatever ends the supervisor ends its children: their standard input ends.
 """
 
@@ -26,7 +27,7 @@ from enmasse.engines.supervisor.certificates import keep_certificate, keep_renew
 from enmasse.engines.supervisor.child import Child
 from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
 from enmasse.engines.supervisor.ports import choose_ports
-from enmasse.errors import ConfigError
+from enmasse.errors import ConfigError, EnmasseError
 from enmasse.net.logs import JsonFormatter, TextFormatter
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ __all__ = ["UpSettings", "run_supervisor"]
 
 _log = logging.getLogger(__name__)
 
+_PIPELINES_PATIENCE_S = 25.0  # queries end the batch that runs, then Spark ends
 _CONTROL_PATIENCE_S = 5.0
 _NODE_PATIENCE_S = 20.0  # it settles what is under way and commits before it ends
 
@@ -61,6 +63,7 @@ class UpSettings:
         api_tls_port: this port for it; None: chosen.
         web_origins: where web pages may come from that open a WebSocket, beside this machine.
         allow_insecure_plain: whether users may send their passwords without TLS.
+        with_pipelines: whether pipelines are run.
     """
 
     data: Path
@@ -76,6 +79,7 @@ class UpSettings:
     api_tls_port: int | None = None
     web_origins: tuple[str, ...] = ()
     allow_insecure_plain: bool = False
+    with_pipelines: bool = True
 
 
 def run_supervisor(
@@ -220,6 +224,23 @@ class _Supervisor:
             tell=tell,
         )
 
+        self._control_listens = asyncio.Event()
+        self._pipelines: Child | None = None
+        if settings.with_pipelines:
+            api = f"http://{shown}:{ports.api}"
+            where = ["--data", str(layout.data), "--api", api, "--amqp", f"amqp://{shown}:{ports.amqp}"]
+            where += ["--supervised", "--log-format", settings.log_format]
+            if "--api-auth" in settings.api_arguments:
+                where += ["--api-auth", "required"]
+            self._pipelines = Child(
+                "pipelines",
+                [sys.executable, "-m", "enmasse.pipeline", "host", *where],
+                log=layout.logs / "pipelines.log",
+                on_start=self._pipelines_started,
+                on_event=lambda _event: None,
+                tell=tell,
+            )
+
     async def run(self) -> int:
         """Run everything until a signal."""
         stop = asyncio.Event()
@@ -229,11 +250,15 @@ class _Supervisor:
         running = [asyncio.create_task(child.run(), name=child.name) for child in (self._control, self._node)]
         stopping = asyncio.create_task(stop.wait())
         renewing = asyncio.create_task(keep_renewing(self._layout.tls, self._host, self._tell))
+        hosting = asyncio.create_task(self._host_pipelines())
         try:
             await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
             renewing.cancel()
+            if self._pipelines is not None:
+                await self._pipelines.stop(_PIPELINES_PATIENCE_S)
+            hosting.cancel()
             await self._control.stop(_CONTROL_PATIENCE_S)
             await self._node.stop(_NODE_PATIENCE_S)
             for task in running:
@@ -245,6 +270,20 @@ class _Supervisor:
                 task.result()  # raises what ended it
         return 0
 
+    async def _host_pipelines(self) -> None:
+        """Keep the host of pipelines running; messaging goes on without it."""
+        await self._control_listens.wait()
+        if self._pipelines is not None:
+            try:
+                await self._pipelines.run()
+            except EnmasseError as error:
+                self._tell(f"pipelines are not run: {error}")
+
+    def _pipelines_started(self, pid: int) -> None:
+        self._processes["pipelines"] = Process("pipelines", "pipelines", pid)
+        if DEFAULT_NODE in self._processes:
+            self._publish()
+
     def _control_started(self, pid: int) -> None:
         self._processes["control"] = Process("control", "control", pid)
         if DEFAULT_NODE in self._processes:
@@ -253,6 +292,7 @@ class _Supervisor:
     def _hear_control(self, event: Event) -> None:
         if event.get("event") == "listening":
             self._listens("control")
+            self._control_listens.set()
             if self._loaded_node is not None:
                 self._open_node(self._loaded_node)
 
@@ -278,7 +318,7 @@ class _Supervisor:
         self._node.send("open")
 
     def _publish(self) -> None:
-        order = ("supervisor", "control", DEFAULT_NODE, "journal")
+        order = ("supervisor", "control", DEFAULT_NODE, "journal", "pipelines")
         processes = tuple(self._processes[name] for name in order if name in self._processes)
         self._endpoints = replace(self._endpoints, processes=processes)
         write_endpoints(self._layout.endpoints, self._endpoints)

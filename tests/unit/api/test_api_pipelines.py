@@ -1,0 +1,111 @@
+"""Pipelines over the API: what their author is told, and what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+    Api = Callable[..., httpx.Response]
+
+BASE = "/apis/enmasse.io/v1beta1/namespaces/default"
+
+
+def member(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "enmasse.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def pipeline(address: str = "telemetry", **spec: Any) -> dict[str, Any]:
+    whole = {"sources": [{"name": "readings", "address": address}], "sinks": [{"address": "alerts"}]}
+    return member("Pipeline", "shop.hot", **whole | spec)
+
+
+def warnings(response: httpx.Response) -> list[str]:
+    assert response.status_code in (200, 201), response.text
+    return [line.removeprefix('299 - "').removesuffix('"') for line in response.headers.get_list("warning")]
+
+
+def make_space(api: Api, **addresses: str) -> None:
+    assert api("POST", f"{BASE}/addressspaces", json=member("AddressSpace", "shop")).status_code == 201
+    for name, kind in ({"alerts": "queue"} | addresses).items():
+        spec = {"address": name, "type": kind} | ({"topic": "t"} if kind == "subscription" else {})
+        assert api("POST", f"{BASE}/addresses", json=member("Address", f"shop.{name}", **spec)).status_code == 201
+
+
+def test_a_pipeline_over_a_stream_applies_without_a_warning(api: Api) -> None:
+    make_space(api, telemetry="stream")
+    assert warnings(api("POST", f"{BASE}/pipelines", json=pipeline())) == []
+    listed = api("GET", f"{BASE}/pipelines").json()
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["shop.hot"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("queue", "is a queue: what the pipeline reads is gone for other receivers, and may be read twice"),
+        ("subscription", "is a subscription: what the pipeline reads is gone"),
+        ("deadletter", "is a deadletter address: what the pipeline reads is gone"),
+        ("anycast", "is anycast: the pipeline is one of its receivers"),
+        ("topic", "is a topic: the pipeline gets what is sent from its first start on"),
+        ("multicast", "is multicast: what is sent while the pipeline does not run is lost for it"),
+    ],
+)
+def test_reading_what_is_not_kept_is_warned_of(api: Api, kind: str, said: str) -> None:
+    make_space(api, telemetry=kind)
+    (warning,) = warnings(api("POST", f"{BASE}/pipelines", json=pipeline()))
+    assert warning.startswith(f"shop.hot: spec.sources[0].address: 'telemetry' {said}")
+
+
+def test_what_is_not_there_yet_is_warned_of_and_not_refused(api: Api) -> None:
+    (no_space,) = warnings(api("POST", f"{BASE}/pipelines", json=pipeline()))
+    assert no_space == "shop.hot: there is no address space shop in namespace default yet; the pipeline waits for it"
+    make_space(api)
+    (no_address,) = warnings(api("PUT", f"{BASE}/pipelines/shop.hot", json=pipeline()))
+    assert no_address.startswith("shop.hot: spec.sources[0].address: space shop has no address 'telemetry' yet")
+
+
+def test_an_address_of_another_space_is_none(api: Api) -> None:
+    make_space(api)
+    api("POST", f"{BASE}/addresses", json=member("Address", "other.telemetry", address="telemetry", type="stream"))
+    (warning,) = warnings(api("POST", f"{BASE}/pipelines", json=pipeline()))
+    assert "space shop has no address 'telemetry' yet" in warning
+
+
+def test_warnings_are_few_whatever_a_pipeline_names(api: Api) -> None:
+    make_space(api)
+    sources = [{"name": f"r{number}", "address": f"a{number}"} for number in range(40)]
+    found = warnings(api("POST", f"{BASE}/pipelines", json=pipeline(sources=sources)))
+    assert (len(found), found[-1]) == (11, "shop.hot: 30 more of this kind")
+
+
+def test_the_addresses_of_a_builtin_pipeline_are_looked_at(api: Api) -> None:
+    make_space(api, telemetry="queue")
+    builtin = {"name": "heartbeat", "parameters": {"address": "telemetry", "alerts": "warnings"}}
+    found = warnings(api("POST", f"{BASE}/pipelines", json=member("Pipeline", "shop.beat", builtin=builtin)))
+    assert [line[:60] for line in found] == [
+        "shop.beat: spec.builtin.parameters: 'telemetry' is a queue: ",
+        "shop.beat: spec.builtin.parameters: space shop has no addres",
+    ]
+
+
+def test_what_is_wrong_is_a_status_with_its_place(api: Api) -> None:
+    make_space(api, telemetry="stream")
+    step = {"name": "x", "sql": "SELECT *\nFROM reading"}
+    refused = api("POST", f"{BASE}/pipelines", json=pipeline(steps=[step]))
+    assert refused.status_code == 422
+    (cause,) = refused.json()["details"]["causes"]
+    assert cause["field"] == "spec.steps[0].sql"
+    assert cause["message"] == "line 2, column 6: there is no relation 'reading'; did you mean 'readings'?"
+
+
+def test_a_list_of_pipelines_is_a_table_with_rates(api: Api) -> None:
+    make_space(api, telemetry="stream")
+    api("POST", f"{BASE}/pipelines", json=pipeline())
+    table = api("GET", f"{BASE}/pipelines", headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}).json()
+    shown = [column["name"] for column in table["columnDefinitions"] if column["priority"] == 0]
+    assert shown == ["Name", "Ready", "Phase", "Rows", "Rate", "Lag", "Age"]
