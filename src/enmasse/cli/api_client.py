@@ -16,7 +16,7 @@ from enmasse.engines.embedded.paths import Layout
 from enmasse.model.kinds import KINDS, kind_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from enmasse.model.kinds import Kind
@@ -201,6 +201,24 @@ class ApiClient:
             raise ApiError(response.status_code, response.reason_phrase)
         return response.text
 
+    def lines(self, path: str, parameters: dict[str, str]) -> Iterator[str]:
+        """Yield lines of text as the API gives them, for as long as it does.
+
+        Raises:
+            ApiError: when the API refuses it.
+            UnreachableError: when nothing answers, or no more.
+        """
+        # A log may have nothing to say for hours.
+        timeout = httpx.Timeout(_TIMEOUT_S, read=None)
+        try:
+            with self._http.stream("GET", path, params=parameters, timeout=timeout) as response:
+                if response.is_error:
+                    response.read()
+                    raise _refusal(response)
+                yield from response.iter_lines()
+        except httpx.TransportError as error:
+            raise UnreachableError(f"the API at {self._url} does not answer any more ({error})") from None
+
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
             return self._http.request(method, path, **options)
@@ -220,6 +238,15 @@ class ApiClient:
         if response.is_error:
             raise ApiError(response.status_code, document.get("message", response.reason_phrase))
         return document
+
+
+def _refusal(response: httpx.Response) -> ApiError:
+    try:
+        told = response.json()
+    except ValueError:
+        told = None
+    message = told.get("message") if isinstance(told, dict) else None
+    return ApiError(response.status_code, message or response.reason_phrase)
 
 
 _CALLED = {"Address": "address", "MessagingUser": "username"}

@@ -31,6 +31,7 @@ from enmasse.cli.login import login, logout
 from enmasse.cli.logs import logs
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer
+from enmasse.cli.pipeline import pipeline
 from enmasse.cli.receive import receive
 from enmasse.cli.request import request
 from enmasse.cli.send import send
@@ -123,6 +124,7 @@ app.command("logout", rich_help_panel=_ACCESS)(logout)
 app.add_typer(account, name="account", rich_help_panel=_ACCESS)
 app.add_typer(token, name="token", rich_help_panel=_ACCESS)
 app.add_typer(address, name="address", rich_help_panel=_USE)
+app.add_typer(pipeline, name="pipeline", rich_help_panel=_USE)
 app.command("send", rich_help_panel=_USE)(send)
 app.command("receive", rich_help_panel=_USE)(receive)
 app.command("request", rich_help_panel=_USE)(request)

@@ -71,6 +71,8 @@ def _shown(item: Document, column: Column, now: datetime) -> str:
     value = value_at(item, column.path)
     if column.type == "date":
         return age(str(value), now)
+    if column.type == "number" and isinstance(value, float):
+        return f"{value:.1f}"
     return "-" if value is None else str(value)
 
 

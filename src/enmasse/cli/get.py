@@ -22,6 +22,7 @@ from enmasse.cli.options import (
     Space,
 )
 from enmasse.cli.output import Writer
+from enmasse.model.resource import SpaceMember
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ def get(
             write_object(writer, output, item, with_namespace=False)
             return
         items = api.select(kind, None if all_namespaces else place, labels)
-    if space is not None and kind.name in ("Address", "MessagingUser"):
+    if space is not None and issubclass(kind.model, SpaceMember):
         items = [item for item in items if item["metadata"]["name"].startswith(f"{space}.")]
     if not items and output in (Output.TABLE, Output.WIDE):
         where = "" if all_namespaces else f" in namespace {place}"

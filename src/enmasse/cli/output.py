@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Writer", "make_table", "write_structured"]
 
+_COLOURS = {
+    **dict.fromkeys(("Active", "True", "Running", "Finished"), "green"),
+    **dict.fromkeys(("False", "Pending", "Waiting", "Starting", "Paused"), "yellow"),
+    "Failed": "red",
+}
 _PIPE_WIDTH = 1000  # columns when nobody looks: nothing is cut or wrapped
 
 
@@ -74,5 +79,5 @@ def _console(*, stderr: bool) -> Console:
 
 
 def _coloured(cell: str) -> str:
-    colour = {"Active": "green", "True": "green", "Failed": "red", "False": "yellow", "Pending": "yellow"}.get(cell)
+    colour = _COLOURS.get(cell)
     return f"[{colour}]{cell}[/{colour}]" if colour else escape(cell)

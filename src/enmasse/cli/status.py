@@ -38,6 +38,10 @@ class _Found:
 
     items: dict[str, list[Document]] = field(default_factory=dict)
     nodes: list[Document] = field(default_factory=list)
+    pipelines: list[Document] = field(default_factory=list)
+    """They may rest, wait or fail: the installation is ready without."""
+    host: int | None = None
+    """The process that runs them; None: there is none."""
     error: EnmasseError | None = None
     """Why the installation as a whole does not answer."""
 
@@ -93,6 +97,10 @@ def _look(data: Path) -> _Found:
                 assert kind is not None
                 found.items[name] = api.select(kind, None)
             found.nodes = api.nodes()
+            pipeline = kind_named("Pipeline")
+            assert pipeline is not None
+            found.pipelines = api.select(pipeline, None)
+        found.host = next((item.pid for item in endpoints.processes if item.kind == "pipelines"), None)
         # The resources tell what the node said last; whether it still listens is seen here.
         _require_listener(endpoints.url("amqp"))
     except EnmasseError as error:
@@ -114,7 +122,7 @@ def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
     if output != StructuredOutput.TABLE:
         document: dict[str, Any] = {"ready": found.is_all_ready}
         document |= {f"{name}s" if name == "space" else f"{name}es": items for name, items in found.items.items()}
-        document["nodes"] = found.nodes
+        document |= {"nodes": found.nodes, "pipelines": found.pipelines}
         write_structured(writer.out, output.value, document)
         return
     if not any(found.items.values()):
@@ -124,6 +132,13 @@ def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
         if items and kind is not None:
             write_objects(writer, Output.WIDE, kind, items, with_namespace=_is_spread(items))
             writer.say("")
+    if found.pipelines and (kind := kind_named("Pipeline")) is not None:
+        write_objects(writer, Output.WIDE, kind, found.pipelines, with_namespace=_is_spread(found.pipelines))
+        if found.host is None:
+            writer.say(
+                "Pipelines are not run: there is no host of them, because of --no-pipelines or an older version."
+            )
+        writer.say("")
     if found.nodes:
         rows = [[node["name"], str(node["ready"]), "; ".join(node["problems"])] for node in found.nodes]
         writer.out.print(make_table(["NODE", "READY", "MESSAGE"], rows))

@@ -99,11 +99,14 @@ def up(
     allow_insecure_plain: Annotated[
         bool, typer.Option("--allow-insecure-plain", help="Let users send their passwords without TLS.")
     ] = False,
+    pipelines: Annotated[
+        bool, typer.Option("--pipelines/--no-pipelines", help="Run pipelines, with Spark once there is one.")
+    ] = True,
 ) -> None:
     """Start everything on this machine and keep it alive until Ctrl-C.
 
-    A control process and a node, with all data below DIR. Processes that die
-    are started again on the same ports.
+    A control process, a node and the host of pipelines, with all data below
+    DIR. Processes that die are started again on the same ports.
     """
     writer = Writer()
     require_loopback(host)
@@ -146,5 +149,6 @@ def up(
         users=users,
         web_origins=tuple(web_origin or ()),
         allow_insecure_plain=allow_insecure_plain,
+        with_pipelines=pipelines,
     )
     raise typer.Exit(run_supervisor(settings, on_ready=ready, tell=writer.note))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["AddressFigures", "DeviceFigures", "Figures"]
+__all__ = ["AddressFigures", "DeviceFigures", "Figures", "PipelineFigures"]
 
 
 @dataclass
@@ -28,7 +28,7 @@ class AddressFigures:
 
 @dataclass
 class DeviceFigures:
-    """One device as it knows itself, and what the job last said of it."""
+    """One device as it knows itself, and what was last said of it."""
 
     name: str
     client: str
@@ -38,6 +38,24 @@ class DeviceFigures:
     retries: int = 0
     """Attempts without an answer: the node was away."""
     window: dict[str, Any] | None = None
+
+
+@dataclass
+class PipelineFigures:
+    """One pipeline as the API tells it."""
+
+    name: str
+    phase: str = "Pending"
+    is_running: bool = False
+    """Whether each of its queries has looked at its source."""
+    batches: int = 0
+    rows: int = 0
+    rate: float = 0.0
+    """Rows a second."""
+    lag: int | None = None
+    """Rows that are there and were not read yet."""
+    problem: str = ""
+    is_runner_gone: bool = False
 
 
 @dataclass
@@ -52,68 +70,44 @@ class Figures:
     """How long to run; 0: until told to stop."""
     addresses: dict[str, AddressFigures] = field(default_factory=dict)
     devices: dict[str, DeviceFigures] = field(default_factory=dict)
-    job: str = "not started"
-    """The job's state in a few words."""
-    batches: int = 0
-    raw_rows: int = 0
-    window_rows: int = 0
-    rows_per_s: float = 0.0
+    pipelines: dict[str, PipelineFigures] = field(default_factory=dict)
     alerts: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=200))
+    alerts_told: int = 0
+    """How many came, word of their ends included."""
     alerts_seen: int = 0
     node_restarts: int = 0
-    driver_restarts: int = 0
-    driver_started: bool = False
-    """Whether there was a driver before the next."""
+    runner_restarts: int = 0
 
     def accepted(self) -> int:
         """Messages of all devices that were accepted."""
         return sum(device.accepted for device in self.devices.values())
 
-    def on_job_event(self, event: Mapping[str, Any]) -> None:
-        """Take in one line that the job wrote."""
-        kind = event["event"]
-        if kind == "started":
-            self.job = f"Java and Spark start (driver {event['pid']})"
-            self.driver_restarts += self.driver_started
-            self.driver_started = True
-        elif kind == "ended":
-            self.job = "driver ended"
-        elif kind == "ready":
-            self.job = "running"
-        elif kind == "failed":
-            self.job = f"query {event['query']} failed, again in {event['retry_s']:.0f} s: {_short(event['error'])}"
-        elif kind == "progress":
-            self.batches += 1
-            if event["query"] == "raw":
-                self.rows_per_s = event["rate"]
-            if self.job.startswith("query"):
-                self.job = "running"
-        elif kind == "table":
-            if event["table"] == "raw":
-                self.raw_rows += event["rows"]
-            else:
-                self.window_rows += event["rows"]
-        elif kind == "window":
-            self._on_window(event)
+    def on_pipeline(self, pipeline: PipelineFigures) -> None:
+        """Take in how a pipeline is now."""
+        before = self.pipelines.get(pipeline.name)
+        # All pipelines of a space share a runner; it is counted by the first of them.
+        is_first = pipeline.name == min([*self.pipelines, pipeline.name])
+        if is_first and before is not None and pipeline.is_runner_gone and not before.is_runner_gone:
+            self.runner_restarts += 1
+        self.pipelines[pipeline.name] = pipeline
 
-    def _on_window(self, event: Mapping[str, Any]) -> None:
-        device = self.devices.get(event["device"])
-        if device is None or event["metric"] not in {"temperature", "cpu_percent"}:
+    def rows_of(self, pipeline: str) -> int:
+        """Rows that a pipeline has read since it runs."""
+        found = self.pipelines.get(pipeline)
+        return 0 if found is None else found.rows
+
+    def on_window(self, window: Mapping[str, Any]) -> None:
+        """Take in the statistics of one window."""
+        device = self.devices.get(str(window.get("device")))
+        if device is None or window.get("metric") not in {"temperature", "cpu_percent"}:
             return
-        if device.window is None or event["start"] >= device.window["start"]:
-            device.window = dict(event)
+        if device.window is None or window["window_start"] >= device.window["window_start"]:
+            device.window = dict(window)
 
     def on_alert(self, alert: Mapping[str, Any]) -> None:
-        """Take in one alert that came back through its address.
-
-        The job sends alerts at least once, so one of an earlier run may come again; it is left out.
-        """
-        window = alert.get("window", {})
-        if window and window["end"] < self.began:
+        """Take in one alert, or word of its end, that came through its address; one of an earlier run is left out."""
+        if str(alert.get("time", "")) < self.began:
             return
         self.alerts.append(alert)
-        self.alerts_seen += 1
-
-
-def _short(error: str) -> str:
-    return error.strip().splitlines()[-1][:120] if error.strip() else "no reason given"
+        self.alerts_told += 1
+        self.alerts_seen += alert.get("state") == "raised"

@@ -1,4 +1,4 @@
-"""Devices that speak through our own client, and the listener for alerts."""
+"""Devices that speak through our own client, and a listener for what comes of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from enmasse.demo.devices import SPACE_HOST
 from enmasse.demo.figures import DeviceFigures
 from enmasse.errors import EnmasseError
 
-__all__ = ["Device", "listen_for_alerts", "run_device"]
+__all__ = ["Device", "listen", "run_device"]
 
 FIRST_PAUSE_S = 0.2
 LAST_PAUSE_S = 2.0
@@ -61,22 +61,24 @@ async def run_device(
             pause_s = min(pause_s * 2, LAST_PAUSE_S)
 
 
-async def listen_for_alerts(url: str, address: str, on_alert: Callable[[Mapping[str, Any]], None]) -> None:
-    """Hear alerts until cancelled; one that is sent again, with the id of one heard, is left out."""
+async def listen(url: str, address: str, take: Callable[[Mapping[str, Any]], None]) -> None:
+    """Hear what an address is sent until cancelled; one that is sent again, with the id of one heard, is left out."""
     heard: set[object] = set()
     while True:
         try:
-            async with connect(url, hostname=SPACE_HOST, container_id="alerts", reconnect=False) as connection:
-                await _receive_alerts(connection, address, heard, on_alert)
+            async with connect(
+                url, hostname=SPACE_HOST, container_id=f"demo-{address}", reconnect=False
+            ) as connection:
+                await _receive(connection, address, heard, take)
         except (EnmasseError, OSError):
             await asyncio.sleep(FIRST_PAUSE_S)
 
 
-async def _receive_alerts(
+async def _receive(
     connection: Connection,
     address: str,
     heard: set[object],
-    on_alert: Callable[[Mapping[str, Any]], None],
+    take: Callable[[Mapping[str, Any]], None],
 ) -> None:
     receiver = await connection.receiver(address)
     async for delivery in receiver:
@@ -89,7 +91,7 @@ async def _receive_alerts(
             alert = json.loads(message.body)
         except (TypeError, ValueError):
             alert = {"text": repr(message.body)}
-        on_alert(alert if isinstance(alert, dict) else {"text": str(alert)})
+        take(alert if isinstance(alert, dict) else {"text": str(alert)})
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

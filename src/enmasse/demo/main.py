@@ -1,4 +1,4 @@
-"""``enmasse demo``: the platform, a fleet of devices, a Spark job, and a live picture of them all."""
+"""``enmasse demo``: the platform, a fleet of devices, its pipelines, and a live picture of them all."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from enmasse.demo.devices import BAND, FLEET, PROTON_FLEET, make_fleet
+from enmasse.demo.chart import draw, lines
+from enmasse.demo.devices import FLEET, PROTON_FLEET, make_fleet
 from enmasse.demo.figures import DeviceFigures, Figures
-from enmasse.demo.fleet import Device, listen_for_alerts, run_device
+from enmasse.demo.fleet import Device, listen, run_device
 from enmasse.demo.foreign import ForeignFleet, has_proton
 from enmasse.demo.host import HostDevice
-from enmasse.demo.job import Job
 from enmasse.demo.picture import Picture
+from enmasse.demo.pipelines import Pipelines
 from enmasse.demo.service import Service
-from enmasse.demo.verdict import Verdict, count_raw_rows
+from enmasse.demo.telemetry import count_rows, last_minutes
+from enmasse.demo.verdict import Verdict
 from enmasse.demo.watching import watch_platform
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.pipeline.errors import SparkMissingError
@@ -43,14 +45,14 @@ EXCURSION_S = 12.0
 EXCURSION_EVERY_S = 90.0
 """In a run without an end there is something to see every now and then."""
 CATCH_UP_S = 60.0
-"""How long the job may take over the messages that were sent last."""
+"""How long the pipelines may take over the messages that were sent last."""
 SILENCE_S = 5.0
 INTERRUPTED = 130
 
-_PANDAS = (
-    "import pandas as pd; print(pd.read_parquet('{}/windows')"
-    ".groupby(['device', 'metric'])[['mean', 'min', 'max']].mean().round(2).to_string())"
-)
+BESIDE_A_CURVE = 54
+"""Characters of a line with a curve that are none of it."""
+LONGEST_CURVE = 80
+_PICTURE = "devices.png"
 
 
 def run(seconds: float, data: Path) -> int:
@@ -83,7 +85,7 @@ class _Demo:
         self._folder = data / "demo"
         self._service = Service(data, self._folder / "up.log")
         self._fleet = make_fleet(FLEET)
-        self._job: Job | None = None
+        self._pipelines: Pipelines | None = None
         self._foreign: ForeignFleet | None = None
         self._senders: list[asyncio.Task[None]] = []
         self._interrupted = asyncio.Event()
@@ -104,9 +106,9 @@ class _Demo:
                 await self._watch()
                 self._figures.phase = "ending"
                 await self._silence()
-                if self._job is not None:
-                    rows = await self._catch_up(self._job)
-            self._console.print("Stopping the job and the platform ...")
+                if self._pipelines is not None and not self._pipelines.is_hopeless:
+                    rows = await self._catch_up(self._pipelines)
+            self._console.print("Stopping the pipelines and the platform ...")
         return self._end(rows)
 
     async def _unless_interrupted(self, work: Coroutine[None, None, None]) -> bool:
@@ -125,8 +127,9 @@ class _Demo:
         examples = _find_examples()
         self._console.print(f"Starting the platform on {self._service.data} ...")
         await self._service.start()
-        self._console.print(f"Applying {examples} ...")
-        await self._service.run("apply", "-f", str(examples))
+        for declared in (examples, examples / "pipelines" / "demo.yaml"):
+            self._console.print(f"Applying {declared} ...")
+            await self._service.run("apply", "-f", str(declared))
         await self._service.run("status", "--wait", "60")
         self._console.print(await self._service.run("endpoints"), markup=False)
 
@@ -135,19 +138,17 @@ class _Demo:
         if url is None:
             raise ConfigError("the platform serves no amqp endpoint")
         figures = self._figures
-        listening = asyncio.create_task(listen_for_alerts(url, "alerts", figures.on_alert))
-        undo.push_async_callback(_cancel, listening)
+        for address, take in (("alerts", figures.on_alert), ("statistics", figures.on_window)):
+            undo.push_async_callback(_cancel, asyncio.create_task(listen(url, address, take)))
         watching = asyncio.create_task(watch_platform(self._service, figures))
         undo.push_async_callback(_cancel, watching)
         try:
             await asyncio.to_thread(require_spark)
         except SparkMissingError as error:
-            figures.job = "no Spark"
             self._picture.say(f"{error}. All but the tables and alerts works without it.")
         else:
-            self._job = Job(url, self._folder, BAND, figures)
-            undo.push_async_callback(self._job.stop)
-            self._job.start()
+            self._pipelines = Pipelines(self._service, figures)
+            undo.push_async_callback(_cancel, asyncio.create_task(self._pipelines.follow()))
             self._picture.say("Spark starts; time counts from when it is ready.")
         if has_proton():
             self._foreign = ForeignFleet(url, PROTON_FLEET, INTERVAL_S, figures, self._folder / "proton.log")
@@ -172,15 +173,15 @@ class _Demo:
             await self._foreign.stop()
 
     async def _watch(self) -> None:
-        """Keep the picture fresh until the time is over; it counts from when the job is ready."""
+        """Keep the picture fresh until the time is over; it counts from when the pipelines run."""
         figures = self._figures
         entered = time.monotonic()
         began: float | None = None
         excursion_at = min(EXCURSION_AFTER_S, self._seconds / 3) if self._seconds else EXCURSION_AFTER_S
-        figures.phase = "starting Spark" if self._job is not None else "running"
+        figures.phase = "starting Spark" if self._pipelines is not None else "running"
         while not self._interrupted.is_set():
             now = time.monotonic()
-            if began is None and (_is_settled(self._job) or now - entered > READY_S):
+            if began is None and (_is_settled(self._pipelines) or now - entered > READY_S):
                 began = now
                 figures.phase = "running"
             if began is not None:
@@ -194,59 +195,67 @@ class _Demo:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._interrupted.wait(), PICTURE_S)
 
-    async def _count(self, job: Job) -> Counter[str]:
-        return await asyncio.to_thread(count_raw_rows, job.tables / "raw", self._began)
-
-    async def _catch_up(self, job: Job) -> Counter[str]:
+    async def _catch_up(self, pipelines: Pipelines) -> Counter[str]:
         """Wait until the raw table has what was accepted, and an alert has come."""
         deadline = time.monotonic() + CATCH_UP_S
         while True:
-            rows = await self._count(job)
+            rows = await asyncio.to_thread(count_rows, pipelines.lake / "raw", self._began)
             complete = not Verdict(self._figures, rows).faults()
             self._picture.update()
-            if complete or job.is_hopeless or self._interrupted.is_set() or time.monotonic() > deadline:
+            if complete or self._interrupted.is_set() or time.monotonic() > deadline:
                 return rows
             await asyncio.sleep(1.0)
 
     def _end(self, rows: Counter[str] | None) -> int:
         figures = self._figures
         verdict = Verdict(figures, rows)
+        if self._pipelines is not None and rows:
+            self._show_devices(self._pipelines)
         self._console.print(verdict.table())
         self._console.print(
             f"{figures.accepted()} messages accepted, {sum((rows or Counter()).values())} rows of them in the raw "
             f"table, {figures.alerts_seen} alerts, {figures.node_restarts} restarts of the node, "
-            f"{figures.driver_restarts} of the driver.",
+            f"{figures.runner_restarts} of the runner.",
             soft_wrap=True,
         )
-        if self._job is not None:
-            self._look_further(self._job)
+        if self._pipelines is not None:
+            self._look_further(self._pipelines)
         if self._interrupted.is_set():
             return INTERRUPTED if self._seconds else 0
         for fault in verdict.faults():
             self._console.print(f"[red]{escape(fault)}[/red]", soft_wrap=True)
         return 1 if verdict.faults() else 0
 
-    def _look_further(self, job: Job) -> None:
-        python, data = _short(Path(sys.executable)), _short(self._service.data)
-        tables = _short(job.tables)
-        lines = [
-            "The tables are Parquet:",
-            f"  {tables}/raw      every message as it came",
-            f"  {tables}/windows  statistics of each device, metric and 10 seconds",
-            "Look at them:",
-            f'  {python} -c "{_PANDAS.format(tables)}"',
-            "Start the same platform again, and talk to it from another terminal:",
-            f"  {python} -m enmasse up --data {data}",
-            f"  {python} -m enmasse get addresses --data {data}",
-            f"  {python} -m enmasse receive telemetry --data {data}",
-            f"Spark's log is {_short(job.log.parent)}/spark.log, the driver's {_short(job.log)}.",
+    def _show_devices(self, pipelines: Pipelines) -> None:
+        history = last_minutes(pipelines.lake / "raw", self._figures.alerts)
+        if not history.curves:
+            return
+        width = min(LONGEST_CURVE, max(10, self._console.width - BESIDE_A_CURVE))
+        self._console.print(lines(history, width))
+        picture = pipelines.lake.parent / _PICTURE
+        draw(history, picture)
+        self._console.print(f"The same as a picture: {_short(picture)}", markup=False, soft_wrap=True)
+
+    def _look_further(self, pipelines: Pipelines) -> None:
+        program, data = _short(Path(sys.executable).with_name("enmasse")), _short(self._service.data)
+        query = "SELECT device, metric, round(avg(mean), 2) AS mean FROM windows GROUP BY device, metric"
+        said = [
+            "The tables are Delta Lake; pandas, polars, DuckDB and Spark read them as they are:",
+            f"  {_short(pipelines.lake)}/raw      every message as it came",
+            f"  {_short(pipelines.lake)}/windows  statistics of each device, metric and 10 seconds",
+            "Start the same platform again, and look around from another terminal:",
+            f"  {program} up --data {data}",
+            f'  {program} pipeline query "{query}" --space demo --data {data}',
+            f"  {program} pipeline status demo.anomalies --data {data}",
+            f"  {program} receive alerts --data {data}",
+            f"Spark's log is {_short(pipelines.logs)}/spark.log.",
         ]
-        self._console.print("\n".join(lines), markup=False, soft_wrap=True)
+        self._console.print("\n".join(said), markup=False, soft_wrap=True)
 
 
-def _is_settled(job: Job | None) -> bool:
+def _is_settled(pipelines: Pipelines | None) -> bool:
     """Whether there is nothing to wait for before time counts."""
-    return job is None or job.ready.is_set() or job.is_hopeless
+    return pipelines is None or pipelines.ready.is_set() or pipelines.is_hopeless
 
 
 async def _cancel(task: asyncio.Task[None] | asyncio.Task[bool]) -> None:

@@ -57,17 +57,17 @@ class Picture:
 
     def _print_plain(self) -> None:
         figures = self._figures
-        new = figures.alerts_seen - self._shown_alerts
+        new = figures.alerts_told - self._shown_alerts
         for alert in list(figures.alerts)[-new:] if new else []:
-            self.say(f"ALERT  {alert.get('text', alert)}")
-        self._shown_alerts = figures.alerts_seen
+            self.say(f"{'ALERT' if alert.get('state') == 'raised' else 'OVER '}  {alert.get('text', alert)}")
+        self._shown_alerts = figures.alerts_told
         if figures.elapsed_s >= self._next_line_s:
             self._next_line_s = figures.elapsed_s + _PLAIN_EVERY_S
             stored = sum(address.stored for address in figures.addresses.values())
             self.say(
                 f"{figures.elapsed_s:5.0f} s  devices {len(figures.devices)}  accepted {figures.accepted()}"
-                f"  stored {stored}  batches {figures.batches}  raw rows {figures.raw_rows}"
-                f"  windows {figures.window_rows}  alerts {figures.alerts_seen}  job: {figures.job}"
+                f"  stored {stored}  rows in the lake {figures.rows_of('demo.lake')}  alerts {figures.alerts_seen}"
+                f"  {_phases(figures)}"
             )
 
 
@@ -76,24 +76,44 @@ def _render(figures: Figures, height: int) -> RenderableType:
     head = Text.assemble(
         (f" {figures.phase} ", "reverse"),
         f"  {figures.elapsed_s:.0f} s{limit}   ",
-        f"node restarts {figures.node_restarts}   driver restarts {figures.driver_restarts}",
-    )
-    job = Text.assemble(
-        ("Spark job ", "bold"),
-        f"{figures.job}   batches {figures.batches}   raw {figures.raw_rows:,} rows"
-        f"   windows {figures.window_rows:,} rows   {figures.rows_per_s:,.0f} rows/s in the last batch",
+        f"node restarts {figures.node_restarts}   runner restarts {figures.runner_restarts}",
     )
     alerts = _alerts(figures)
     # A low terminal cuts the end off, so what matters comes first and idle addresses share a line.
-    others = len(figures.devices) + len(alerts.plain.splitlines()) + _FRAME_LINES
+    others = len(figures.devices) + len(figures.pipelines) + len(alerts.plain.splitlines()) + _FRAME_LINES
     room = height - others >= len(figures.addresses)
-    return Group(head, job, alerts, *_addresses(figures, all_rows=room), _devices(figures))
+    return Group(head, _pipelines(figures), alerts, *_addresses(figures, all_rows=room), _devices(figures))
+
+
+def _phases(figures: Figures) -> str:
+    return "  ".join(f"{pipeline.name} {pipeline.phase}" for pipeline in figures.pipelines.values())
+
+
+def _pipelines(figures: Figures) -> Table:
+    table = _table(
+        ("pipeline", "<"), ("phase", "<"), ("batches", ">"), ("rows", ">"), ("rows/s", ">"), ("lag", ">"), ("", "<")
+    )
+    for pipeline in figures.pipelines.values():
+        table.add_row(
+            pipeline.name,
+            pipeline.phase,
+            f"{pipeline.batches:,}",
+            f"{pipeline.rows:,}",
+            f"{pipeline.rate:,.0f}",
+            "" if pipeline.lag is None else f"{pipeline.lag:,}",
+            Text(pipeline.problem, overflow="ellipsis", style="dim"),
+        )
+    return table
 
 
 def _alerts(figures: Figures) -> Text:
-    lines = [str(alert.get("text", alert)) for alert in list(figures.alerts)[-_ALERTS_SHOWN:]]
-    shown = "\n".join(f"  {line}" for line in lines) if lines else "  none yet"
-    return Text.assemble((f"Alerts {figures.alerts_seen}\n", "bold"), (shown, "red" if lines else "dim"))
+    text = Text(f"Alerts {figures.alerts_seen}", style="bold")
+    for alert in list(figures.alerts)[-_ALERTS_SHOWN:]:
+        is_raised = alert.get("state") == "raised"
+        text.append(f"\n  {alert.get('text', alert)}", style="not bold red" if is_raised else "not bold green")
+    if not figures.alerts:
+        text.append("\n  none yet", style="not bold dim")
+    return text
 
 
 def _table(*columns: tuple[str, str]) -> Table:
@@ -155,10 +175,10 @@ def _window_cells(device: DeviceFigures) -> list[str]:
     if window is None:
         return ["", "", "", "", "", "", ""]
     return [
-        str(window["start"])[11:19],
+        str(window["window_start"])[11:19],
         window["metric"],
         str(window["count"]),
-        *(_number(window[name]) for name in ("mean", "min", "max", "stddev")),
+        *(_number(window.get(name)) for name in ("mean", "min", "max", "stddev")),
     ]
 
 

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from datetime import datetime
-from pathlib import Path
 
 from rich.table import Table
 
 from enmasse.demo.figures import Figures
 
-__all__ = ["Verdict", "count_raw_rows"]
-
-
-def count_raw_rows(table: Path, since: datetime) -> Counter[str]:
-    """Rows of the table ``raw`` that were accepted since then, by device."""
-    import pyarrow as pa  # noqa: PLC0415  # an extra; without it there is no table either
-    import pyarrow.dataset as ds  # noqa: PLC0415
-
-    counts: Counter[str] = Counter()
-    if not table.is_dir():
-        return counts
-    moment = pa.scalar(since, pa.timestamp("us", "UTC"))
-    rows = ds.dataset(table, format="parquet").to_table(["value"], filter=ds.field("timestamp") >= moment)
-    for value in rows.column("value").to_pylist():
-        try:
-            counts[json.loads(value)["device"]] += 1
-        except (ValueError, KeyError, TypeError):
-            continue
-    return counts
+__all__ = ["Verdict"]
 
 
 class Verdict:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.api.app import create_app
+from enmasse.api.pipeline_host import PipelineHost
 from enmasse.api.server import open_listener, serve_http
 from enmasse.cli.app import run_app
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
@@ -95,7 +96,8 @@ def api(tmp_path: Path) -> Iterator[str]:
             registry.plant_catalog()
             for name in ("team-a", "other"):
                 registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
-            await serve_http(create_app(registry, stop, MemoryMessages()), listener, stop)
+            pipelines = PipelineHost(layout.data / "pipelines.sock")
+            await serve_http(create_app(registry, stop, MemoryMessages(), pipelines=pipelines), listener, stop)
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()

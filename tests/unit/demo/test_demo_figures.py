@@ -1,35 +1,43 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from rich.console import Console
 
 from enmasse.demo.devices import BAND, FLEET, PROTON_FLEET, make_fleet
-from enmasse.demo.figures import AddressFigures, DeviceFigures, Figures
+from enmasse.demo.figures import AddressFigures, DeviceFigures, Figures, PipelineFigures
 from enmasse.demo.host import HostDevice
 from enmasse.demo.picture import Picture
-from enmasse.demo.verdict import Verdict, count_raw_rows
-from enmasse.pipeline.bands import Band
+from enmasse.demo.telemetry import count_rows, last_minutes
+from enmasse.demo.verdict import Verdict
 
 WINDOW = {
-    "event": "window",
     "device": "boiler-1",
     "metric": "temperature",
-    "start": "2026-01-01T00:00:10Z",
-    "end": "2026-01-01T00:00:20Z",
+    "window_start": "2026-01-01T00:00:10.000Z",
+    "window_end": "2026-01-01T00:00:20.000Z",
     "count": 4,
     "mean": 21.25,
     "min": 20.0,
     "max": 22.5,
-    "stddev": None,
 }
-ALERT = {"text": "boiler-1: temperature 41.5 is above 35"}
+ALERT = {
+    "text": "boiler-1: temperature 41.5 is above 35",
+    "state": "raised",
+    "device": "boiler-1",
+    "metric": "temperature",
+    "value": 41.5,
+    "time": "2026-01-01T00:00:20.000Z",
+}
+OVER = ALERT | {"text": "boiler-1: temperature 30 is as it should be", "state": "cleared"}
+RUNNING = PipelineFigures("demo.lake", "Running", is_running=True, batches=1, rows=8)
 
 
 def some_figures() -> Figures:
@@ -42,13 +50,13 @@ def some_figures() -> Figures:
 
 @pytest.mark.parametrize("device", make_fleet([*FLEET, *PROTON_FLEET]), ids=lambda device: device.name)
 def test_devices_live_in_their_band_and_leave_it_when_told(device: object) -> None:
-    band = Band.parse(BAND)
+    low, high = (float(end) for end in BAND.split(":"))
     simulated = make_fleet([getattr(device, "name")])[0]  # noqa: B009
     usual = [simulated.measure(1_700_000_000 + n / 2)["temperature"] for n in range(200)]
-    assert all(band.holds(value) for value in usual)
+    assert all(low <= value <= high for value in usual)
     simulated.leave_band(1_700_000_100, 12)
-    assert not any(band.holds(simulated.measure(1_700_000_100 + n / 2)["temperature"]) for n in range(24))
-    assert band.holds(simulated.measure(1_700_000_113)["temperature"])
+    assert not any(low <= simulated.measure(1_700_000_100 + n / 2)["temperature"] <= high for n in range(24))
+    assert low <= simulated.measure(1_700_000_113)["temperature"] <= high
 
 
 def test_the_host_measures_itself() -> None:
@@ -59,41 +67,39 @@ def test_the_host_measures_itself() -> None:
     assert {"cpu_percent", "memory_percent", "disk_percent", "load_1m"} <= message.keys()
 
 
-def test_the_jobs_lines_become_figures() -> None:
+def test_the_latest_window_of_each_device_is_kept() -> None:
     figures = some_figures()
-    for event in (
-        {"event": "started", "pid": 7},
-        {"event": "ready"},
-        {"event": "progress", "query": "raw", "batch": 0, "rows": 8, "rate": 12.5, "duration_ms": 90},
-        {"event": "table", "table": "raw", "batch": 0, "rows": 8},
-        {"event": "table", "table": "windows", "batch": 0, "rows": 2},
+    for window in (
         WINDOW,
-        {**WINDOW, "start": "2026-01-01T00:00:00Z", "count": 9},
+        {**WINDOW, "window_start": "2026-01-01T00:00:00.000Z", "count": 9},
         {**WINDOW, "metric": "humidity"},
         {**WINDOW, "device": "unknown"},
-        {"event": "stopped"},
     ):
-        figures.on_job_event(event)
-    assert (figures.job, figures.batches, figures.raw_rows, figures.window_rows) == ("running", 1, 8, 2)
-    window = figures.devices["boiler-1"].window
-    assert window is not None
-    assert window["count"] == 4
+        figures.on_window(window)
+    kept = figures.devices["boiler-1"].window
+    assert kept is not None
+    assert kept["count"] == 4
 
 
-def test_a_failed_query_is_told_until_it_runs_again() -> None:
+def test_a_runner_that_ended_is_counted_once_whatever_it_ran() -> None:
     figures = some_figures()
-    figures.on_job_event({"event": "failed", "query": "raw", "error": "a\nDataLossError: gone", "retry_s": 2.0})
-    assert "DataLossError: gone" in figures.job
-    figures.on_job_event({"event": "progress", "query": "raw", "batch": 1, "rows": 1, "rate": 1.0, "duration_ms": 9})
-    assert figures.job == "running"
+    for name in ("demo.anomalies", "demo.lake"):
+        figures.on_pipeline(replace(RUNNING, name=name))
+    for _ in range(2):
+        for name in ("demo.anomalies", "demo.lake"):
+            figures.on_pipeline(replace(RUNNING, name=name, is_running=False, is_runner_gone=True))
+    assert figures.runner_restarts == 1
+    assert figures.rows_of("demo.lake") == 8
+    assert figures.rows_of("demo.windows") == 0
 
 
 def test_an_alert_of_an_earlier_run_is_left_out() -> None:
     figures = Figures(began="2026-01-01T00:00:15+00:00")
-    figures.on_alert({**ALERT, "window": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:00:10Z"}})
-    assert figures.alerts_seen == 0
-    figures.on_alert({**ALERT, "window": {"start": "2026-01-01T00:00:10Z", "end": "2026-01-01T00:00:20Z"}})
-    assert figures.alerts_seen == 1
+    figures.on_alert({**ALERT, "time": "2026-01-01T00:00:10.000Z"})
+    assert figures.alerts_told == 0
+    figures.on_alert(ALERT)
+    figures.on_alert(OVER)
+    assert (figures.alerts_seen, figures.alerts_told) == (1, 2)
 
 
 def test_without_a_terminal_there_are_plain_lines() -> None:
@@ -102,22 +108,26 @@ def test_without_a_terminal_there_are_plain_lines() -> None:
     with Picture(Console(file=out, width=200), figures) as picture:
         picture.update()
         figures.on_alert(ALERT)
+        figures.on_alert(OVER)
         picture.update()
         picture.update()
     lines = out.getvalue().splitlines()
-    assert len(lines) == 2
     assert "accepted 15" in lines[0]
-    assert lines[1] == "ALERT  boiler-1: temperature 41.5 is above 35"
+    assert lines[1:] == [
+        "ALERT  boiler-1: temperature 41.5 is above 35",
+        "OVER   boiler-1: temperature 30 is as it should be",
+    ]
 
 
 def test_in_a_terminal_there_is_a_table() -> None:
     out = StringIO()
     figures = some_figures()
-    figures.on_job_event(WINDOW)
+    figures.on_window(WINDOW)
     figures.on_alert(ALERT)
+    figures.on_pipeline(replace(RUNNING, problem="the node is away"))
     with Picture(Console(file=out, width=140, height=60, force_terminal=True), figures) as picture:
         picture.update()
-    for word in ("telemetry", "boiler-1", "21.25", "above 35", "Spark job"):
+    for word in ("telemetry", "boiler-1", "21.25", "above 35", "demo.lake", "the node is away"):
         assert word in out.getvalue()
 
 
@@ -136,15 +146,27 @@ def test_what_is_missing_is_said() -> None:
     assert Verdict(figures, None).faults() == ["silent could not send anything"]
 
 
-def test_rows_are_counted_by_device_from_a_moment_on(tmp_path: Path) -> None:
-    assert count_raw_rows(tmp_path / "raw", datetime(2026, 1, 1, tzinfo=UTC)) == Counter()
+def _raw_table(path: Path) -> None:
+    moments = [datetime(2026, 1, 1, tzinfo=UTC), datetime.now(UTC)]
+    bodies = [b'{"device": "a", "temperature": 20}', b'{"device": "b", "temperature": 41}', b"junk", b'["a"]', b"{}"]
+    rows = [(moment, body) for moment in moments for body in bodies]
     table = pa.table(
-        {
-            "timestamp": pa.array([1, 5, 6, 7], pa.timestamp("s", "UTC")),
-            "value": [b'{"device": "a"}', b'{"device": "a"}', b'{"device": "b"}', b"no json"],
-        }
+        {"timestamp": pa.array([row[0] for row in rows], pa.timestamp("us", "UTC")), "value": [r[1] for r in rows]}
     )
-    (tmp_path / "raw" / "batch=0").mkdir(parents=True)
-    pq.write_table(table, tmp_path / "raw" / "batch=0" / "part.parquet")
-    since = datetime.fromtimestamp(5, UTC)
-    assert count_raw_rows(tmp_path / "raw", since) == Counter({"a": 1, "b": 1})
+    write_deltalake(path, table)
+
+
+def test_rows_are_counted_by_device_from_a_moment_on(tmp_path: Path) -> None:
+    since = datetime(2026, 1, 2, tzinfo=UTC)
+    assert count_rows(tmp_path / "raw", since) == Counter()
+    _raw_table(tmp_path / "raw")
+    assert count_rows(tmp_path / "raw", since) == Counter(a=1, b=1)
+    assert count_rows(tmp_path / "raw", datetime(2025, 1, 1, tzinfo=UTC)) == Counter(a=2, b=2)
+
+
+def test_the_last_minutes_have_a_curve_for_each_device_and_what_was_alarming(tmp_path: Path) -> None:
+    _raw_table(tmp_path / "raw")
+    history = last_minutes(tmp_path / "raw", [ALERT, OVER, ALERT | {"metric": "humidity"}])
+    assert [(curve.device, list(curve.values)) for curve in history.curves] == [("a", [20.0]), ("b", [41.0])]
+    assert [(alarm.device, alarm.value) for alarm in history.alarms] == [("boiler-1", 41.5)]
+    assert (history.low, history.high) == (10, 35)

@@ -1,0 +1,119 @@
+"""A history as a picture: lines of characters in the terminal, and a PNG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from enmasse.demo.history import Curve, History
+
+__all__ = ["draw", "lines"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_COLUMNS = 3
+_BLUE, _RED, _BAND, _GREY = "#2563a8", "#d1332e", "#e6f2e9", "#5b6470"
+
+
+def lines(history: History, width: int) -> Table:
+    """The history as a table with a small curve for each device; alarming stretches are red.
+
+    Args:
+        history: what to show.
+        width: characters for a curve.
+    """
+    low = min((min(curve.values) for curve in history.curves if curve.values), default=0.0)
+    high = max((max(curve.values) for curve in history.curves if curve.values), default=1.0)
+    table = Table(title=f"{history.metric}, {low:.0f} to {high:.0f}", box=SIMPLE_HEAD, title_justify="left")
+    table.add_column("device", no_wrap=True)
+    table.add_column("the last minutes", no_wrap=True)
+    for name in ("min", "now", "max", "alerts"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for curve in history.curves:
+        alarms = len(history.alarms_of(curve.device))
+        table.add_row(
+            curve.device,
+            _sparkline(curve, history, low, high, width),
+            f"{min(curve.values):.1f}",
+            f"{curve.values[-1]:.1f}",
+            f"{max(curve.values):.1f}",
+            Text(str(alarms), style="bold red" if alarms else "dim"),
+        )
+    return table
+
+
+def _sparkline(curve: Curve, history: History, low: float, high: float, width: int) -> Text:
+    text = Text()
+    for value in _resampled(curve.values, width, history):
+        step = 0 if high <= low else (value - low) / (high - low)
+        is_alarming = not history.low <= value <= history.high
+        text.append(_BARS[min(len(_BARS) - 1, int(step * len(_BARS)))], style="red" if is_alarming else "cyan")
+    return text
+
+
+def _resampled(values: Sequence[float], width: int, history: History) -> list[float]:
+    """One value for each character: the one furthest from the middle of the band, so that no peak is lost."""
+    middle = (history.low + history.high) / 2
+    count = min(width, len(values))
+    cuts = [len(values) * number // count for number in range(count + 1)] if count else [0]
+    return [max(values[a:b], key=lambda value: abs(value - middle)) for a, b in pairwise(cuts)]
+
+
+def draw(history: History, path: Path) -> None:
+    """Write the history as a PNG: one small chart for each device, all on the same axes.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    rows = max(1, math.ceil(len(history.curves) / _COLUMNS))
+    figure = Figure(figsize=(4.2 * _COLUMNS, 0.9 + 1.9 * rows), dpi=120, layout="constrained")
+    band = f"no alert between {history.low:g} and {history.high:g}"
+    figure.suptitle(f"{history.metric} of each device: {band}", x=0.01, ha="left", fontsize=13)
+    grid = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False)
+    places = [axes for row in grid for axes in row]
+    for axes, curve in zip(places, history.curves, strict=False):
+        _draw_curve(axes, curve, history)
+    for axes in places[len(history.curves) :]:
+        axes.set_visible(False)
+    # The lowest chart of a column names the time, also where the grid is not full.
+    for column in range(min(_COLUMNS, len(history.curves))):
+        last = grid[(len(history.curves) - 1 - column) // _COLUMNS][column]
+        last.tick_params(labelbottom=True)
+    figure.savefig(path)
+
+
+def _draw_curve(axes: Axes, curve: Curve, history: History) -> None:
+    alarms = history.alarms_of(curve.device)
+    axes.axhspan(history.low, history.high, color=_BAND, lw=0)
+    axes.plot(date2num(curve.moments), curve.values, color=_BLUE, lw=1.2)
+    if alarms:
+        axes.plot(
+            date2num([alarm.moment for alarm in alarms]),
+            [alarm.value for alarm in alarms],
+            ls="",
+            marker="o",
+            ms=5,
+            mfc="none",
+            mec=_RED,
+            mew=1.5,
+        )
+    axes.set_title(curve.device, loc="left", fontsize=10, color=_RED if alarms else "black")
+    if alarms:
+        word = "alert" if len(alarms) == 1 else "alerts"
+        axes.set_title(f"{len(alarms)} {word}", loc="right", fontsize=9, color=_RED)
+    locator = AutoDateLocator(minticks=2, maxticks=7)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
+    axes.tick_params(labelsize=8, colors=_GREY, length=2)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#c4cad1")

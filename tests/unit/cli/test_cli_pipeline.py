@@ -1,0 +1,288 @@
+"""``enmasse pipeline`` against a real API; what runs pipelines is scripted here, for Spark takes long to start."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from enmasse.engines.embedded.paths import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Cli = Callable[..., Any]
+
+PIPELINES = "/apis/enmasse.io/v1beta1/namespaces/default/pipelines"
+HOT = """
+apiVersion: enmasse.io/v1beta1
+kind: Pipeline
+metadata: {name: shop.hot, namespace: default}
+spec:
+  sources:
+    - {name: readings, address: telemetry, format: json, schema: "device STRING, temperature DOUBLE"}
+  steps:
+    - {name: hot, sql: "SELECT device, temperature FROM readings WHERE temperature > 30"}
+  sinks:
+    - {address: alerts}
+"""
+ANSWER = {
+    "columns": [{"name": "device", "type": "string"}, {"name": "n", "type": "bigint"}],
+    "rows": [["boiler-1", 3], ["boiler [2]", None]],
+}
+
+
+@pytest.fixture
+def shop(api: str, cli: Cli, tmp_path: Path) -> Path:
+    """A space with a stream and a queue, and a file with a pipeline."""
+    assert cli("create", "space", "shop", "--wait", "0").code == 0
+    for name, kind in (("telemetry", "stream"), ("alerts", "queue")):
+        assert cli("create", "address", name, "--type", kind, "--space", "shop", "--wait", "0").code == 0
+    path = tmp_path / "hot.yaml"
+    path.write_text(HOT)
+    return path
+
+
+def tell(api: str, name: str, **status: Any) -> None:
+    """Write a status, as the host of pipelines does."""
+    url = f"{api}{PIPELINES}/{name}"
+    found = httpx.get(url).json()
+    changed = found | {"status": found.get("status", {}) | status}
+    assert httpx.put(f"{url}/status", json=changed).status_code == 200
+
+
+def spec_of(api: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"{api}{PIPELINES}/{name}").json()["spec"]
+    return found
+
+
+@contextmanager
+def host(data: Path, answer: dict[str, Any], log: bytes = b"", code: int = 200) -> Iterator[list[Any]]:
+    """Answer at the socket of the host of pipelines; gives what was asked."""
+    asked: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append((self.path, json.loads(self.rfile.read(int(self.headers["content-length"])))))
+            self._answer("application/json", json.dumps(answer).encode())
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self._answer("text/plain", log)
+
+        def _answer(self, kind: str, body: bytes) -> None:
+            self.send_response(code)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def address_string(self) -> str:
+            return "socket"
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class calls it so
+            pass
+
+    with socketserver.ThreadingUnixStreamServer(str(Layout(data).data / "pipelines.sock"), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_file_is_run_and_followed_for_a_while(api: str, cli: Cli, shop: Path) -> None:
+    done = cli("pipeline", "run", str(shop), "--timeout", "0.1")
+    assert (done.code, done.out) == (0, "shop.hot: Pending\n")
+    assert "pipeline/shop.hot created" in done.err
+    again = cli("pipeline", "run", str(shop), "--detach")
+    assert (again.code, again.out) == (0, "")
+    assert "pipeline/shop.hot unchanged" in again.err
+
+
+def test_following_ends_when_a_pipeline_has_finished(api: str, cli: Cli, shop: Path) -> None:
+    assert cli("pipeline", "run", str(shop), "--detach").code == 0
+    queries = [{"name": "to-alerts", "state": "Finished", "rows": 1200}]
+    tell(api, "shop.hot", phase="Finished", rows=1200, rate=12.5, lag=0, queries=queries)
+    done = cli("pipeline", "status", "hot", "--watch")
+    assert (done.code, done.out) == (0, "shop.hot: Finished, 1,200 rows, 12.5 rows/s, lag 0\n")
+
+
+def test_a_builtin_pipeline_is_run_with_its_parameters(api: str, cli: Cli, shop: Path) -> None:
+    sets = ("address=telemetry", "alerts=alerts", 'bands={"temperature": "10:35"}', "warmUp=5", "metrics=t,humidity")
+    words = [word for setting in sets for word in ("--set", setting)]
+    done = cli("pipeline", "run", "--builtin", "anomalies", *words, "--name", "hot", "--credentials", "me", "-d")
+    assert done.code == 0, done.err
+    assert spec_of(api, "shop.hot") == {
+        "credentialsSecret": "me",
+        "paused": False,
+        "builtin": {
+            "name": "anomalies",
+            "parameters": {
+                "address": "telemetry",
+                "alerts": "alerts",
+                "bands": {"temperature": "10:35"},
+                "warmUp": 5,
+                "metrics": ["t", "humidity"],
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "name either a FILE with a pipeline, or a built-in one with --builtin"),
+        (("hot.yaml", "--builtin", "lake"), "name either a FILE"),
+        (("hot.yaml", "--set", "a=b"), "are for --builtin: a file says all that itself"),
+        (("--builtin", "leak"), "there is no built-in pipeline 'leak'; there are lake (keeps every message in"),
+        (("--builtin", "lake", "--set", "address"), "--set takes KEY=VALUE, not 'address'"),
+        (("--builtin", "lake", "--set", "adress=a"), "lake has no such parameter; did you mean address?"),
+        (("--builtin", "heartbeat", "--set", "cleared=maybe"), "--set cleared: expected true or false, got 'maybe'"),
+        (("--builtin", "lake"), "spec.builtin.parameters.address: required, but it is missing"),
+        (("nowhere.yaml",), "nowhere.yaml cannot be read: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_run_is_said_without_a_traceback(
+    api: str, cli: Cli, shop: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = cli("pipeline", "run", *words)
+    assert done.code in (1, 2, 3)
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_sql_that_is_wrong_is_refused_before_anything_is_sent(api: str, cli: Cli, shop: Path) -> None:
+    shop.write_text(HOT.replace("temperature FROM", "temprature FROM"))
+    done = cli("pipeline", "run", str(shop))
+    assert done.code == 1
+    assert "spec.steps[0].sql: line 1, column 16: there is no column 'temprature'; did you mean" in done.err
+
+
+def test_a_pipeline_is_listed_shown_explained_and_deleted_like_everything(api: str, cli: Cli, shop: Path) -> None:
+    assert "There are no pipelines in namespace default." in cli("pipeline", "list").err
+    assert cli("apply", "-f", str(shop)).code == 0
+    tell(api, "shop.hot", phase="Active", isReady=True, rows=1200, rate=12.345, lag=7)
+    for words in (("pipeline", "list"), ("get", "pipelines"), ("get", "pl", "--space", "shop")):
+        heads, row = cli(*words).out.splitlines()
+        assert heads.split() == ["NAME", "READY", "PHASE", "ROWS", "RATE", "LAG", "AGE"]
+        assert row.split()[:6] == ["shop.hot", "True", "Active", "1200", "12.3", "7"]
+    assert "There are no" in cli("get", "pl", "--space", "other").err
+    assert "shop.hot" in cli("describe", "pipeline", "shop.hot").out
+    explained = cli("explain", "pipeline.spec.sources").out
+    assert "startingOffsets" in explained
+    assert "What is read: each a relation by its name." in explained
+    assert cli("delete", "pipeline", "shop.hot").code == 0
+    assert cli("get", "pipeline", "shop.hot").code == 3
+
+
+def test_the_status_has_a_row_for_each_query(api: str, cli: Cli, shop: Path) -> None:
+    assert cli("apply", "-f", str(shop)).code == 0
+    query = {
+        "name": "to-alerts",
+        "state": "Running",
+        "batch": 41,
+        "rows": 123456,
+        "inputRowsPerSecond": 1234.5,
+        "lag": 0,
+        "watermarkDelayMs": 10500,
+        "stateRows": 17,
+        "badRecords": 2,
+        "error": "the address alerts [x] is full",
+    }
+    tell(api, "shop.hot", phase="Active", rows=123456, queries=[query], warnings=["it consumes"], messages=["waits"])
+    lines = cli("pipeline", "status", "hot").out.splitlines()
+    assert lines[:3] == ["shop.hot: Active, 123,456 rows", "  waits", "  it consumes"]
+    assert " ".join(lines[3].split()) == "QUERY STATE BATCH ROWS ROWS/S LAG LATE BY STATE ROWS BAD ERROR"
+    assert lines[4].split(maxsplit=9) == [
+        *("to-alerts", "Running", "41", "123,456", "1,234", "0", "10.5s", "17", "2"),
+        "the address alerts [x] is full",
+    ]
+    assert json.loads(cli("pipeline", "status", "shop.hot", "-o", "json").out)["queries"][0]["batch"] == 41
+
+
+def test_a_pipeline_rests_goes_on_and_starts_again(api: str, cli: Cli, shop: Path) -> None:
+    assert cli("apply", "-f", str(shop)).code == 0
+    assert cli("pipeline", "pause", "hot").out == "pipeline/shop.hot paused\n"
+    assert spec_of(api, "shop.hot")["paused"] is True
+    assert cli("pipeline", "resume", "hot", "--space", "shop").out == "pipeline/shop.hot goes on\n"
+    assert spec_of(api, "shop.hot")["paused"] is False
+    assert cli("pipeline", "restart", "hot").out == "pipeline/shop.hot starts again\n"
+    first = spec_of(api, "shop.hot")["restart"]
+    assert set(first) == {"at"}
+    assert cli("pipeline", "restart", "hot", "--from", "2026-01-31T12:00:00Z").code == 0
+    second = spec_of(api, "shop.hot")["restart"]
+    assert second["from"] == "2026-01-31T12:00:00Z"
+    assert second["at"] > first["at"]
+    assert cli("pipeline", "restart", "hot").code == 0
+    assert "from" not in spec_of(api, "shop.hot")["restart"]
+    wrong = cli("pipeline", "restart", "hot", "--from", "yesterday")
+    assert (wrong.code, "--from: expected earliest, latest, a moment such as" in wrong.err) == (2, True)
+
+
+def test_a_pipeline_that_is_not_there_or_there_twice_is_said(api: str, cli: Cli, shop: Path) -> None:
+    none = cli("pipeline", "pause", "hot")
+    assert (none.code, none.err) == (
+        3,
+        "error: there is no pipeline 'hot' in namespace default; there is none at all\n",
+    )
+    shop.write_text(f"{HOT}---{HOT.replace('shop.hot', 'other.hot')}")
+    assert cli("apply", "-f", str(shop)).code == 0
+    assert "there are other.hot, shop.hot" in cli("pipeline", "pause", "cold").err
+    both = cli("pipeline", "pause", "hot")
+    assert (both.code, "exists in several spaces: name one with --space" in both.err) == (2, True)
+    assert cli("pipeline", "pause", "hot", "--space", "other").code == 0
+
+
+def test_an_answer_is_a_table_json_csv_or_a_chart(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
+    sql = "SELECT device, count(*) AS n FROM readings GROUP BY device"
+    with host(tmp_path / "data", ANSWER) as asked:
+        table = cli("pipeline", "query", sql, "--limit", "5", "--credentials", "me")
+        assert table.code == 3, "there is no such secret"
+        table = cli("pipeline", "query", sql, "--limit", "5")
+        assert (table.code, table.err) == (0, "2 rows\n")
+        assert [line.rsplit(maxsplit=1) for line in table.out.splitlines()] == [
+            ["device", "n"],
+            ["boiler-1", "3"],
+            ["boiler [2]", "NULL"],
+        ]
+        assert asked == [("/query", {"space": "default/shop", "sql": sql, "limit": 5})]
+        form = cli("pipeline", "query", "-", "-o", "json", stdin=sql.encode())
+        assert json.loads(form.out) == [{"device": "boiler-1", "n": 3}, {"device": "boiler [2]", "n": None}]
+        assert cli("pipeline", "query", sql, "-o", "csv").out == "device,n\nboiler-1,3\nboiler [2],\n"
+        drawn = cli("pipeline", "query", sql, "-o", "chart").out.splitlines()
+        assert drawn[0] == "n by device"
+        assert drawn[1].startswith("boiler-1 ██")
+
+
+def test_what_is_wrong_with_a_query_is_said(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
+    away = cli("pipeline", "query", "SELECT 1")
+    assert (away.code, away.err.startswith("error: the host of pipelines does not answer")) == (4, True)
+    with host(tmp_path / "data", {"error": "line 1, column 15: there is no relation 'x'"}):
+        wrong = cli("pipeline", "query", "SELECT * FROM x")
+    assert (wrong.code, wrong.err) == (1, "error: sql: line 1, column 15: there is no relation 'x'\n")
+    (tmp_path / "data" / "pipelines.sock").unlink()
+    with host(tmp_path / "data", {"columns": [{"name": "a", "type": "string"}], "rows": [["x"]], "truncated": True}):
+        drawn = cli("pipeline", "query", "SELECT a FROM t", "-o", "chart")
+        assert drawn.code == 2
+        assert "cannot be drawn: a chart needs a column of times, numbers or names first" in drawn.err
+        assert "there are more than 1 rows" in cli("pipeline", "query", "SELECT a FROM t").err
+
+
+def test_the_log_of_a_pipeline_is_shown(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
+    assert cli("apply", "-f", str(shop)).code == 0
+    with host(tmp_path / "data", {}, log="batch 1\nwärmer [x]\n".encode()) as asked:
+        done = cli("pipeline", "logs", "hot", "--lines", "7")
+    assert (done.code, done.out) == (0, "batch 1\nwärmer [x]\n")
+    assert asked == ["/log/default/shop.hot?tail=7&follow=false"]
+    away = cli("pipeline", "logs", "hot")
+    assert (away.code, "the host of pipelines does not answer" in away.err) == (4, True)
