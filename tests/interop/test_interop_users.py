@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 from enmasse.cli.user import user as user_commands
 from enmasse.client import ConnectionDeniedError, Message, Outcome, blocking
 from enmasse.errors import UnavailableError
-from enmasse.pipeline.errors import OptionError
-from enmasse.pipeline.frames_client import StreamConnection
-from enmasse.pipeline.options import SourceOptions
+from enmasse.pipeline.errors import AccessError
+from enmasse.pipeline.source.frames_client import StreamConnection
+from enmasse.pipeline.source.options import SourceOptions
 from enmasse.testing.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
@@ -281,7 +281,7 @@ def test_rhea_is_refused_a_link_that_nothing_allows(lax: Place, rhea_login: Call
 
 def test_a_pipeline_is_who_its_environment_says(strict: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = SourceOptions.parse({"url": strict.url(), "address": "log", "space": "factory.default"})
-    with pytest.raises(OptionError, match="unauthorized-access"):
+    with pytest.raises(AccessError, match="unauthorized-access"):
         StreamConnection(strict.url(), asked)
     monkeypatch.setenv("ENMASSE_USER", "flo")
     monkeypatch.setenv("ENMASSE_PASSWORD", PASSWORD)

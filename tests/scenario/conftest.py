@@ -116,7 +116,19 @@ def needs_spark() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def credentials_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where Spark's processes find ``NAME.json`` for option ``credentials``."""
+    folder = tmp_path_factory.mktemp("credentials")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENMASSE_CREDENTIALS", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def spark(
+    needs_spark: None, credentials_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    # Java hands the environment that it was started with to Spark's Python processes.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         session = start_session("tests", tmp_path_factory.mktemp("spark"), quick=True)

@@ -73,7 +73,7 @@ class Place:
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"

@@ -51,7 +51,7 @@ def test_a_command_is_a_program_with_an_exit_code(shared: Installation) -> None:
 def test_endpoints_and_processes_are_written_down(shared: Installation) -> None:
     assert [item["protocol"] for item in shared.endpoints()["endpoints"]] == ["amqp", "amqps", "api"]
     processes = shared.endpoints()["processes"]
-    assert [item["kind"] for item in processes] == ["supervisor", "control", "node", "journal"]
+    assert [item["kind"] for item in processes] == ["supervisor", "control", "node", "journal", "pipelines"]
     assert all(is_alive(item["pid"]) for item in processes)
     assert shared.url("amqp") in shared.ok("endpoints")
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pandas as pd
 import psutil
 import pytest
+from deltalake import DeltaTable
 
 pytestmark = [
     pytest.mark.slow,
@@ -93,35 +93,38 @@ def demo(data: Path, seconds: float, **environment: str) -> Iterator[Demo]:
             running.finish()
 
 
-def raw_rows(line: str) -> int:
-    found = re.search(r"raw rows (\d+)", line)
+def rows(line: str) -> int:
+    found = re.search(r"rows in the lake (\d+)", line)
     return int(found[1]) if found else 0
 
 
 @pytest.mark.spark
-@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_the_demo_ends_well_though_node_and_driver_are_killed(needs_spark: None, tmp_path: Path) -> None:
+def test_the_demo_ends_well_though_node_and_runner_are_killed(needs_spark: None, tmp_path: Path) -> None:
     with demo(tmp_path / "d", 24) as running:
-        running.until(raw_rows)
+        running.until(rows)
         processes = json.loads((running.data / "endpoints.json").read_text())["processes"]
         os.kill(next(p["pid"] for p in processes if p["kind"] == "node"), signal.SIGKILL)
-        running.until(raw_rows)
-        tables = str(running.data / "demo" / "tables")
-        driver = next(
+        running.until(rows)
+        folder = str(running.data / "pipelines" / "default.demo")
+        runner = next(
             process
             for process in psutil.process_iter(["cmdline"])
-            if {"enmasse.pipeline", tables} <= set(process.info["cmdline"] or [])
+            if {"enmasse.pipeline", "run", folder} <= set(process.info["cmdline"] or [])
         )
-        driver.kill()
+        runner.kill()
         status = running.finish()
     assert status == 0, running.said()
     assert "ALERT  boiler-1: temperature" in running.said()
-    assert "1 restarts of the node, 1 of the driver" in running.said()
+    assert "1 restarts of the node, 1 of the runner" in running.said()
     assert running.left_over() == []
-    raw = pd.read_parquet(running.data / "demo" / "tables" / "raw")
+    space = running.data / "pipelines" / "default.demo"
+    raw = DeltaTable(space / "lake" / "raw").to_pandas()
     assert not raw.duplicated(["partition", "offset"]).any()
     devices = {json.loads(value)["device"] for value in raw["value"]}
     assert {socket.gethostname(), "boiler-1", "greenhouse-1"} <= devices
+    assert (space / "devices.png").read_bytes().startswith(b"\x89PNG")
+    curve = next(line for line in running.lines if line.strip().startswith("boiler-1"))
+    assert "█" in curve
 
 
 def test_the_demo_runs_without_java_and_stops_at_ctrl_c_and_runs_again(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from pyspark.errors import PySparkException
 
@@ -145,7 +148,7 @@ def test_an_empty_stream_is_an_empty_table(spark: SparkSession, stream_node: Str
     ("options", "complaint"),
     [
         ({"address": "nowhere"}, "amqp:not-found"),
-        ({"address": "q"}, "not a stream"),
+        ({"address": "q", "startingOffsets": "earliest"}, "startingOffsets has no meaning for queue"),
         ({"address": "t", "startingOffset": "latest"}, "startingOffset"),
         ({"address": "t", "startingOffsets": '{"9": 1}'}, "partition 9"),
     ],
@@ -265,3 +268,127 @@ def test_a_query_stops_while_it_waits_for_news(reading: Reading, stream_node: St
     until(lambda: query.status["message"] != "Initializing sources")
     query.stop()
     assert not query.isActive
+
+
+def marks(node: StreamNode, address: str) -> list[list[int]]:
+    found = node.manage(lambda m: m.read("io.enmasse.address", f"default/demo.{address}"))
+    return [list(mark) for mark in found["partitionMarks"]]
+
+
+def test_rows_that_retention_took_end_the_query_or_are_passed(reading: Reading, stream_node: StreamNode) -> None:
+    stream_node.create("t", partitions=1)
+    append_frame(stream_node, "t", 0, 5_000)
+    reading.read_available("t")
+    for _ in range(3):
+        append_frame(stream_node, "t", 0, 5_000)
+    stream_node.manage(lambda m: m.update("io.enmasse.address", "default/demo.t", {"retentionBytes": 1}))
+    until(lambda: marks(stream_node, "t") == [[0, 15_000, 20_000]])
+    with pytest.raises(PySparkException, match=r"partition 0: offsets 5000 to 14999 .*failOnDataLoss"):
+        reading.read_available("t")
+    reading.read_available("t", failOnDataLoss="false")
+    assert reading.offsets() == {(0, n) for n in [*range(5_000), *range(15_000, 20_000)]}
+
+
+def test_a_deleted_address_ends_the_query(reading: Reading, stream_node: StreamNode) -> None:
+    stream_node.create("t")
+    send(stream_node, "t", b"a")
+    with reading.running("t") as query:
+        until(reading.values)
+        stream_node.delete("t")
+        until(lambda: not query.isActive)
+    with pytest.raises(PySparkException, match=r"cannot read the stream 't' at .*amqp:not-found"):
+        query.awaitTermination()
+
+
+def test_a_query_may_begin_at_a_moment(reading: Reading, stream_node: StreamNode) -> None:
+    stream_node.create("t")
+    send(stream_node, "t", *[b"%d" % n for n in range(20)])
+    time.sleep(0.05)
+    between_ms = int(time.time() * 1_000)
+    time.sleep(0.05)
+    send(stream_node, "t", *[b"%d" % n for n in range(20, 40)])
+    moment = datetime.fromtimestamp(between_ms / 1_000, UTC).isoformat()
+    reading.read_available("t", startingOffsets=moment)
+    assert sorted(reading.values(), key=int) == [b"%d" % n for n in range(20, 40)]
+
+
+def test_batches_are_bounded_in_bytes(reading: Reading, stream_node: StreamNode) -> None:
+    stream_node.create("t")
+    send(stream_node, "t", *[b"%d" % n + b" " * 1_000 for n in range(400)])
+    reading.read_available("t", maxBytesPerTrigger="100k")
+    sizes = [sum(len(value) for _, _, value in rows) for rows in reading.batches.values()]
+    assert len(sizes) >= 4
+    assert max(sizes) <= 100 << 10
+    assert sorted(map(int, reading.values())) == list(range(400))
+
+
+def test_a_stream_gives_what_precedes_the_body_too(
+    spark: SparkSession, stream_node: StreamNode, tmp_path: Path
+) -> None:
+    stream_node.create("t")
+    with stream_node.connect() as connection:
+        messages = [Message(b"x", subject=str(n % 3), properties={"n": n}) for n in range(30)]
+        connection.sender("t").send_all(messages, timeout=30)
+    chosen = {"url": stream_node.url, "startingOffsets": "earliest", "includeProperties": "true"}
+    rows = (
+        spark.readStream.format("enmasse").options(**chosen).load("t").selectExpr("properties['n'] AS n", "address")
+    )
+    query = rows.writeStream.format("memory").queryName("heads").trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    found = spark.table("heads").collect()
+    assert sorted(int(row["n"]) for row in found) == list(range(30))
+    assert {row["address"] for row in found} == {"t"}
+
+
+def test_progress_shows_how_far_the_stream_is(reading: Reading, stream_node: StreamNode) -> None:
+    stream_node.create("t", partitions=1)
+    send(stream_node, "t", *[b"x"] * 30)
+    reading.read_available("t", maxOffsetsPerTrigger="10")
+    with reading.running("t", maxOffsetsPerTrigger="10", consumer="shop.hot", pollTimeout="200ms") as query:
+        send(stream_node, "t", *[b"x"] * 5)
+        until(lambda: len(reading.values()) == 35)
+        until(lambda: query.recentProgress)
+        source = query.recentProgress[-1]["sources"][0]
+        assert json.loads(source["latestOffset"])["0"] == 35
+
+        def consumers() -> Any:
+            return stream_node.manage(lambda m: m.read("io.enmasse.address", "default/demo.t"))["consumers"]
+
+        # Told when the query looks for more, so also while it is idle.
+        until(lambda: consumers() == [{"name": "shop.hot", "partition": 0, "offset": 35, "lag": 0}])
+
+
+def planners() -> set[int]:
+    """Our Python processes in which Spark plans streaming queries."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any("python_streaming_source_runner" in word for word in process.cmdline()):
+                found.add(process.pid)
+    return found
+
+
+def test_nothing_is_left_of_a_query_that_was_stopped_while_it_waited(
+    reading: Reading, stream_node: StreamNode
+) -> None:
+    stream_node.create("t")
+    before = planners()
+    query = reading.start("t", pollTimeout="60m")
+    until(lambda: planners() - before and query.status["message"] != "Initializing sources")
+    query.stop()
+    until(lambda: not planners() - before)
+
+
+def test_a_node_that_stays_away_ends_the_query_which_goes_on_later(reading: Reading, stream_node: StreamNode) -> None:
+    stream_node.create("t")
+    send(stream_node, "t", b"1")
+    with reading.running("t", retryTimeout="2s") as query:
+        until(reading.values)
+        stream_node.kill()
+        until(lambda: not query.isActive)
+    with pytest.raises(PySparkException, match="gave up after"):
+        query.awaitTermination()
+    stream_node.start()
+    send(stream_node, "t", b"2")
+    reading.read_available("t")
+    assert reading.values() == [b"1", b"2"]

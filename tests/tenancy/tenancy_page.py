@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tenancy import ways_amqp, ways_api
+from tests.tenancy import ways_amqp, ways_api, ways_pipelines
 
 __all__ = ["PAGE", "WAYS", "page"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tenancy.md"
 
 WAYS = (*ways_amqp.WAYS, *ways_api.WAYS)
+
+SECTIONS = (
+    ("Over AMQP", ways_amqp.WAYS),
+    ("Over the API", ways_api.WAYS),
+    ("With pipelines", (*ways_pipelines.PYTHON_WAYS, *ways_pipelines.SQL_WAYS, *ways_pipelines.REQUEST_WAYS)),
+)
 
 HEAD = """\
 # What keeps tenants apart
@@ -28,7 +34,7 @@ blue has, stores and is told must be what it was. This page is made from the tes
 def page() -> str:
     """The page as it should be."""
     out = [HEAD]
-    for title, ways in (("Over AMQP", ways_amqp.WAYS), ("Over the API", ways_api.WAYS)):
+    for title, ways in SECTIONS:
         out.append(f"## {title}\n")
         out += [f"{number}. {way.words}" for number, way in enumerate(ways, start=1)]
         out.append("")

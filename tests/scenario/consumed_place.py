@@ -1,0 +1,42 @@
+"""What tests of queries over queues have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from proton import Message
+from proton.utils import BlockingConnection
+
+if TYPE_CHECKING:
+    from .conftest import StreamNode
+
+__all__ = ["counts", "numbers", "send", "until"]
+
+
+def send(node: StreamNode, address: str, *bodies: bytes, numbered: bool = True, **fields: Any) -> None:
+    connection = BlockingConnection(node.url, timeout=30)
+    try:
+        sender = connection.create_sender(address)
+        for body in bodies:
+            more = {"id": f"id-{body.decode()}", **fields} if numbered else fields
+            sender.send(Message(body=body, durable=True, inferred=True, **more))
+    finally:
+        connection.close()
+
+
+def numbers(first: int, end: int) -> list[bytes]:
+    return [b"%d" % n for n in range(first, end)]
+
+
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def counts(node: StreamNode, address: str) -> dict[str, Any]:
+    found: dict[str, Any] = node.manage(lambda m: m.read("io.enmasse.address", f"default/demo.{address}"))
+    return found

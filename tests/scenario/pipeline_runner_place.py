@@ -1,0 +1,127 @@
+"""A runner process of one space, spoken to as its host does."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+
+PATIENCE_S = 120.0
+"""Spark starts, and the machine may be busy."""
+
+
+class RunnerPlace:
+    """Starts a runner, sends it commands and keeps what it says."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder = url, folder
+        self.statuses: dict[str, dict[str, Any]] = {}
+        self.log: list[str] = []
+        self.events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> None:
+        command = [sys.executable, "-m", "enmasse.pipeline", "run", "--space", "default/demo", "--url", self.url]
+        command += ["--space-host", "demo", "--folder", str(self.folder), "--quick", "--cores", "2", *options]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "runner.err").open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
+        self._reader.start()
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "status":
+                self.statuses[event["pipeline"]] = event["status"]
+            elif event["event"] == "log":
+                self.log.append(event["line"])
+            else:
+                self.events.put(event)
+
+    def send(self, **command: Any) -> None:
+        assert self.process is not None
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def put(self, name: str, spec: dict[str, Any], addresses: dict[str, Any] | None = None) -> None:
+        resource = {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Pipeline",
+            "metadata": {"name": name, "namespace": "default", "generation": 1},
+            "spec": spec,
+        }
+        self.send(command="put", pipeline=resource, credentials="", addresses=addresses or {})
+
+    def ask(self, sql: str, limit: int = 1000, **more: Any) -> dict[str, Any]:
+        self.send(command="query", id="1", sql=sql, limit=limit, **more)
+        return self.next_event("answer")
+
+    def next_event(self, kind: str) -> dict[str, Any]:
+        """The next event of a kind; those before it are forgotten."""
+        while True:
+            event = self.events.get(timeout=PATIENCE_S)
+            if event["event"] == kind:
+                return event
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """All rows of a table, read as others read it."""
+        path = self.folder / "lake" / table
+        if (path / "_delta_log").is_dir():
+            from deltalake import DeltaTable
+
+            found: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table().to_pylist()
+            return found
+        if not path.is_dir():
+            return []
+        rows: list[dict[str, Any]] = ds.dataset(path, format="parquet", partitioning="hive").to_table().to_pylist()
+        return rows
+
+    def until(self, condition: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
+        """What the condition gives once it gives something; a status that it looks at may not be told yet."""
+        deadline = time.monotonic() + seconds
+        while True:
+            with suppress(KeyError, IndexError):
+                if found := condition():
+                    return found
+            assert self.process is None or self.process.poll() is None, (self.folder / "runner.err").read_text()
+            assert time.monotonic() < deadline, (self.statuses, self.log[-20:])
+            time.sleep(0.1)
+
+    def state(self, name: str) -> set[str]:
+        return {query["state"] for query in self.statuses.get(name, {}).get("queries", ())}
+
+    def stop(self) -> int:
+        """End it in order; its exit code."""
+        assert self.process is not None
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        code = self.process.wait(60)
+        self._close()
+        return code
+
+    def kill(self) -> None:
+        """End it by force, and nothing of what it started."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        assert self.process is not None
+        self._reader.join(30)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()

@@ -1,0 +1,55 @@
+"""The how-to of reading streams, block by block, in the session of the tests."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.scenario.howto_place import blocks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.scenario.conftest import Installation
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+]
+
+PAGE = blocks("read-a-stream-in-spark.md")
+
+
+def test_a_stream_is_read_as_the_page_says(
+    spark: SparkSession, own: Installation, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for line in PAGE["stream"][0].splitlines():
+        enmasse, *arguments = shlex.split(line)
+        assert enmasse == "enmasse"
+        own.ok(*arguments)
+    names: dict[str, Any] = {"spark": spark}
+
+    def run(block: str) -> str:
+        code = PAGE[block][0].replace("amqp://127.0.0.1:5672", own.url("amqp"))
+        for relative in ("checkpoint", "tables/telemetry"):
+            code = code.replace(f'"{relative}"', f'"{tmp_path / relative}"')
+        capfd.readouterr()
+        exec(compile(code, block, "exec"), names)
+        return capfd.readouterr().out
+
+    run("shell")
+    names["query"].processAllAvailable()
+    names["query"].stop()
+    assert names["query"].exception() is None
+    assert re.search(r"boiler-1\s*\|21\.5", run("batch"))
+    run("hour")
+    assert names["recent"].load("telemetry").count() == 2
+    assert "content_type" in run("properties")
+    run("checkpoint")
+    assert names["query"].exception() is None
+    assert spark.read.parquet(str(tmp_path / "tables/telemetry")).count() == 2

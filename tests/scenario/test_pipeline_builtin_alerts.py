@@ -1,0 +1,226 @@
+"""Built-in pipelines that tell: alerts, scores and commands are what plain Python makes of the same messages."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.model.builtins import TrainParameters
+from enmasse.pipeline.builtin import anomalies, commands, heartbeat, lake, score, train
+from enmasse.pipeline.builtin.errors import ModelMissingError
+from enmasse.pipeline.builtin.models import Models
+from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
+from tests.scenario.builtin_stage import Stage, body, send, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.scenario.conftest import StreamNode
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+]
+
+BAD = [
+    b"",
+    b"not json",
+    b"[1]",
+    b'{"device":"x","temperature":"NaN"}',
+    b'{"device":"x","temperature":{}}',
+    b"\xff\xfe",
+]
+
+
+@pytest.fixture
+def stage(spark: SparkSession, stream_node: StreamNode, tmp_path: Path) -> Iterator[Stage]:
+    stream_node.create("telemetry")
+    yield Stage(spark, Place(stream_node.url, "", tmp_path / "default.demo"))
+    for query in spark.streams.active:
+        query.stop()
+
+
+def told(node: StreamNode, address: str, count: int, seconds: float = 60.0) -> list[Any]:
+    """So many messages of an address, and whatever else comes within a second."""
+    found: list[Any] = []
+    deadline = time.monotonic() + seconds
+    with node.connect() as connection, connection.receiver(address, filters={}) as receiver:
+        while (delivery := receiver.receive(timeout=1.0)) is not None or (
+            len(found) < count and time.monotonic() < deadline
+        ):
+            if delivery is not None:
+                found.append(delivery.message)
+                delivery.accept()
+    return found
+
+
+def test_each_device_that_leaves_its_band_is_told_of_once(stage: Stage, stream_node: StreamNode) -> None:
+    stream_node.create("alerts", "queue")
+    chance = random.Random(2)
+    sent: dict[str, list[bytes]] = {f"d{n}": [] for n in range(6)}
+    expected: list[tuple[str, str, float]] = []
+    outside = dict.fromkeys(sent, False)
+    for number in range(300):
+        device = chance.choice(list(sent))
+        value = chance.choice([20.0, 25.0, 36.0, -5.0])
+        sent[device].append(body(device, time.time() - chance.randrange(100), temperature=value, n=number))
+        if (value < 10 or value > 35) != outside[device]:
+            outside[device] = not outside[device]
+            expected.append((device, "raised" if outside[device] else "cleared", value))
+    stage.at_once = 400
+    plans = anomalies.build(
+        stage, {"address": "telemetry", "alerts": "alerts", "table": "alerts", "bands": {"temperature": "10:35"}}
+    )
+    for begin, end in ((0, 20), (20, 1000)):
+        for device, bodies in sent.items():
+            send(stream_node, "telemetry", [*bodies[begin:end], *BAD], key=device)
+        stage.finish(plans, "alerts")
+    stage.finish(plans, "table")
+    table = stage.table("alerts")
+    assert Counter(zip(table["device"], table["state"], table["value"], strict=True)) == Counter(expected)
+    assert table["id"].is_unique
+    messages = told(stream_node, "alerts", len(expected))
+    found = [json.loads(message.body) for message in messages]
+    assert Counter((one["device"], one["state"], one["value"]) for one in found) == Counter(expected)
+    assert {one["id"] for one in found} == set(table["id"])
+    assert all(message.subject == one["device"] for message, one in zip(messages, found, strict=True))
+    assert all(message.message_id == one["id"] for message, one in zip(messages, found, strict=True))
+    for device in sent:
+        states = [one["state"] for one in found if one["device"] == device]
+        assert states == ["raised", "cleared"] * (len(states) // 2) + ["raised"] * (len(states) % 2)
+
+
+def test_a_silent_device_is_missed_and_welcomed_back(stage: Stage, stream_node: StreamNode) -> None:
+    stream_node.create("alerts", "queue")
+    parameters = {"address": "telemetry", "alerts": "alerts", "after": "2s", "checkEvery": "500ms"}
+    plans = heartbeat.build(stage, parameters | {"startingOffsets": "earliest"})
+    with stage.running(plans[0]):
+        send(stream_node, "telemetry", [body("a"), body("b"), b"no json"])
+        send(stream_node, "telemetry", [b"not json either"], key="c")
+        first = [json.loads(message.body) for message in told(stream_node, "alerts", 3)]
+        assert sorted((one["device"], one["state"]) for one in first) == [(name, "missing") for name in "abc"]
+        send(stream_node, "telemetry", [body("b")])
+        back = [json.loads(message.body) for message in told(stream_node, "alerts", 1)]
+    assert (back[0]["device"], back[0]["state"]) == ("b", "back")
+
+
+@pytest.mark.parametrize("kind", ["kmeans", "regression"])
+def test_a_model_is_trained_applied_and_swapped_while_the_query_runs(
+    stage: Stage, stream_node: StreamNode, kind: str
+) -> None:
+    chance = random.Random(4)
+    wanted: dict[str, Any] = {"model": "pumps", "features": ["load"], "kind": kind, "minRows": 50, "quantile": 0.9}
+    wanted |= {"target": "power"} if kind == "regression" else {"features": ["load", "power"], "clusters": 2}
+    (job,) = train.build(stage, wanted)
+    assert isinstance(job, JobPlan)
+    assert "waits for rows: there is no table 'raw'" in job.run()
+    plans = score.build(stage, {"address": "telemetry", "model": "pumps", "table": "scores"})
+    with pytest.raises(ModelMissingError, match="no model 'pumps' yet"):
+        stage.finish(plans, "table")
+
+    def sample() -> bytes:
+        load = chance.uniform(0, 100)
+        return body("p", load=load, power=3 * load + 7 + chance.gauss(0, 1))
+
+    send(stream_node, "telemetry", [sample() for _ in range(20)], key="p")
+    stored = lake.build(stage, {"address": "telemetry"})
+    stage.finish(stored)
+    assert "table raw has 20 with load, power, and 50 are needed" in job.run()
+    send(stream_node, "telemetry", [*(sample() for _ in range(180)), b"no", b'{"load": 1}', *BAD], key="p")
+    stage.finish(stored)
+    assert job.run() == "model pumps: version 000001, trained with 200 rows"
+    assert job.run() == "model pumps: version 000001 counts"
+    models = Models(stage.place.models / "pumps")
+    model = models.load("000001")
+    assert 0.8 < sum(float(s) <= model.threshold for s in _scores(stage, plans, "000001")) / 200 < 0.97
+    if kind == "regression":
+        assert model.weights[0] * model.scale[0] == pytest.approx(3.0, abs=0.05)
+    _compare_with_spark(stage, model.version)
+    plan = plans[0]
+    assert isinstance(plan, QueryPlan)
+    with stage.running(plan):
+        assert train.train(stage, TrainParameters.model_validate(wanted)).startswith("model pumps: version 000002")
+        odd = body("odd", load=50.0, power=900.0)
+        send(stream_node, "telemetry", [odd, body("even", load=50.0, power=157.0), b"bad"])
+        until(lambda: len(stage.table("scores")) == 202)
+    last = {row.device: row for row in stage.table("scores").tail(400).itertuples() if row.device != "p"}
+    assert {row.version for row in last.values()} == {"000002"}
+    assert last["odd"].anomalous
+    assert last["odd"].score > last["even"].score
+
+
+def _scores(stage: Stage, plans: Any, version: str) -> list[float]:
+    stage.finish(plans, "table")
+    found = stage.table("scores")
+    assert set(found["version"]) == {version}
+    return [float(value) for value in found["score"]]
+
+
+def _compare_with_spark(stage: Stage, version: str) -> None:
+    """What scoring says in numbers is what pyspark.ml's own model says."""
+    from pyspark.ml import PipelineModel
+
+    fitted = PipelineModel.load((stage.place.models / "pumps" / version / "pipeline").as_uri())
+    raw = stage.read_table("raw").selectExpr(
+        "partition", "offset", "from_json(string(value), 'load DOUBLE, power DOUBLE') AS m"
+    )
+    rows = raw.selectExpr("partition", "offset", "m.load", "m.power").where("load IS NOT NULL AND power IS NOT NULL")
+    told = {(r["partition"], r["offset"]): r for r in fitted.transform(rows).collect()}
+    scored = stage.table("scores")
+    assert len(told) == len(scored)
+    for row in scored.itertuples():
+        one = told[row.partition, row.offset]
+        if "_cluster" in one:
+            assert row.cluster == one["_cluster"]
+        else:
+            assert row.prediction == pytest.approx(one["_prediction"])
+
+
+def test_an_alert_becomes_a_command_for_its_device(
+    stage: Stage, stream_node: StreamNode, request: pytest.FixtureRequest
+) -> None:
+    proton = pytest.importorskip("proton.utils")
+    stream_node.create("alerts")
+    stream_node.create("commands", "queue")
+    stage.addresses = {"commands": AddressFacts("queue")}
+    parameters = {
+        "alerts": "alerts",
+        "commands": "commands",
+        "ttl": "1h",
+        "match": {"state": "raised"},
+        "body": {"do": "cool", "because": "{metric} is {value}", "limit": "{high}"},
+    }
+    alerting = anomalies.build(stage, {"address": "telemetry", "alerts": "alerts", "bands": {"temperature": "10:35"}})
+    commanding = commands.build(stage, parameters)
+    link = proton.BlockingConnection(stream_node.url, timeout=90)
+    request.addfinalizer(link.close)
+    with stage.running(alerting[0]), stage.running(commanding[0]):
+        receiver = link.create_receiver("commands", credit=10)
+        send(stream_node, "telemetry", [body("boiler", temperature=t) for t in (20.0, 41.5, 42.0, 30.0)], key="k")
+        command = receiver.receive(timeout=90)
+        receiver.accept()
+        assert command.subject == "boiler"
+        assert json.loads(bytes(command.body)) == {"do": "cool", "because": "temperature is 41.5", "limit": 35.0}
+        # What is left of it.
+        assert 0 < command.ttl <= 3600
+        assert command.properties["alert"].startswith("temperature/boiler/")
+        # What comes again, by whatever way, is known.
+        again = json.dumps({"id": command.properties["alert"], "device": "boiler", "state": "raised"}).encode()
+        new = json.dumps({"id": "new", "device": "boiler", "state": "raised", "value": 1}).encode()
+        send(stream_node, "alerts", [again, *BAD[:3], new])
+        command = receiver.receive(timeout=90)
+        receiver.accept()
+        assert command.properties["alert"] == "new"
+    stage.addresses = {"commands": AddressFacts("topic")}
+    with pytest.raises(PlanError, match="expected a queue"):
+        commands.build(stage, parameters)

@@ -1,0 +1,222 @@
+"""Messages of every format through Spark: columns of the good ones, reasons and bytes of the bad ones."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import cbor2
+import fastavro
+import pytest
+
+from enmasse.pipeline.decoding import bad, decode, good
+from enmasse.pipeline.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+]
+
+ACCEPTED = datetime(2026, 1, 31, 12, tzinfo=UTC)
+RAW = "partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY"
+
+
+def messages(spark: SparkSession, values: list[bytes], key: bytes = b"k") -> DataFrame:
+    rows = [(0, n, ACCEPTED, bytearray(key), bytearray(value)) for n, value in enumerate(values)]
+    return spark.createDataFrame(rows, RAW)
+
+
+def by_offset(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in frame.orderBy("_offset").collect()]
+
+
+def naive(moment: datetime) -> datetime:
+    """As ``collect`` gives it in UTC."""
+    return moment.replace(tzinfo=None)
+
+
+JSON = (
+    "d STRING, t DOUBLE, f FLOAT, n INT, b BOOLEAN, x ARRAY<INT>, s STRUCT<y: DOUBLE>, m MAP<STRING, DOUBLE>, "
+    "amount DECIMAL(5,2), dt DATE, bin BINARY, ts TIMESTAMP, `odd name` STRING"
+)
+GOOD_JSON: list[tuple[bytes, dict[str, Any]]] = [
+    (
+        b'{"d":"a","t":1.5,"n":3,"b":true,"x":[1,null],"s":{"y":2},"m":{"k":1},"amount":1.255,"dt":"2026-01-31"}',
+        {
+            "d": "a",
+            "t": 1.5,
+            "n": 3,
+            "b": True,
+            "x": [1, None],
+            "s": {"y": 2.0},
+            "m": {"k": 1.0},
+            "amount": Decimal("1.26"),
+            "dt": date(2026, 1, 31),
+        },
+    ),
+    (b"{}", {}),
+    (b'{"unknown":[[1]],"t":null}', {}),
+    (' {"d":"grüß","bin":"AQI=","odd name":"x"}\n'.encode(), {"d": "grüß", "bin": b"\1\2", "odd name": "x"}),
+    (b'{"d":{"any":1}}', {"d": '{"any":1}'}),
+    (b'{"ts":1769860800250}', {"ts": naive(ACCEPTED.replace(microsecond=250_000))}),
+    (b'{"ts":1769860800.25}', {"ts": naive(ACCEPTED.replace(microsecond=250_000))}),
+    (b'{"ts":"2026-01-31T13:00:00.25+01:00"}', {"ts": naive(ACCEPTED.replace(microsecond=250_000))}),
+    (b'{"ts":"2026-01-31"}', {"ts": datetime(2026, 1, 31)}),  # noqa: DTZ001  # as collect gives it
+    (b'{"t":1,"t":2}', {"t": 2.0}),
+]
+BAD_JSON: list[tuple[bytes, str]] = [
+    (b"", "it is empty"),
+    (b" \n", "it is empty"),
+    (b"\xff\xfe", "it is no UTF-8"),
+    (b'{"d":"\xff"}', "it is no UTF-8"),
+    (b"null", "expected a JSON object, got null"),
+    (b'[{"t":1},{"t":2}]', 'expected a JSON object, got [{"t":1},{"t":2}]'),
+    (b"3", "expected a JSON object, got 3"),
+    (b"{", "it is not one JSON object and nothing else"),
+    (b'{"t":1', "it is not one JSON object and nothing else"),
+    (b'{"t":1,}', "it is not one JSON object and nothing else"),
+    (b"{'t':1}", "it is not one JSON object and nothing else"),
+    (b'{"t":1}{"t":2}', "it is not one JSON object and nothing else"),
+    (b'{"t":1} and more', "it is not one JSON object and nothing else"),
+    (b'{"t":1}} and more', "it is not one JSON object and nothing else"),
+    (b'{"t":NaN}', "it is not one JSON object and nothing else"),
+    (b'{"t":01}', "it is not one JSON object and nothing else"),
+    (b'{"z":' + b"[" * 5000 + b"]" * 5000 + b"}", "it is not one JSON object and nothing else"),
+    (b'{"t":' + b"9" * 2000 + b"}", "it is not one JSON object and nothing else"),
+    (b'{"t":"hot"}', "t: expected DOUBLE, got hot"),
+    (b'{"t":"NaN"}', "t: expected DOUBLE, got NaN"),
+    (b'{"t":1e999}', "t: a number is out of range"),
+    (b'{"f":1e39}', "f: a number is out of range"),
+    (b'{"s":{"y":-1e999}}', "s: a number is out of range"),
+    (b'{"m":{"k":1e999}}', "m: a number is out of range"),
+    (b'{"n":99999999999}', "n: expected INT, got 99999999999"),
+    (b'{"n":1.5,"b":"true"}', "n: expected INT, got 1.5; b: expected BOOLEAN, got true"),
+    (b'{"x":[1,"a"]}', 'x: expected ARRAY<INT>, got [1,"a"]'),
+    (b'{"s":3}', "s: expected STRUCT<y: DOUBLE>, got 3"),
+    (b'{"s":{"y":"q"}}', f"it does not fit {JSON}"),
+    (b'{"amount":123456}', "amount: expected DECIMAL(5,2), got 123456"),
+    (b'{"dt":"gestern"}', "dt: expected DATE, got gestern"),
+    (b'{"bin":"%"}', "bin: expected BINARY, got %"),
+    (b'{"ts":"12:30"}', "ts: expected TIMESTAMP, got 12:30"),
+    (b'{"ts":99999999999999999999}', "ts: expected TIMESTAMP, got 99999999999999999999"),
+]
+
+
+def test_json_becomes_columns_or_a_reason(spark: SparkSession) -> None:
+    values = [value for value, _ in GOOD_JSON] + [value for value, _ in BAD_JSON]
+    decoded = decode(messages(spark, values, key=b"k\xff"), format="json", schema=JSON).cache()
+    rows = by_offset(decoded)
+    assert [row["_offset"] for row in rows] == list(range(len(values)))
+    columns = [name for name in decoded.columns if not name.startswith("_")]
+    for row, (_, expected) in zip(rows, GOOD_JSON, strict=False):
+        assert row["_problem"] is None
+        assert {name: row[name] for name in columns if row[name] is not None} == expected
+    reasons = [(bytes(row["_value"]), row["_problem"]) for row in rows[len(GOOD_JSON) :]]
+    assert reasons == BAD_JSON
+    assert {(row["_partition"], row["_key"], row["_timestamp"]) for row in rows} == {(0, "k\ufffd", naive(ACCEPTED))}
+    # Also where only one column is wanted, and Spark would like to parse no more.
+    assert good(decode(messages(spark, values), format="json", schema=JSON)).select("d").count() == len(GOOD_JSON)
+    told = {int(row["properties"]["offset"]): row for row in bad(decoded, "a").collect()}
+    assert sorted(told) == list(range(len(GOOD_JSON), len(values)))
+    first = told[len(GOOD_JSON) + 4]
+    assert (bytes(first["value"]), first["key"], first["properties"]) == (
+        b"null",
+        "k\ufffd",
+        {
+            "reason": "expected a JSON object, got null",
+            "address": "a",
+            "partition": "0",
+            "offset": str(len(GOOD_JSON) + 4),
+        },
+    )
+    decoded.unpersist()
+
+
+def test_what_must_not_be_missing_is_a_problem_where_it_is(spark: SparkSession) -> None:
+    values = [b'{"d":"a","t":1}', b'{"t":1}', b'{"d":null,"t":1}', b'{"d":"a"}']
+    rows = by_offset(decode(messages(spark, values), format="json", schema="d STRING NOT NULL, t DOUBLE"))
+    assert [row["_problem"] for row in rows] == [None, "d: required", "d: required", None]
+
+
+AVRO = {
+    "type": "record",
+    "name": "Reading",
+    "fields": [
+        {"name": "device", "type": "string"},
+        {"name": "t", "type": ["null", "double"]},
+        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}},
+        {"name": "place", "type": {"type": "record", "name": "Place", "fields": [{"name": "floor", "type": "int"}]}},
+        {"name": "tags", "type": {"type": "map", "values": {"type": "array", "items": "string"}}},
+    ],
+}
+RECORD = {
+    "device": "d1",
+    "t": 21.5,
+    "ts": ACCEPTED,
+    "amount": Decimal("1.25"),
+    "place": {"floor": 3},
+    "tags": {"room": ["a", "b"]},
+}
+
+
+def test_cbor_avro_and_senml_become_the_same_kinds_of_columns(spark: SparkSession) -> None:
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(AVRO), RECORD)
+    expected = RECORD | {"ts": naive(ACCEPTED)}
+    columns = "device STRING, t DOUBLE, ts TIMESTAMP, amount DECIMAL(5,2), place STRUCT<floor: INT>, "
+    columns += "tags MAP<STRING, ARRAY<STRING>>"
+    nan = RECORD | {"t": float("nan")}
+    for form, schema, content, wrong in (
+        ("cbor", columns, cbor2.dumps(RECORD), cbor2.dumps(nan)),
+        ("avro", json.dumps(AVRO), file.getvalue(), file.getvalue()[:-2]),
+    ):
+        decoded = decode(messages(spark, [content, b"\xff\xff", wrong, content]), format=form, schema=schema)
+        rows = by_offset(decoded)
+        assert [row["_problem"] is None for row in rows] == [True, False, False, True]
+        assert {name: rows[0][name] for name in RECORD} == expected
+        assert [row["_value"] and bytes(row["_value"]) for row in rows] == [None, b"\xff\xff", wrong, None]
+        assert rows[0]["_key"] == "k"
+    pack = b'[{"bn":"urn:dev:1:","bt":1769860800,"n":"t","u":"Cel","v":21.5},{"n":"on","vb":true,"t":-1}]'
+    records = cbor2.dumps([{-2: "urn:dev:2:", 0: "t", 2: 1}])
+    decoded = decode(messages(spark, [pack, b"[]", records]), format="senml")
+    found = by_offset(decoded)
+    assert [(row["name"], row["unit"], row["value"], row["bool_value"], row["_offset"]) for row in found] == [
+        ("urn:dev:1:t", "Cel", 21.5, None, 0),
+        ("urn:dev:1:on", None, None, True, 0),
+        (None, None, None, None, 1),
+        ("urn:dev:2:t", None, 1.0, None, 2),
+    ]
+    assert [row["time"] for row in found if row["time"]][::2] == [naive(ACCEPTED)] * 2
+    assert found[2]["_problem"].startswith("expected a SenML pack")
+
+
+def test_text_and_raw_have_one_column(spark: SparkSession) -> None:
+    text = by_offset(decode(messages(spark, [b"gr\xc3\xbc\xc3\x9f", b"\xff"]), format="text"))
+    assert [(row["value"], row["_problem"]) for row in text] == [("grüß", None), (None, "it is no UTF-8")]
+    raw = by_offset(decode(messages(spark, [b"\xff", b""]), format="raw"))
+    assert [(bytes(row["value"]), row["_problem"]) for row in raw] == [(b"\xff", None), (b"", None)]
+
+
+@pytest.mark.parametrize(
+    ("form", "schema", "problem"),
+    [
+        ("xml", None, "format: expected one of raw, json, cbor, avro, senml, text, got 'xml'"),
+        ("json", None, "schema of format json: required for format json"),
+        ("json", "a WAT", "schema of format json: character 3"),
+        ("raw", "a INT", "schema of format raw: format raw has no schema"),
+        ("avro", "{}", "schema of format avro: expected a record"),
+    ],
+)
+def test_what_makes_no_columns_is_refused_before_anything_runs(
+    spark: SparkSession, form: str, schema: str | None, problem: str
+) -> None:
+    with pytest.raises(OptionError, match=problem):
+        decode(messages(spark, []), format=form, schema=schema)

@@ -1,0 +1,383 @@
+"""The host's rules, against a real API, with runners that speak the protocol and start no Spark.
+
+What is looked at is who is started, told, stopped and reported, which is the same whatever the runner computes;
+with Spark a start takes ten seconds, so that is shown by few tests (``test_pipeline_host_spark.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from enmasse.engines.embedded.paths import Layout
+from enmasse.errors import UnavailableError
+from enmasse.pipeline.host.api import api_client
+from enmasse.pipeline.host.host import FINALIZER, Host
+from enmasse.pipeline.host.settings import HostSettings
+
+pytestmark = pytest.mark.slow
+
+RUNNER = """
+import json, os, sys
+folder = sys.argv[sys.argv.index("--folder") + 1]
+heard = open(os.path.join(folder, "work", "heard"), "a", buffering=1)
+def say(event, **fields): print(json.dumps({"event": event, **fields}), flush=True)
+say("ready")
+for line in sys.stdin:
+    command = json.loads(line)
+    heard.write(json.dumps({"pid": os.getpid(), "argv": sys.argv[1:], **command}) + "\\n")
+    if command["command"] == "put":
+        pipeline = command["pipeline"]
+        name, generation = pipeline["metadata"]["name"], pipeline["metadata"]["generation"]
+        os.makedirs(os.path.join(folder, "checkpoints", name), exist_ok=True)
+        reason = "Finished" if pipeline["spec"].get("trigger") == "availableNow" else "Running"
+        ready = {"type": "Ready", "status": "True", "reason": reason, "observedGeneration": generation}
+        say("status", pipeline=name, status={"conditions": [ready], "rows": 5, "observedGeneration": generation})
+        say("log", pipeline=name, line="runs " + name)
+        say("status", pipeline="other.one", status={"rows": 666})
+        say("log", pipeline="../../escape", line="no")
+    elif command["command"] == "delete":
+        say("deleted", pipeline=command["name"])
+    elif command["command"] == "query":
+        say("answer", id=command["id"], columns=[{"name": "a", "type": "INT"}], rows=[[1]], error=None)
+"""
+PLURALS = {"AddressSpace": "addressspaces", "Address": "addresses", "Pipeline": "pipelines"}
+ROOT = "/apis/enmasse.io/v1beta1/namespaces/default"
+LATE_S = 40.0
+
+
+class Service:
+    """An installation whose pipelines are hosted in this process."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self._log = data.with_name("up.log").open("ab")
+        command = [sys.executable, "-m", "enmasse", "up", "--data", str(data), "--ports", "auto", "--no-pipelines"]
+        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+        deadline = time.monotonic() + 60
+        while not (data / "endpoints.json").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        found = json.loads((data / "endpoints.json").read_text())
+        urls = {item["protocol"]: item["url"] for item in found["endpoints"]}
+        self.api, self.amqp = urls["api"], urls["amqp"]
+        self.http = httpx.Client(base_url=self.api, trust_env=False, timeout=30)
+
+    def stop(self) -> None:
+        self.http.close()
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(40)
+        self._log.close()
+
+    def pid(self, kind: str) -> int:
+        found = json.loads((self.data / "endpoints.json").read_text())
+        return next(int(item["pid"]) for item in found["processes"] if item["kind"] == kind)
+
+    def create(self, kind: str, name: str, **spec: Any) -> dict[str, Any]:
+        body = {"apiVersion": "enmasse.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        answer = self.http.post(f"{ROOT}/{PLURALS[kind]}", json=body)
+        assert answer.status_code == 201, answer.text
+        created: dict[str, Any] = answer.json()
+        return created
+
+    def space(self, name: str) -> None:
+        self.create("AddressSpace", name, type="standard", plan="standard-unlimited")
+        self.create("Address", f"{name}.in", address="in", type="stream")
+
+    def pipeline(self, name: str, **spec: Any) -> None:
+        given = {"sources": [{"name": "rows", "address": "in"}], "sinks": [{"table": "out"}]} | spec
+        self.create("Pipeline", name, **given)
+
+    def get(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.http.get(f"{ROOT}/pipelines/{name}").json()
+        return found
+
+    def status(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(name).get("status", {})
+        return found
+
+    def patch(self, name: str, **spec: Any) -> None:
+        headers = {"content-type": "application/merge-patch+json"}
+        self.http.patch(f"{ROOT}/pipelines/{name}", json={"spec": spec}, headers=headers).raise_for_status()
+
+    def delete(self, kind: str, name: str) -> None:
+        self.http.request("DELETE", f"{ROOT}/{PLURALS[kind]}/{name}").raise_for_status()
+
+    def heard(self, space: str) -> list[dict[str, Any]]:
+        path = self.data / "pipelines" / f"default.{space}" / "work" / "heard"
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    service = Service(tmp_path_factory.mktemp("host") / "data")
+    yield service
+    service.stop()
+
+
+@asynccontextmanager
+async def hosting(service: Service, **changes: Any) -> AsyncIterator[Host]:
+    """A host for the time of the block."""
+    settings = HostSettings(
+        data=service.data,
+        api=service.api,
+        amqp=service.amqp,
+        program=(sys.executable, "-c", changes.pop("source", RUNNER)),
+        **{"idle_s": 1.0, **changes},
+    )
+    async with api_client(service.api, Layout(service.data).pipelines_token) as http:
+        host = Host(settings, http)
+        task = asyncio.create_task(host.run())
+        try:
+            yield host
+        finally:
+            assert not task.done(), task.exception()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(found: Callable[[], Any], what: Callable[[], Any] = lambda: None) -> Any:
+    deadline = time.monotonic() + LATE_S
+    while not (value := found()):
+        assert time.monotonic() < deadline, what()
+        await asyncio.sleep(0.05)
+    return value
+
+
+def running(service: Service, name: str) -> Callable[[], bool]:
+    return lambda: bool(service.status(name).get("phase") == "Running")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_space_has_a_runner_while_it_has_a_pipeline_that_is_to_run(service: Service) -> None:
+    async def play() -> None:
+        service.space("one")
+        service.pipeline("one.a")
+        service.pipeline("one.b")
+        async with hosting(service) as host:
+            for name in ("one.a", "one.b"):
+                await until(running(service, name))
+                assert service.status(name)["rows"] == 5
+                assert FINALIZER in service.get(name)["metadata"]["finalizers"]
+            assert len({line["pid"] for line in service.heard("one")}) == 1
+            argv = service.heard("one")[0]["argv"]
+            assert argv[argv.index("--space") + 1] == "default/one"
+            assert argv[argv.index("--space-host") + 1] == "one.default"
+            assert "runs one.a" in host.log_of("default", "one.a").tail(5)
+            service.patch("one.a", paused=True)
+            service.patch("one.b", paused=True)
+            await until(lambda: service.status("one.b").get("phase") == "Paused")
+            await until(lambda: not host.runners)
+            service.patch("one.a", paused=False)
+            await until(lambda: service.status("one.a").get("phase") == "Running")
+        events = service.http.get("/api/v1/namespaces/default/events").json()["items"]
+        told = [item for item in events if item["involvedObject"]["name"] == "one.a"]
+        assert {"Running", "Paused"} <= {item["message"].split()[1].rstrip(":") for item in told}
+
+    asyncio.run(play())
+
+
+def test_a_runner_that_is_killed_is_started_again_and_told_everything_again(service: Service) -> None:
+    async def play() -> None:
+        service.space("two")
+        service.pipeline("two.a")
+        service.pipeline("two.b")
+        async with hosting(service) as host:
+            await until(lambda: len([line for line in service.heard("two") if line["command"] == "put"]) == 2)
+            (runner,) = [found for key, found in host.runners.items() if key.space == "default/two"]
+            pid = await until(lambda: runner.pid)
+            os.kill(pid, signal.SIGKILL)
+
+            def names() -> set[str]:
+                return {line["pipeline"]["metadata"]["name"] for line in service.heard("two") if line["pid"] != pid}
+
+            await until(lambda: names() == {"two.a", "two.b"})
+            await until(lambda: service.status("two.a").get("phase") == "Running")
+            assert runner.restarts == 1
+            new = runner.pid
+        assert new is not None
+        assert not is_alive(new)
+
+    asyncio.run(play())
+
+
+def test_a_deleted_pipeline_goes_when_it_is_stopped_and_its_place_removed(service: Service) -> None:
+    async def play() -> None:
+        service.space("three")
+        service.pipeline("three.a")
+        async with hosting(service, idle_s=60.0) as host:
+            await until(lambda: service.status("three.a").get("phase") == "Running")
+            place = service.data / "pipelines" / "default.three" / "checkpoints" / "three.a"
+            assert place.is_dir()
+            service.delete("Pipeline", "three.a")
+            await until(lambda: service.get("three.a").get("code") == 404)
+            assert not place.exists()
+            assert host.log_of("default", "three.a").tail(5) == []
+            assert [line["command"] for line in service.heard("three")][-1] == "delete"
+            service.pipeline("three.a")
+            await until(lambda: service.status("three.a").get("phase") == "Running")
+
+    asyncio.run(play())
+
+
+def test_what_was_deleted_while_no_host_ran_is_removed_later(service: Service) -> None:
+    async def play() -> None:
+        service.space("four")
+        service.pipeline("four.a")
+        async with hosting(service):
+            await until(lambda: service.status("four.a").get("phase") == "Running")
+        service.delete("Pipeline", "four.a")
+        place = service.data / "pipelines" / "default.four" / "checkpoints" / "four.a"
+        assert place.is_dir()
+        assert service.get("four.a")["metadata"]["deletionTimestamp"]
+        async with hosting(service):
+            await until(lambda: service.get("four.a").get("code") == 404)
+        assert not place.exists()
+
+    asyncio.run(play())
+
+
+def test_a_pipeline_waits_for_its_address_and_then_runs(service: Service) -> None:
+    async def play() -> None:
+        service.space("five")
+        service.pipeline("five.a", sources=[{"name": "rows", "address": "later"}])
+        async with hosting(service) as host:
+            await until(lambda: service.status("five.a").get("messages"))
+            assert "later" in service.status("five.a")["messages"][0]
+            assert not any(key.space == "default/five" for key in host.runners)
+            service.create("Address", "five.later", address="later", type="stream")
+            await until(lambda: service.status("five.a").get("phase") == "Running")
+            put = next(line for line in service.heard("five") if line["command"] == "put")
+            assert put["addresses"] == {"later": {"type": "stream"}}
+
+    asyncio.run(play())
+
+
+def test_a_session_of_its_own_is_a_runner_of_its_own_with_its_resources(service: Service) -> None:
+    async def play() -> None:
+        service.space("six")
+        service.pipeline("six.shared")
+        service.pipeline("six.alone", resources={"session": "own", "cores": 1, "memory": "1Gi"})
+        async with hosting(service):
+            for name in ("six.shared", "six.alone"):
+                await until(running(service, name))
+            runners = {line["pipeline"]["metadata"]["name"]: line for line in service.heard("six")}
+            assert runners["six.shared"]["pid"] != runners["six.alone"]["pid"]
+            argv = runners["six.alone"]["argv"]
+            assert argv[-6:] == ["--session", "six.alone", "--cores", "1", "--memory", "1024m"]
+
+    asyncio.run(play())
+
+
+def test_a_finished_pipeline_is_not_begun_again(service: Service) -> None:
+    async def play() -> None:
+        service.space("seven")
+        service.pipeline("seven.a", trigger="availableNow")
+        async with hosting(service) as host:
+            await until(lambda: service.status("seven.a").get("phase") == "Finished")
+            await until(lambda: not any(key.space == "default/seven" for key in host.runners))
+        puts = [line for line in service.heard("seven") if line["command"] == "put"]
+        async with hosting(service) as host:
+            await until(lambda: host.declared.is_known)
+            await asyncio.sleep(1.0)
+            assert not any(key.space == "default/seven" for key in host.runners)
+        assert len(puts) == len([line for line in service.heard("seven") if line["command"] == "put"]) == 1
+
+    asyncio.run(play())
+
+
+def test_a_runner_goes_on_while_control_is_away_and_what_it_says_is_written_afterwards(service: Service) -> None:
+    async def play() -> None:
+        service.space("eight")
+        service.pipeline("eight.a")
+        async with hosting(service) as host:
+            await until(lambda: service.status("eight.a").get("phase") == "Running")
+            runner = next(item for key, item in host.runners.items() if key.space == "default/eight")
+            pid, control = runner.pid, service.pid("control")
+            os.kill(control, signal.SIGKILL)
+            await until(lambda: service.pid("control") != control)
+
+            def is_back() -> bool:
+                try:
+                    return service.http.get("/readyz").status_code == 200
+                except httpx.TransportError:
+                    return False
+
+            await until(is_back)
+            service.patch("eight.a", trigger="5s")
+            await until(lambda: service.status("eight.a").get("observedGeneration") == 2)
+            assert runner.pid == pid
+
+    asyncio.run(play())
+
+
+def test_a_query_has_its_answer_and_needs_no_pipeline(service: Service) -> None:
+    async def play() -> None:
+        service.space("nine")
+        async with hosting(service) as host:
+            await until(lambda: ("default", "nine") in host.declared.spaces)
+            answer = await host.query("default/nine", {"sql": "SELECT 1", "limit": 5}, None, LATE_S)
+            assert answer["rows"] == [[1]]
+            (told,) = service.heard("nine")
+            assert (told["sql"], told["addresses"]) == ("SELECT 1", {"in": {"type": "stream"}})
+            with pytest.raises(UnavailableError, match="knows no space"):
+                await host.query("default/none", {"sql": "SELECT 1", "limit": 5}, None, 1.0)
+            with pytest.raises(UnavailableError, match="none"):
+                await host.query("default/nine", {"sql": "SELECT 1", "limit": 5}, "none", 1.0)
+            await until(lambda: not any(key.space == "default/nine" for key in host.runners))
+
+    asyncio.run(play())
+
+
+def test_what_a_killed_host_left_running_is_ended_before_the_next_begins(service: Service) -> None:
+    async def play() -> None:
+        service.space("ten")
+        service.pipeline("ten.a")
+        stubborn = RUNNER + "\nimport time, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n"
+        async with hosting(service, source=stubborn) as host:
+            await until(lambda: service.status("ten.a").get("phase") == "Running")
+            runner = next(item for key, item in host.runners.items() if key.space == "default/ten")
+            pid = runner.pid
+            assert pid is not None
+            # As if the host had died here: another one, that knows of it only what is on disk.
+            async with hosting(service):
+                await until(lambda: not is_alive(pid))
+                await until(lambda: [line for line in service.heard("ten") if line["pid"] != pid])
+
+    asyncio.run(play())
+
+
+def test_a_space_that_goes_takes_its_runner_along(service: Service) -> None:
+    async def play() -> None:
+        service.space("gone")
+        service.pipeline("gone.a")
+        async with hosting(service, idle_s=60.0) as host:
+            await until(lambda: service.status("gone.a").get("phase") == "Running")
+            runner = next(item for key, item in host.runners.items() if key.space == "default/gone")
+            pid = runner.pid
+            assert pid is not None
+            service.delete("AddressSpace", "gone")
+            await until(lambda: not is_alive(pid))
+            await until(lambda: service.get("gone.a").get("code") == 404)
+
+    asyncio.run(play())

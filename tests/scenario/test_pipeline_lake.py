@@ -1,0 +1,292 @@
+"""Tables of the lake as streaming queries write them, and as Spark, pandas, polars and DuckDB read them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
+
+from enmasse.model.pipelines import TableFormat
+from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
+from enmasse.pipeline.lake.batches import Table
+from enmasse.pipeline.lake.compaction import compact
+from enmasse.pipeline.lake.relation import facts, relation, tables
+from enmasse.pipeline.lake.tables import open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+]
+
+Rows = Sequence[dict[str, Any]]
+COLUMNS = "k STRING, v INT, ts TIMESTAMP"
+ODD = [
+    "x",
+    "a b",
+    "a/b",
+    "50%",
+    "a:b=c",
+    "ü#?",
+    "日本",
+    None,
+    "q'\"\\",
+    "+",
+    "007",
+    "a[b]",
+    "{c}*?",
+    "NULL",
+    "2026-01-01",
+]
+
+
+class Lake:
+    """Tables, and for each a streaming query whose batches are files of JSON."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder / "lake"
+        self.inputs = folder / "inputs"
+
+    def checkpoint(self, name: str) -> Path:
+        return self.inputs / f"{name}-checkpoint"
+
+    def write(
+        self,
+        table: Table,
+        *batches: Rows,
+        name: str = "",
+        columns: str = COLUMNS,
+        owner: str = "o",
+        adopt: bool = False,
+    ) -> None:
+        """Have the table's query, or one of another name, go on with these batches."""
+        name = name or table.path.name
+        source = self.inputs / name
+        source.mkdir(parents=True, exist_ok=True)
+        for rows in batches:
+            number = len(list(source.iterdir()))
+            file = source / f"{number:05d}.json"
+            file.write_text("\n".join(map(json.dumps, rows)))
+            # Spark takes files in the order of their times.
+            os.utime(file, (number, number))
+        frame = self.spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).json(str(source))
+        table.prepare(frame.schema, owner=owner, checkpoint=self.checkpoint(name), adopt=adopt)
+        query = (
+            frame.writeStream.outputMode("append" if table.mode == "complete" else table.mode)
+            .option("checkpointLocation", str(self.checkpoint(name)))
+            .trigger(availableNow=True)
+            .foreachBatch(table.add)
+            .start()
+        )
+        query.awaitTermination()
+
+    def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
+        found = relation(self.spark, self.folder / name).select(*columns).collect()
+        return sorted(map(tuple, found), key=repr)
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(spark, tmp_path)
+
+
+def test_rows_are_laid_out_by_the_day_of_their_event_and_open_everywhere(lake: Lake) -> None:
+    table = open_table(lake.folder / "readings", partition_by=["day"])
+    lake.write(
+        table,
+        [{"k": "a", "v": 1, "ts": "2026-01-31T23:59:59Z"}, {"k": "b", "v": 2, "ts": "2026-02-01T00:00:00Z"}],
+        [{"k": "late", "v": 3, "ts": "2025-12-24T12:00:00Z"}, {"k": "timeless", "v": 4}],
+    )
+    days = [("a", date(2026, 1, 31)), ("b", date(2026, 2, 1)), ("late", date(2025, 12, 24)), ("timeless", None)]
+    assert lake.rows("readings", "k", "day") == days
+    path = str(lake.folder / "readings")
+    delta = DeltaTable(path)
+    frame = delta.to_pandas().sort_values("k")
+    assert [(k, None if pd.isna(day) else day) for k, day in zip(frame["k"], frame["day"], strict=True)] == days
+    assert sorted(pl.scan_delta(path).select("k", "day").collect().rows()) == days
+    arrow = delta.to_pyarrow_dataset()
+    with duckdb.connect() as connection:
+        connection.register("readings", arrow)
+        assert connection.execute("SELECT k, day FROM readings ORDER BY k").fetchall() == days
+    assert arrow.count_rows() == 4
+    found = facts(lake.folder / "readings")
+    assert (found.rows, found.format, found.partition_by) == (4, "delta", ("day",))
+    assert found.columns == (("k", "STRING"), ("v", "INT"), ("ts", "TIMESTAMP"), ("day", "DATE"))
+    assert tables(lake.folder) == ["readings"]
+
+
+@pytest.mark.parametrize("form", ["delta", "parquet"])
+def test_any_text_may_name_a_partition(lake: Lake, form: Any) -> None:
+    table = open_table(lake.folder / "t", format=form, partition_by=["k"])
+    batch = [{"k": k, "v": n} for n, k in enumerate(ODD)]
+    lake.write(table, *[batch] * 9)
+    expected = sorted(((k, n) for n, k in enumerate(ODD) for _ in range(9)), key=repr)
+    assert lake.rows("t", "k", "v") == expected
+    if form == "delta":
+        done = compact(lake.folder / "t", keep_h=0)
+        assert (done.merged, done.made, done.removed, done.left) == (9 * len(ODD), len(ODD), 9 * len(ODD), 0)
+        assert lake.rows("t", "k", "v") == expected
+    assert facts(lake.folder / "t").rows == len(expected)
+
+
+def test_a_batch_that_is_there_is_not_written_again(lake: Lake) -> None:
+    forms: tuple[TableFormat, ...] = ("delta", "parquet")
+    for form in forms:
+        table = open_table(lake.folder / form, format=form)
+        lake.write(table, [{"k": "a", "v": 1}], [{"k": "b", "v": 2}])
+        commits = lake.checkpoint(form) / "commits"
+        # As if the driver had been killed after it wrote the table.
+        shutil.rmtree(commits / "1", ignore_errors=True)
+        (commits / "1").unlink(missing_ok=True)
+        lake.write(table, [{"k": "c", "v": 3}])
+        assert lake.rows(form, "k", "v") == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_rows_replace_those_with_the_same_keys_while_files_are_compacted(lake: Lake) -> None:
+    table = open_table(lake.folder / "last", mode="update", keys=["k"])
+    stop = threading.Event()
+    steps: list[int] = []
+
+    def compacting() -> None:
+        while not stop.wait(0.05):
+            steps.append(compact(lake.folder / "last", keep_h=0).removed)
+
+    thread = threading.Thread(target=compacting)
+    thread.start()
+    try:
+        batches: list[Rows] = [
+            [{"k": "a", "v": n}, {"k": f"b{n % 3}", "v": n}, {"v": n}, {"k": "a", "v": n + 100}] for n in range(8)
+        ]
+        lake.write(table, *batches)
+    finally:
+        stop.set()
+        thread.join()
+    assert lake.rows("last", "k", "v") == [("a", 107), ("b0", 6), ("b1", 7), ("b2", 5), (None, 7)]
+    assert sum(steps)
+
+
+def test_with_an_order_the_greatest_row_stays(lake: Lake) -> None:
+    table = open_table(lake.folder / "last", mode="update", keys=["k"], order_by="ts")
+    early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    lake.write(
+        table,
+        [{"k": "a", "v": 1, "ts": late}, {"k": "a", "v": 2, "ts": early}, {"k": "b", "v": 3}],
+        [{"k": "a", "v": 4, "ts": early}, {"k": "b", "v": 5, "ts": early}, {"k": "b", "v": 6}],
+    )
+    assert lake.rows("last", "k", "v") == [("a", 1), ("b", 5)]
+
+
+def test_a_complete_batch_is_the_whole_table(lake: Lake) -> None:
+    table = open_table(lake.folder / "c", mode="complete")
+    lake.write(table, [{"k": "a", "v": 1}, {"k": "b", "v": 2}], [{"k": "b", "v": 3}])
+    assert lake.rows("c", "k", "v") == [("b", 3)]
+
+
+def test_no_appended_row_is_lost_to_compaction(lake: Lake) -> None:
+    table = open_table(lake.folder / "t", partition_by=["day"])
+    stop = threading.Event()
+    failures: list[Exception] = []
+    merged: list[int] = []
+
+    def compacting() -> None:
+        while not stop.wait(0.02):
+            try:
+                merged.append(compact(lake.folder / "t", keep_h=1).merged)
+            except Exception as error:  # noqa: BLE001  # told below
+                failures.append(error)
+
+    thread = threading.Thread(target=compacting)
+    thread.start()
+    try:
+        batches = [[{"k": "a", "v": n, "ts": "2026-01-31T12:00:00Z"}] for n in range(30)]
+        lake.write(table, *batches)
+    finally:
+        stop.set()
+        thread.join()
+    compact(lake.folder / "t", keep_h=1)
+    assert failures == []
+    assert sum(merged)
+    assert lake.rows("t", "v") == sorted(((n,) for n in range(30)), key=repr)
+
+
+def test_a_table_has_one_writer_and_one_checkpoint(lake: Lake) -> None:
+    forms: tuple[TableFormat, ...] = ("delta", "parquet")
+    for form in forms:
+        table = open_table(lake.folder / form, format=form)
+        lake.write(table, [{"k": "a", "v": 1}])
+        with pytest.raises(TableMismatchError, match="is written by o: one query writes a table"):
+            lake.write(table, [{"k": "b", "v": 2}], owner="another")
+        with pytest.raises(TableMismatchError, match="under another checkpoint"):
+            lake.write(table, [{"k": "b", "v": 2}], name=f"{form}-other")
+        lake.write(table, [{"k": "c", "v": 3}], name=f"{form}-third", adopt=True)
+        assert lake.rows(form, "k", "v") == [("a", 1), ("c", 3)]
+    for form, path in zip(forms, reversed(forms), strict=True):
+        with pytest.raises(TableMismatchError, match="holds a"):
+            lake.write(open_table(lake.folder / path, format=form))
+
+
+@pytest.mark.parametrize("form", ["delta", "parquet"])
+def test_columns_are_added_where_asked_for_and_never_change_their_type(lake: Lake, form: Any) -> None:
+    path = lake.folder / "t"
+    lake.write(open_table(path, format=form), [{"k": "a", "v": 1}])
+    wider = f"{COLUMNS}, w DOUBLE"
+    with pytest.raises(TableSchemaError, match="the table t has no column 'w'"):
+        lake.write(open_table(path, format=form), [{"k": "b", "w": 0.5}], columns=wider)
+    lake.write(open_table(path, format=form, evolve=True), [{"k": "c", "w": 1.5}], columns=wider)
+    lake.write(open_table(path, format=form), [{"k": "d"}], columns="k STRING")
+    assert lake.rows("t", "k", "v", "w") == [("a", 1, None), ("b", None, 0.5), ("c", None, 1.5), ("d", None, None)]
+    with pytest.raises(TableSchemaError, match="has 'v' as INTEGER, but it comes as STRING"):
+        lake.write(open_table(path, format=form, evolve=True), columns="k STRING, v STRING")
+    with pytest.raises(TableSchemaError, match="nor a TIMESTAMP"):
+        lake.write(open_table(lake.folder / "u", format=form, partition_by=["day"]), columns="k STRING")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a file system can only be mounted by root")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_a_full_disk_fails_the_batch_and_a_retry_goes_on(lake: Lake, small_disk: Path) -> None:
+    lake.folder = small_disk / "lake"
+    table = open_table(lake.folder / "t")
+    lake.write(table, [{"k": "a", "v": 1}])
+    ballast = small_disk / "ballast"
+    try:
+        with ballast.open("wb") as file:
+            while True:
+                file.write(bytes(4096))
+                file.flush()
+    except OSError:
+        pass
+    with pytest.raises((StreamingQueryException, OSError)):
+        lake.write(table, [{"k": "b", "v": 2}], [{"k": "c", "v": 3}])
+    assert lake.rows("t", "k", "v") == [("a", 1)]
+    ballast.unlink()
+    lake.write(table)
+    assert lake.rows("t", "k", "v") == [("a", 1), ("b", 2), ("c", 3)]

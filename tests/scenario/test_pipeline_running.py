@@ -1,0 +1,363 @@
+"""Declared pipelines run by a real runner process against a real node."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from enmasse.client.blocking import Message
+from tests.scenario.conftest import StreamNode
+from tests.scenario.pipeline_runner_place import RunnerPlace
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("needs_spark"),
+    pytest.mark.timeout(600),
+]
+
+STREAM = {"type": "stream"}
+TEXTS = "SELECT offset, CAST(value AS STRING) AS text FROM readings"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamNode]:
+    node = StreamNode(tmp_path_factory.mktemp("node"))
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="module")
+def place(node: StreamNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunnerPlace]:
+    place = RunnerPlace(node.url, tmp_path_factory.mktemp("space"))
+    place.start()
+    place.next_event("ready")
+    yield place
+    assert place.stop() == 0
+    assert "Traceback" not in (place.folder / "runner.err").read_text()
+
+
+def send(node: StreamNode, address: str, *bodies: str) -> None:
+    with node.connect() as connection:
+        messages = [Message(body.encode(), subject=f"d{n % 3}") for n, body in enumerate(bodies)]
+        outcomes = connection.sender(address).send_all(messages, timeout=60)
+        assert {str(outcome) for outcome in outcomes} == {"accepted"}
+
+
+def texts(place: RunnerPlace, table: str) -> list[str]:
+    return sorted(row["text"] for row in place.rows(table))
+
+
+def to_table(address: str, table: str, sql: str = TEXTS, **more: Any) -> dict[str, Any]:
+    return {
+        "sources": [{"name": "readings", "address": address}],
+        "steps": [{"name": "texts", "sql": sql}],
+        "sinks": [{"table": table}],
+        **more,
+    }
+
+
+def write_code(place: RunnerPlace, pipeline: str, **modules: str) -> None:
+    folder = place.folder / "code" / pipeline
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, source in modules.items():
+        (folder / f"{name}.py").write_text(source)
+
+
+def test_the_example_of_a_pipeline_of_ones_own_runs(node: StreamNode, place: RunnerPlace) -> None:
+    example = Path(__file__).parents[2] / "examples" / "pipelines" / "plant.yaml"
+    objects = {found["metadata"]["name"]: found["spec"] for found in yaml.safe_load_all(example.read_text())}
+    for name in ("telemetry", "alerts", "bad"):
+        node.create(f"plant-{name}", "stream" if name == "telemetry" else "queue")
+    spec = json.loads(json.dumps(objects["plant.hot"]).replace('"telemetry"', '"plant-telemetry"'))
+    spec = json.loads(json.dumps(spec).replace('"alerts"', '"plant-alerts"').replace('"bad"', '"plant-bad"'))
+    kinds = {"plant-telemetry": STREAM, "plant-alerts": {"type": "queue"}, "plant-bad": {"type": "queue"}}
+    place.put("demo.plant", spec, kinds)
+    moments = ("12:00:01", "12:00:09", "12:00:21", "12:05:00")
+    readings = [
+        json.dumps({"device": "kiln", "temperature": 25 + 2 * n, "ts": f"2026-01-31T{moment}Z"})
+        for n, moment in enumerate(moments)
+    ]
+    send(node, "plant-telemetry", *readings, "no reading")
+    place.until(lambda: len(place.rows("windows")) == 2)
+    found = sorted((row["since"].strftime("%H:%M:%S"), row["mean"], row["readings"]) for row in place.rows("windows"))
+    assert found == [("12:00:00", 26.0, 2), ("12:00:20", 29.0, 1)]
+    with node.connect() as connection:
+        alert = connection.receiver("plant-alerts").receive(timeout=60)
+        bad = connection.receiver("plant-bad").receive(timeout=60)
+    assert alert is not None
+    assert json.loads(alert.message.body)["temperature"] == 31.0
+    assert bad is not None
+    assert bad.message.body == b"no reading"
+    place.send(command="delete", name="demo.plant", purge=True)
+
+
+def with_function(address: str, table: str, function: str, **step: Any) -> dict[str, Any]:
+    return {
+        "sources": [{"name": "readings", "address": address}],
+        "steps": [
+            {"name": "texts", "sql": TEXTS},
+            {"name": "scored", "function": function, "schema": "text STRING, score DOUBLE", **step},
+        ],
+        "sinks": [{"table": table}],
+    }
+
+
+def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: StreamNode, place: RunnerPlace) -> None:
+    send(node, node.create("flow"), *(f"m{n}" for n in range(50)))
+    place.put("demo.flow", to_table("flow", "flow"), {"flow": STREAM})
+    place.until(lambda: len(place.rows("flow")) == 50)
+    send(node, "flow", *(f"m{n}" for n in range(50, 60)))
+    place.until(lambda: len(place.rows("flow")) == 60)
+    assert texts(place, "flow") == sorted(f"m{n}" for n in range(60))
+    status = place.until(lambda: (s := place.statuses["demo.flow"])["rows"] == 60 and s)
+    assert status["phase"] == "Active"
+    (query,) = status["queries"]
+    assert query["name"] == "table-flow"
+    assert query["state"] == "Running"
+    assert query["lag"] == 0
+
+    answer = place.ask("SELECT count(*) AS n, min(text) AS first FROM flow")
+    assert answer["columns"] == [{"name": "n", "type": "BIGINT"}, {"name": "first", "type": "STRING"}]
+    assert answer["rows"] == [[60, "m0"]]
+    answer = place.ask("SELECT text FROM flow", limit=7)
+    assert (len(answer["rows"]), answer["truncated"]) == (7, True)
+    answer = place.ask("SELECT CAST(value AS STRING) v FROM flow_in WHERE offset = 0 ORDER BY v", addresses={})
+    assert "there is no relation 'flow_in'" in answer["error"]
+    address = node.create("seen/by.all")
+    send(node, address, "one", "two", "three")
+    answer = place.ask(f"SELECT CAST(value AS STRING) v FROM `{address}` ORDER BY v", addresses={address: STREAM})
+    assert answer["rows"] == [["one"], ["three"], ["two"]]
+    for sql in (
+        "SELECT reflect('java.lang.System', 'getenv', 'HOME')",
+        "DROP TABLE flow",
+        "SELECT * FROM parquet.`/tmp`",
+    ):
+        assert place.ask(sql)["error"], sql
+    place.send(command="delete", name="demo.flow", purge=True)
+    place.until(lambda: not (place.folder / "checkpoints" / "demo.flow").exists())
+    assert len(place.rows("flow")) == 60
+
+
+def test_a_function_gets_pandas_batches_and_takes_an_update(node: StreamNode, place: RunnerPlace) -> None:
+    send(node, node.create("scores"), "a", "bb")
+    write_code(
+        place,
+        "demo.scores",
+        scoring="import lengths\ndef score(rows, factor):\n    return lengths.of(rows, factor)\n",
+        lengths="def of(rows, factor):\n    return rows.assign(score=rows.text.str.len() * factor * 1.0)\n",
+    )
+    spec = with_function("scores", "scores", "scoring:score", parameters={"factor": 2})
+    place.put("demo.scores", spec, {"scores": STREAM})
+    place.until(lambda: len(place.rows("scores")) == 2)
+    assert sorted(row["score"] for row in place.rows("scores")) == [2.0, 4.0]
+    write_code(place, "demo.scores", lengths="def of(rows, factor):\n    return rows.assign(score=-1.0)\n")
+    place.put("demo.scores", spec, {"scores": STREAM})
+    send(node, "scores", "ccc")
+    place.until(lambda: len(place.rows("scores")) == 3)
+    assert sorted(row["score"] for row in place.rows("scores")) == [-1.0, 2.0, 4.0]
+    place.send(command="delete", name="demo.scores", purge=True)
+
+
+def test_a_function_that_raises_or_never_returns_is_told_and_its_neighbours_go_on(
+    node: StreamNode, place: RunnerPlace
+) -> None:
+    node.create("trouble")
+    source = (
+        "import time\n\ndef fails(rows):\n    return rows.nothing\n\n"
+        "def hangs(rows):\n    while True:\n        try:\n            time.sleep(1)\n"
+        "        except Exception:\n            pass\n"
+    )
+    write_code(place, "demo.fails", bad=source)
+    write_code(place, "demo.hangs", bad=source)
+    place.put("demo.fails", with_function("trouble", "fails", "bad:fails"), {"trouble": STREAM})
+    place.put("demo.hangs", with_function("trouble", "hangs", "bad:hangs", timeout="1s"), {"trouble": STREAM})
+    place.put("demo.absent", with_function("trouble", "absent", "gone:score"), {"trouble": STREAM})
+    place.put("demo.beside", to_table("trouble", "beside"), {"trouble": STREAM})
+    send(node, "trouble", "x")
+
+    def error(name: str) -> str:
+        return str(place.statuses.get(name, {}).get("lastError", ""))
+
+    place.until(lambda: "bad:fails (bad.py, line 4): AttributeError" in error("demo.fails"))
+    place.until(lambda: "bad:hangs (bad.py, line" in error("demo.hangs") and "longer than 1 s" in error("demo.hangs"))
+    place.until(lambda: "no module 'gone'" in error("demo.absent") and "add gone.py" in error("demo.absent"))
+    place.until(lambda: texts(place, "beside") == ["x"])
+    assert place.statuses["demo.fails"]["phase"] != "Active"
+    send(node, "trouble", "y")
+    place.until(lambda: texts(place, "beside") == ["x", "y"])
+    write_code(place, "demo.fails", bad="def fails(rows):\n    return rows.assign(score=0.0)\n")
+    place.put("demo.fails", with_function("trouble", "fails", "bad:fails"), {"trouble": STREAM})
+    place.until(lambda: texts(place, "fails") == ["x", "y"])
+    for name in ("fails", "hangs", "absent", "beside"):
+        place.send(command="delete", name=f"demo.{name}", purge=True)
+
+
+def test_bodies_are_decoded_and_what_cannot_be_is_counted(node: StreamNode, place: RunnerPlace) -> None:
+    good = [json.dumps({"device": f"d{n}", "temperature": n / 2}) for n in range(5)]
+    send(node, node.create("json"), *good, "not json", '{"device": "cut')
+    spec = {
+        "sources": [{"name": "readings", "address": "json"}],
+        "steps": [
+            {"name": "warm", "sql": "SELECT device, temperature, _offset FROM readings WHERE temperature > 0.7"}
+        ],
+        "sinks": [{"table": "warm"}, {"input": "readings", "table": "all"}],
+    }
+    schema = {"format": "json", "definition": "device STRING, temperature DOUBLE"}
+    place.put("demo.json", spec, {"json": {"type": "stream", "schema": schema}})
+    place.until(lambda: len(place.rows("all")) == 5 and len(place.rows("warm")) == 3)
+    assert sorted(row["temperature"] for row in place.rows("warm")) == [1.0, 1.5, 2.0]
+    queries = place.until(
+        lambda: (q := place.statuses["demo.json"]["queries"]) and all("batch" in i for i in q) and q
+    )
+    assert [query["badRecords"] for query in queries] == [2, 2]
+    place.send(command="delete", name="demo.json", purge=True)
+
+
+def test_a_queue_is_consumed_by_one_query_and_said_to_be(node: StreamNode, place: RunnerPlace) -> None:
+    node.create("work", "queue")
+    sent = [f"m{n}" for n in range(30)]
+    send(node, "work", *sent)
+    sql = "SELECT CAST(value AS STRING) AS text FROM readings"
+    place.put("demo.work", to_table("work", "work", sql), {"work": {"type": "queue"}})
+    place.until(lambda: len(place.rows("work")) >= 30)
+    assert texts(place, "work") == sorted(sent)
+    assert "consumes work, a queue" in place.statuses["demo.work"]["warnings"][0]
+    two = to_table("work", "work", sql)
+    two["sinks"].append({"table": "other"})
+    place.put("demo.two", two, {"work": {"type": "queue"}})
+    place.until(lambda: "can feed one sink" in place.statuses.get("demo.two", {}).get("lastError", ""))
+    for name in ("work", "two"):
+        place.send(command="delete", name=f"demo.{name}", purge=True)
+
+
+def test_pause_keeps_the_place_and_available_now_finishes(node: StreamNode, place: RunnerPlace) -> None:
+    send(node, node.create("rests"), "a", "b")
+    place.put("demo.rests", to_table("rests", "rests"), {"rests": STREAM})
+    place.until(lambda: texts(place, "rests") == ["a", "b"])
+    place.put("demo.rests", to_table("rests", "rests", paused=True), {"rests": STREAM})
+    place.until(lambda: place.statuses["demo.rests"]["conditions"][0]["reason"] == "Paused")
+    send(node, "rests", "c")
+    place.put("demo.rests", to_table("rests", "rests", trigger="availableNow"), {"rests": STREAM})
+    place.until(lambda: place.state("demo.rests") == {"Finished"})
+    assert texts(place, "rests") == ["a", "b", "c"]
+    place.send(command="delete", name="demo.rests", purge=True)
+
+
+def test_a_change_that_does_not_fit_is_refused_until_a_restart_is_asked_for(
+    node: StreamNode, place: RunnerPlace
+) -> None:
+    send(node, node.create("first"), "a", "b")
+    send(node, node.create("second"), "c")
+    addresses = {"first": STREAM, "second": STREAM}
+    place.put("demo.change", to_table("first", "change"), addresses)
+    place.until(lambda: texts(place, "change") == ["a", "b"])
+    place.put(
+        "demo.change", to_table("first", "change", "SELECT offset, upper(CAST(value AS STRING)) text FROM readings")
+    )
+    send(node, "first", "d")
+    place.until(lambda: texts(place, "change") == ["D", "a", "b"])
+    place.put("demo.change", to_table("second", "change"), addresses)
+    place.until(lambda: place.statuses["demo.change"]["conditions"][0]["reason"] == "CheckpointMisfit")
+    message = place.statuses["demo.change"]["conditions"][0]["message"]
+    assert "'source first'" in message
+    assert "'source second'" in message
+    assert "restart" in message
+    again = to_table("second", "change", restart={"at": "now", "from": "earliest"})
+    place.put("demo.change", again, addresses)
+    place.until(lambda: texts(place, "change") == ["D", "a", "b", "c"])
+    status = place.until(lambda: (s := place.statuses["demo.change"])["phase"] == "Active" and s)
+    assert status["restartedAt"] == "now"
+    send(node, "second", "e")
+    place.until(lambda: texts(place, "change") == ["D", "a", "b", "c", "e"])
+    assert sorted(p.name for p in (place.folder / "checkpoints" / "demo.change").iterdir()) == [
+        "1",
+        "2",
+        "standing.json",
+    ]
+    place.send(command="delete", name="demo.change", purge=True)
+
+
+def test_a_damaged_checkpoint_is_named(node: StreamNode, place: RunnerPlace) -> None:
+    send(node, node.create("damage"), "a")
+    place.put("demo.damage", to_table("damage", "damage"), {"damage": STREAM})
+    place.until(lambda: texts(place, "damage") == ["a"])
+    place.put("demo.damage", to_table("damage", "damage", paused=True), {"damage": STREAM})
+    place.until(lambda: place.statuses["demo.damage"]["conditions"][0]["reason"] == "Paused")
+    offsets = place.folder / "checkpoints" / "demo.damage" / "1" / "table-damage" / "offsets"
+    newest = max((path for path in offsets.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    newest.write_text("v1\n{broken")
+    place.put("demo.damage", to_table("damage", "damage"), {"damage": STREAM})
+    told = place.until(lambda: place.statuses["demo.damage"].get("lastError"))
+    assert str(newest) in told
+    assert "restart" in told
+    place.send(command="delete", name="demo.damage", purge=True)
+
+
+def test_a_second_runner_of_the_space_is_refused(place: RunnerPlace) -> None:
+    command = [sys.executable, "-m", "enmasse.pipeline", "run", "--space", "default/demo"]
+    command += ["--url", place.url, "--folder", str(place.folder)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "another runner works in" in done.stderr
+    assert done.stdout == ""
+
+
+def test_bad_commands_are_told_and_change_nothing(place: RunnerPlace) -> None:
+    place.send(command="put", pipeline={"kind": "Pipeline"})
+    assert "spec" in place.next_event("refused")["error"]
+    place.send(command="fly")
+    assert "expected put" in place.next_event("refused")["error"]
+
+
+def test_a_killed_runner_takes_all_with_it_and_the_next_one_goes_on(node: StreamNode, tmp_path: Path) -> None:
+    send(node, node.create("killed"), *(f"m{n}" for n in range(20)))
+    place = RunnerPlace(node.url, tmp_path / "space")
+    try:
+        place.start()
+        place.put("demo.killed", to_table("killed", "killed"), {"killed": STREAM})
+        place.until(lambda: len(place.rows("killed")) == 20)
+        place.kill()
+        send(node, "killed", *(f"m{n}" for n in range(20, 30)))
+        place.start()
+        place.put("demo.killed", to_table("killed", "killed"), {"killed": STREAM})
+        place.until(lambda: len(place.rows("killed")) == 30)
+        assert texts(place, "killed") == sorted(f"m{n}" for n in range(30))
+        assert place.process is not None
+        place.process.send_signal(signal.SIGTERM)
+        assert place.process.wait(60) == 0
+        assert place.stop() == 0
+    finally:
+        if place.process is not None and place.process.poll() is None:
+            place.kill()
+    mark = (tmp_path / "space" / "runner.lock").read_bytes()
+    left = [pid for pid in Path("/proc").glob("[0-9]*") if _is_marked(pid, mark)]
+    assert not left
+
+
+def _is_marked(pid: Path, mark: bytes) -> bool:
+    try:
+        return b"ENMASSE_RUNNER=" + mark in (pid / "environ").read_bytes()
+    except OSError:
+        return False
+
+
+def test_answers_are_lines_of_json_whatever_the_values(node: StreamNode, place: RunnerPlace) -> None:
+    answer = place.ask(
+        "SELECT TIMESTAMP '2026-01-31 12:00:00.25' AS t, DATE '2026-01-31' AS d, CAST(1.5 AS DECIMAL(5,2)) AS n, "
+        "named_struct('a', array(1, NULL)) AS s, CAST('x' AS BINARY) AS b, CAST('NaN' AS DOUBLE) AS f, "
+        "map('k', 1) AS m"
+    )
+    assert answer["error"] is None
+    assert answer["rows"] == [
+        ["2026-01-31T12:00:00.250000Z", "2026-01-31", "1.50", {"a": [1, None]}, "x", "nan", {"k": 1}]
+    ]
+    assert json.dumps(answer)

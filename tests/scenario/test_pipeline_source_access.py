@@ -1,0 +1,185 @@
+"""Who the Spark source comes as, over TLS: credentials by name, what shows them, and what their end means."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from enmasse.client.blocking import Connection, Message, TlsOptions, connect
+from enmasse.engines.authority import Authority
+from enmasse.identity.users import make_keys
+from enmasse.identity.verifiers import key_fields
+from enmasse.testing.node_process import NodeProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+]
+
+PASSWORD = "not to be seen anywhere"
+
+
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+class Guarded:
+    """A node with TLS and a space that only its users enter; stream ``t`` has three rows."""
+
+    def __init__(self, node: NodeProcess, authority: Authority, folder: Path) -> None:
+        self.node = node
+        self.ca_file = str(authority.path)
+        self.url = f"amqps://127.0.0.1:{node.port}"
+        self.folder = folder
+        space = {"spaceType": "standard", "authentication": "standard", "uid": "s1", "generation": 1}
+        stream = {"space": "default/shop", "address": "t", "addressType": "stream", "uid": "t", "generation": 1}
+        self.manage(lambda m: m.create("io.enmasse.space", "default/shop", space))
+        self.manage(lambda m: m.create("io.enmasse.address", "default/shop.t", stream))
+        self.add_user("maker", "send")
+        self.send(b"1", b"2", b"3")
+
+    def manage(self, act: Callable[[Any], Any]) -> Any:
+        with connect(self.node.admin_url, timeout=30, patience=30) as connection:
+            return act(connection.management())
+
+    def add_user(self, name: str, *operations: str) -> None:
+        """Declare a user, and put its credentials where Spark's processes look."""
+        keys = key_fields(make_keys("SCRAM-SHA-256", PASSWORD, b"salt" * 4, 4096))
+        attributes = {
+            "space": "default/shop",
+            "spaceUid": "s1",
+            "username": name,
+            "scram": {"SCRAM-SHA-256": keys},
+            "authorization": [{"operations": list(operations), "addresses": ["t"]}],
+            "uid": f"user-{name}",
+            "generation": 1,
+            "revision": "1",
+        }
+        self.manage(lambda m: m.create("io.enmasse.user", f"default/shop.{name}", attributes))
+        (self.folder / f"{name}.json").write_text(json.dumps({"user": name, "password": PASSWORD}))
+
+    def remove_user(self, name: str) -> None:
+        self.manage(lambda m: m.delete("io.enmasse.user", f"default/shop.{name}"))
+
+    def connect(self, name: str) -> Connection:
+        tls = TlsOptions(ca_file=self.ca_file)
+        return connect(self.url, user=name, password=PASSWORD, hostname="shop.default", tls=tls, timeout=30)
+
+    def send(self, *bodies: bytes) -> None:
+        with self.connect("maker") as connection:
+            outcomes = connection.sender("t").send_all([Message(body) for body in bodies], timeout=30)
+            assert {str(outcome) for outcome in outcomes} == {"accepted"}
+
+    def options(self, credentials: str) -> dict[str, str]:
+        return {
+            "url": self.url,
+            "address": "t",
+            "space": "shop.default",
+            "caFile": self.ca_file,
+            "credentials": credentials,
+            "startingOffsets": "earliest",
+        }
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, credentials_folder: Path) -> Iterator[Guarded]:
+    authority = Authority(tmp_path / "tls")
+    authority.keep_server_certificate("default", ["127.0.0.1", "localhost"])
+    with NodeProcess(tmp_path / "data", "--tls", str(tmp_path / "tls")) as node:
+        yield Guarded(node, authority, credentials_folder)
+
+
+def table(spark: SparkSession, guarded: Guarded, credentials: str, **options: str) -> DataFrame:
+    return spark.read.format("enmasse").options(**{**guarded.options(credentials), **options}).load()
+
+
+def test_a_user_reads_over_tls_by_credentials_that_no_plan_shows(spark: SparkSession, guarded: Guarded) -> None:
+    guarded.add_user("reader", "recv")
+    frame = table(spark, guarded, "reader")
+    assert sorted(bytes(row["value"]) for row in frame.collect()) == [b"1", b"2", b"3"]
+    frame.createOrReplaceTempView("guarded")
+    shown = "".join(row[0] for row in spark.sql("EXPLAIN EXTENDED SELECT * FROM guarded").collect())
+    assert "enmasse" in shown
+    assert PASSWORD not in shown + repr(frame)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "options", "complaint"),
+    [
+        ("nobody", {}, r"there are no credentials 'nobody': .*nobody\.json should hold"),
+        ("wrong", {}, "unauthorized-access"),
+        ("maker", {}, r"unauthorized-access: user 'maker' may not receive from 't'"),
+        ("", {}, "unauthorized-access"),
+        ("reader", {"caFile": ""}, "authority that is not known here"),
+        ("reader", {"caFile": "/nowhere.pem"}, r"cannot read authorities from /nowhere\.pem"),
+    ],
+)
+def test_who_may_not_come_in_is_told_in_words(
+    spark: SparkSession, guarded: Guarded, credentials: str, options: dict[str, str], complaint: str
+) -> None:
+    guarded.add_user("reader", "recv")
+    wrong = {"user": "reader", "password": PASSWORD + "!"}
+    (guarded.folder / "wrong.json").write_text(json.dumps(wrong))
+    with pytest.raises(PySparkException, match=complaint) as caught:
+        table(spark, guarded, credentials, **options).count()
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_revoked_user_ends_the_query_and_a_new_one_goes_on_at_its_checkpoint(
+    spark: SparkSession, guarded: Guarded, tmp_path: Path
+) -> None:
+    got: list[bytes] = []
+
+    def keep(frame: DataFrame, _batch: int) -> None:
+        got.extend(bytes(row["value"]) for row in frame.collect())
+
+    def start(credentials: str) -> Any:
+        rows = spark.readStream.format("enmasse").options(**guarded.options(credentials)).load()
+        return rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "c")).start()
+
+    guarded.add_user("analyst", "recv")
+    query = start("analyst")
+    until(lambda: len(got) == 3)
+    guarded.remove_user("analyst")
+    until(lambda: not query.isActive)
+    with pytest.raises(PySparkException, match=r"user 'analyst' .* may not read the stream 't'.*or not any more"):
+        query.awaitTermination()
+    guarded.send(b"4")
+    guarded.add_user("successor", "recv")
+    query = start("successor")
+    until(lambda: len(got) >= 4 or not query.isActive)
+    assert query.exception() is None
+    query.stop()
+    assert sorted(got) == [b"1", b"2", b"3", b"4"]
+
+
+def test_who_only_reads_may_show_its_lag(spark: SparkSession, guarded: Guarded, tmp_path: Path) -> None:
+    guarded.add_user("watcher", "recv")
+    rows = spark.readStream.format("enmasse").options(**guarded.options("watcher"), consumer="shop.hot").load()
+    query = (
+        rows.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+    def consumers() -> Any:
+        return guarded.manage(lambda m: m.read("io.enmasse.address", "default/shop.t"))["consumers"]
+
+    until(lambda: consumers() == [{"name": "shop.hot", "partition": 0, "offset": 3, "lag": 0}])
+    guarded.send(b"4", b"5")
+    assert consumers() == [{"name": "shop.hot", "partition": 0, "offset": 3, "lag": 2}]
