@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SECONDS ?= 0
 
-.PHONY: help setup demo test check format reference bench soak fuzz fuzz-api test-tools clean
+.PHONY: help setup demo test lint check format reference bench bench-tools soak fuzz fuzz-api test-tools clean
 help:
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
 	@echo "make test               the whole test suite"
+	@echo "make lint               format, lint, types, layers"
 	@echo "make check              format, lint, types, layers, fast tests"
 	@echo "make reference          write anew what is made from the resource classes: CRDs and the page of fields"
 	@echo "make bench              benchmarks, with peers where they are installed"
+	@echo "make bench-tools        Kafka and Spark's source of it, for the comparison with streams, from Maven Central"
 	@echo "make soak [SECONDS=60]  new seeds of the simulation, for as long as wanted"
 	@echo "make fuzz [SECONDS=60]  random input for the protocol engine, guided by coverage"
 	@echo "make fuzz-api [EXAMPLES=100]  requests made up from the API's own description"
@@ -41,11 +43,13 @@ demo: setup
 test: setup
 	@$(BIN)/python -m pytest
 
-check: setup
+lint: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+check: lint
 	@$(BIN)/python -m pytest -m "not slow and not spark"
 
 format: setup
@@ -55,9 +59,13 @@ format: setup
 reference: setup
 	@$(BIN)/enmasse kube crds --to deploy/crds
 	@$(BIN)/python -m tests.unit.model.fields_page
+	@$(BIN)/python -m tests.unit.model.pipelines_page
 
 bench: setup
 	@$(BIN)/python -m benchmarks
+
+bench-tools:
+	@./benchmarks/install-kafka
 
 soak: setup
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS)

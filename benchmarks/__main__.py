@@ -43,6 +43,7 @@ SCRIPTS = {
     "journal": ("The journal by itself", "journal.py", ("--seconds", "{seconds}", "--directory", "{directory}")),
     "client": ("The client beside proton", "client.py", ("--seconds", "{seconds}", "--directory", "{directory}")),
     "spark": ("From a stream into Spark", "spark_source.py", ()),
+    "spark-sink": ("From Spark into addresses", "spark_sink.py", ()),
 }
 """Title, file in this folder, arguments."""
 MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {

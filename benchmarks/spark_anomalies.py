@@ -1,0 +1,123 @@
+"""How fast the built-in pipeline ``anomalies`` looks at readings: rows/s with a state for each device.
+
+    python -m benchmarks.spark_anomalies [--rows N] [--devices 10000] [--batch-rows 50000]
+
+A node's stream is filled with messages of JSON, about 100 bytes each, from so many devices in turn; one
+streaming query reads it with Trigger.AvailableNow and judges each reading by a band and by mean and
+deviation of its device. Rates are from the query's progress; its first batches, which warm Spark up, are
+left out. Alerts go to the noop sink: they are rare, and sending is measured elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.accounting import cpu_seconds
+from benchmarks.spark_source import FRAME_FORMAT, Node
+from enmasse.client.blocking import connect
+from enmasse.messaging.frame import encode_frame
+from enmasse.model.builtins import AnomaliesParameters
+from enmasse.pipeline.builtin.anomalies import alerts_of
+from enmasse.pipeline.builtin.telemetry import readings_of
+from enmasse.pipeline.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FRAME_ROWS = 4096
+WARM_BATCHES = 3
+
+
+def fill(node: Node, address: str, rows: int, devices: int, partitions: int) -> None:
+    """So many readings in all; a device always in the same partition."""
+    with connect(node.url) as connection:
+        for partition in range(partitions):
+            properties = {"enmasse:partition": partition}
+            with connection.sender(address, capabilities=("enmasse:frames",), properties=properties) as sender:
+                numbers = range(partition, rows, partitions)
+                for sequence, first in enumerate(range(0, len(numbers), FRAME_ROWS), 1):
+                    part = numbers[first : first + FRAME_ROWS]
+                    names = [f"device-{number % devices:05d}" for number in part]
+                    bodies = [body(name, number) for name, number in zip(names, part, strict=True)]
+                    head = [b"\0\x53\x75\xa0" + bytes((len(one),)) for one in bodies]
+                    frame = encode_frame(
+                        0,
+                        [1_764_000_000_000_000 + number for number in part],
+                        [name.encode() for name in names],
+                        head,
+                        bodies,
+                        producer=b"bench",
+                        sequence=sequence,
+                    )
+                    outcome = sender.send_payload(frame, message_format=FRAME_FORMAT)
+                    assert str(outcome) == "accepted", outcome
+
+
+def body(device: str, number: int) -> bytes:
+    value = 20 + number * 7919 % 1000 / 100 + (40 if number % 10_007 == 0 else 0)
+    text = {"device": device, "temperature": value, "ts": 1_764_000_000_000 + number}
+    return json.dumps(text).encode().ljust(100)
+
+
+def measure(spark: SparkSession, node: Node, address: str, batch_rows: int, checkpoint: Path) -> tuple[int, float]:
+    """Rows and seconds of all batches but the first few."""
+    stream = (
+        spark.readStream.format("enmasse")
+        .option("url", node.url)
+        .option("address", address)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", batch_rows)
+        .load()
+    )
+    wanted = AnomaliesParameters.model_validate(
+        {"address": address, "alerts": "alerts", "bands": {"temperature": "10:35"}, "deviations": 4}
+    )
+    query = (
+        alerts_of(readings_of(stream, ["temperature"]), wanted)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    batches = [progress for progress in query.recentProgress if progress["numInputRows"]][WARM_BATCHES:]
+    counted = sum(progress["numInputRows"] for progress in batches)
+    return counted, sum(progress["durationMs"]["triggerExecution"] for progress in batches) / 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="in all")
+    parser.add_argument("--devices", type=int, default=10_000)
+    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--batch-rows", type=int, default=50_000, help="maxOffsetsPerTrigger")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+    folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
+    node = Node(folder)
+    try:
+        spark = start_session("benchmark", folder / "spark")
+        node.create_stream("readings", options.partitions)
+        fill(node, "readings", options.rows, options.devices, options.partitions)
+        before = cpu_seconds([node.process.pid])
+        counted, seconds = measure(spark, node, "readings", options.batch_rows, folder / "checkpoint")
+        cpu = cpu_seconds([node.process.pid]) - before
+        print(
+            f"{options.devices:,} devices  {counted:,} rows in {seconds:.1f} s of batches of {options.batch_rows:,}  "
+            f"{counted / seconds:,.0f} rows/s  node {cpu / options.rows * 1e6:.2f} us/row",
+            flush=True,
+        )
+        spark.stop()
+    finally:
+        node.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""How fast a stream flows into a table of the lake: rows/s, and beside it the noop sink in the same run.
+
+    python benchmarks/spark_lake.py [--rows N] [--partitions 2] [--batch-rows N] [--tables delta,parquet]
+
+A node process is filled over AMQP with ready frames whose bodies are 100 bytes of JSON, no two the same. Then one
+streaming query after another reads it all with Trigger.AvailableNow: into nothing, into each kind of table, and into
+nothing again. A first query of each kind warms Spark up; of the measured ones the first batch is dropped. Rates are
+from the query's own progress. The ratio to noop is what a busy machine leaves comparable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.spark_source import FRAME_FORMAT, HEAD, Node
+from enmasse.client.blocking import connect
+from enmasse.messaging.frame import encode_frame
+from enmasse.pipeline.lake.relation import facts
+from enmasse.pipeline.lake.tables import open_table
+from enmasse.pipeline.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FRAME_ROWS = 4096
+MOMENT_US = 1_769_860_800_000_000
+
+
+def body(number: int) -> bytes:
+    """100 bytes as a device sends them."""
+    text = b'{"device":"device-%05d","n":%d,"temperature":%d.%03d,"state":"' % (
+        number % 10_000,
+        number,
+        number % 40,
+        number * 7919 % 1000,
+    )
+    return text + b"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"[: 98 - len(text)] + b'"}'
+
+
+def fill(url: str, name: str, partitions: int, rows: int) -> None:
+    with connect(url) as connection:
+        for partition in range(partitions):
+            properties = {"enmasse:partition": partition}
+            with connection.sender(name, capabilities=("enmasse:frames",), properties=properties) as sender:
+                for sequence, first in enumerate(range(0, rows, FRAME_ROWS), 1):
+                    numbers = range(first, min(first + FRAME_ROWS, rows))
+                    frame = encode_frame(
+                        0,
+                        [MOMENT_US + number for number in numbers],
+                        [b"device-%05d" % (number % 10_000) for number in numbers],
+                        [HEAD] * len(numbers),
+                        [body(number) for number in numbers],
+                        producer=b"bench",
+                        sequence=sequence,
+                    )
+                    outcome = sender.send_payload(frame, message_format=FRAME_FORMAT)
+                    assert str(outcome) == "accepted", outcome
+
+
+def run(spark: SparkSession, url: str, address: str, batch_rows: int, kind: str, folder: Path) -> tuple[int, float]:
+    """Rows and seconds of all batches but the first."""
+    rows = (
+        spark.readStream.format("enmasse")
+        .option("url", url)
+        .option("address", address)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", batch_rows)
+        .load()
+    )
+    checkpoint = folder / "checkpoint"
+    writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    if kind == "noop":
+        writer = writer.format("noop")
+    else:
+        daily = kind.endswith("-by-day")
+        table = open_table(
+            folder / "table",
+            format="parquet" if kind.startswith("parquet") else "delta",
+            partition_by=["day"] if daily else [],
+        )
+        table.prepare(rows.schema, owner="benchmark", checkpoint=checkpoint)
+        writer = writer.foreachBatch(table.add)
+    query = writer.start()
+    query.awaitTermination()
+    # Without a sink of ours Spark does not know the rows that came in; offsets do.
+    batches = [progress for progress in query.recentProgress if progress["durationMs"].get("addBatch")][1:]
+    counted = sum(progress["numInputRows"] for progress in batches)
+    if kind != "noop":
+        print(f"  {facts(folder / 'table')}")
+    shutil.rmtree(folder, ignore_errors=True)
+    return counted, sum(progress["durationMs"]["triggerExecution"] for progress in batches) / 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=3_000_000, help="in all")
+    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--batch-rows", type=int, default=500_000, help="maxOffsetsPerTrigger")
+    parser.add_argument("--tables", default="delta,delta-by-day,parquet", help="kinds, separated by commas")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+    folder = Path(tempfile.mkdtemp(prefix="enmasse-lake-"))
+    node = Node(folder)
+    try:
+        spark = start_session("benchmark", folder / "spark")
+        for name, rows in (("warm", 200_000), ("rows", options.rows)):
+            node.create_stream(name, options.partitions)
+            fill(node.url, name, options.partitions, rows // options.partitions)
+        rates: dict[str, list[float]] = {}
+        kinds = ["noop", *options.tables.split(",")]
+        for kind in kinds:
+            run(spark, node.url, "warm", 50_000, kind, folder / "out")
+        for kind in [*kinds, "noop"]:
+            counted, seconds = run(spark, node.url, "rows", options.batch_rows, kind, folder / "out")
+            rates.setdefault(kind, []).append(counted / seconds)
+            print(f"{kind}: {counted} rows in {seconds:.1f} s, {counted / seconds:,.0f} rows/s", flush=True)
+        noop = max(rates["noop"])
+        for kind in kinds[1:]:
+            print(f"{kind}: {max(rates[kind]) / noop:.2f} of noop")
+        spark.stop()
+    finally:
+        node.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
