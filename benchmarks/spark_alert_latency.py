@@ -1,9 +1,12 @@
 """How long from a device's message to the alert at whoever listens: stream, Spark, address, receiver.
 
-    python -m benchmarks.spark_alert_latency [--rate 50] [--seconds 30] [--warm-up 20]
+    python -m benchmarks.spark_alert_latency [--rate 50] [--seconds 30] [--warm-up 120]
+        [--pipelines declared,anomalies]
 
-The built-in pipeline ``anomalies`` runs as a runner starts it with ``trigger: 1ms``, one batch after
-another. One device sends at a steady rate; each reading crosses its band, so each gives an alert. A
+Each runs as a runner starts it with ``trigger: 1ms``, one batch after another: ``declared`` is JSON and a
+condition, as a Pipeline says it in SQL; ``anomalies`` is built in and keeps a state for each device, which
+takes a shuffle. While Java compiles what is used often, batches take several times as long: it is left a
+while. One device sends at a steady rate; each reading crosses its band, so each gives an alert. A
 message is due at its moment whether or not the one before was in time, and its latency counts from then.
 """
 
@@ -18,16 +21,22 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.accounting import cpu_seconds, descendants
 from benchmarks.spark_source import Node
 from enmasse.client.blocking import Message, connect
+from enmasse.model.pipelines import SourceSpec
 from enmasse.pipeline.builtin import anomalies
 from enmasse.pipeline.running.command import SETTINGS
-from enmasse.pipeline.running.plans import AddressFacts, Place, QueryPlan
+from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, Place, QueryPlan
 from enmasse.pipeline.running.scene import RunningScene
 from enmasse.pipeline.running.targets import start_query
 from enmasse.pipeline.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Alerts(threading.Thread):
@@ -64,61 +73,92 @@ def send(url: str, rate: float, count: int) -> dict[int, float]:
     return due
 
 
+def declared(scene: RunningScene) -> QueryPlan:
+    """What a pipeline of one's own comes to."""
+    source = {
+        "name": "readings",
+        "address": "telemetry",
+        "format": "json",
+        "schema": "device STRING, temperature DOUBLE",
+    }
+    readings = scene.read(SourceSpec.model_validate(source))
+    alerts = readings.where("abs(temperature) > 35").selectExpr(
+        "to_json(struct(device, temperature AS value)) AS value"
+    )
+    return QueryPlan("alerts", alerts, AddressTarget("alerts"))
+
+
+def built_in(scene: RunningScene) -> QueryPlan:
+    """Below its band is as it should be, so that every second reading is an alert and the others its end."""
+    parameters = {"address": "telemetry", "alerts": "alerts", "bands": {"temperature": ":0"}}
+    plan = anomalies.build(scene, parameters)[0]
+    assert isinstance(plan, QueryPlan)
+    return plan
+
+
+def start(name: str, spark: SparkSession, node: Node, folder: Path) -> StreamingQuery:
+    """The query of a pipeline, as its runner starts it."""
+    scene = RunningScene(
+        spark,
+        Place(node.url, "", folder),
+        f"bench.{name}",
+        {"telemetry": AddressFacts("stream"), "alerts": AddressFacts("queue")},
+        "",
+        lambda query: folder / "checkpoints" / query,
+        folder / "spool",
+    )
+    plan = {"declared": declared, "anomalies": built_in}[name](scene)
+    return start_query(scene, plan, folder / "checkpoint", 0.0, adopt=False)
+
+
+def measure(name: str, node: Node, query: StreamingQuery, options: argparse.Namespace) -> None:
+    """Send, hear, and say how long it took."""
+    alerts = Alerts(node.url)
+    alerts.start()
+    warm = round(options.rate * options.warm_up)
+    count = warm + round(options.rate * options.seconds)
+    before = cpu_seconds(descendants(os.getpid()))
+    due = send(node.url, options.rate, count)
+    deadline = time.monotonic() + 30
+    while len(alerts.heard) < count - 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    cpu = cpu_seconds(descendants(os.getpid())) - before
+    alerts.stopping.set()
+    alerts.join()
+    measured = sorted(alerts.heard[n] - due[n] for n in list(due)[warm:] if n in alerts.heard)
+    batches = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
+    lost = count - warm - len(measured)
+    quantiles = {q: measured[min(len(measured) - 1, int(len(measured) * q))] * 1000 for q in (0.5, 0.9, 0.99)}
+    print(
+        f"{name:10} {options.rate:g} msg/s  {len(measured)} alerts, {lost} not heard  "
+        + "  ".join(f"p{q * 100:g} {value:.0f} ms" for q, value in quantiles.items())
+        + f"  batches {sorted(batches)[len(batches) // 2]} ms  CPU {cpu / (count / options.rate):.2f} cores",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, default=50.0, help="messages a second")
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--warm-up", type=float, default=20.0, help="seconds that are sent before, and left out")
+    parser.add_argument("--warm-up", type=float, default=120.0, help="seconds that are sent before, and left out")
+    parser.add_argument("--pipelines", default="declared,anomalies", help="some of these, separated by commas")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
-    node = Node(folder)
-    try:
-        spark = start_session("benchmark", folder / "spark", settings=SETTINGS)
-        node.create("telemetry", "stream", partitions=1)
-        node.create("alerts", "queue")
-        facts = {"telemetry": AddressFacts("stream"), "alerts": AddressFacts("queue")}
-        scene = RunningScene(
-            spark,
-            Place(node.url, "", folder),
-            "bench.alerts",
-            facts,
-            "",
-            lambda name: folder / "checkpoints" / name,
-            folder / "spool",
-        )
-        # Below its band is as it should be, so that every second reading is an alert and the others its end.
-        parameters = {"address": "telemetry", "alerts": "alerts", "bands": {"temperature": ":0"}}
-        plan = anomalies.build(scene, parameters)[0]
-        assert isinstance(plan, QueryPlan)
-        query = start_query(scene, plan, folder / "checkpoint", 0.0, adopt=False)
-        alerts = Alerts(node.url)
-        alerts.start()
-        warm = round(options.rate * options.warm_up)
-        count = warm + round(options.rate * options.seconds)
-        before = cpu_seconds(descendants(os.getpid()))
-        due = send(node.url, options.rate, count)
-        deadline = time.monotonic() + 30
-        while len(alerts.heard) < count - 1 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        cpu = cpu_seconds(descendants(os.getpid())) - before
-        alerts.stopping.set()
-        alerts.join()
-        measured = sorted(alerts.heard[n] - due[n] for n in list(due)[warm:] if n in alerts.heard)
-        batches = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
-        query.stop()
-        lost = count - warm - len(measured)
-        quantiles = {q: measured[min(len(measured) - 1, int(len(measured) * q))] * 1000 for q in (0.5, 0.9, 0.99)}
-        print(
-            f"{options.rate:g} msg/s  {len(measured)} alerts, {lost} not heard  "
-            + "  ".join(f"p{q * 100:g} {value:.0f} ms" for q, value in quantiles.items())
-            + f"  batches {sorted(batches)[len(batches) // 2]} ms  CPU {cpu / (count / options.rate):.2f} cores",
-            flush=True,
-        )
-        spark.stop()
-    finally:
-        node.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    for name in options.pipelines.split(","):
+        folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
+        node = Node(folder)
+        try:
+            spark = start_session("benchmark", folder / "spark", settings=SETTINGS)
+            node.create("telemetry", "stream", partitions=1)
+            node.create("alerts", "queue")
+            query = start(name, spark, node, folder)
+            measure(name, node, query, options)
+            query.stop()
+            spark.stop()
+        finally:
+            node.stop()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """How fast the built-in pipeline ``anomalies`` looks at readings: rows/s with a state for each device.
 
-    python -m benchmarks.spark_anomalies [--rows N] [--devices 10000] [--batch-rows 50000]
+    python -m benchmarks.spark_anomalies [--rows N] [--devices 10000] [--batch-rows 200000]
 
 A node's stream is filled with messages of JSON, about 100 bytes each, from so many devices in turn; one
 streaming query reads it with Trigger.AvailableNow and judges each reading by a band and by mean and
 deviation of its device. Rates are from the query's progress; its first batches, which warm Spark up, are
-left out. Alerts go to the noop sink: they are rare, and sending is measured elsewhere.
+left out. Session and size of batches are those of the runner. Alerts go to the noop sink: they are rare, and
+sending is measured elsewhere.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from benchmarks.spark_source import FRAME_FORMAT, Node
 from enmasse.client.blocking import connect
 from enmasse.messaging.frame import encode_frame
 from enmasse.model.builtins import AnomaliesParameters
-from enmasse.pipeline.builtin.anomalies import alerts_of
+from enmasse.pipeline.builtin.anomalies import MOST_ROWS, alerts_of
 from enmasse.pipeline.builtin.telemetry import readings_of
+from enmasse.pipeline.running.command import SETTINGS
 from enmasse.pipeline.session import start_session
 
 if TYPE_CHECKING:
@@ -93,16 +95,16 @@ def measure(spark: SparkSession, node: Node, address: str, batch_rows: int, chec
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="in all")
+    parser.add_argument("--rows", type=int, default=2_000_000, help="in all")
     parser.add_argument("--devices", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=2)
-    parser.add_argument("--batch-rows", type=int, default=50_000, help="maxOffsetsPerTrigger")
+    parser.add_argument("--batch-rows", type=int, default=MOST_ROWS, help="maxOffsetsPerTrigger")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
     node = Node(folder)
     try:
-        spark = start_session("benchmark", folder / "spark")
+        spark = start_session("benchmark", folder / "spark", settings=SETTINGS)
         node.create_stream("readings", options.partitions)
         fill(node, "readings", options.rows, options.devices, options.partitions)
         before = cpu_seconds([node.process.pid])

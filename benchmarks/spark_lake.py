@@ -1,10 +1,10 @@
 """How fast a stream flows into a table of the lake: rows/s, and beside it the noop sink in the same run.
 
-    python benchmarks/spark_lake.py [--rows N] [--partitions 2] [--batch-rows N] [--tables delta,parquet]
+    python benchmarks/spark_lake.py [--rows N] [--partitions 2] [--batch-rows N] [--tables delta,parquet] [--rounds 3]
 
 A node process is filled over AMQP with ready frames whose bodies are 100 bytes of JSON, no two the same. Then one
-streaming query after another reads it all with Trigger.AvailableNow: into nothing, into each kind of table, and into
-nothing again. A first query of each kind warms Spark up; of the measured ones the first batch is dropped. Rates are
+streaming query after another reads it all with Trigger.AvailableNow, in rounds: into nothing, and into each kind of
+table. A first query of each kind warms Spark up; of the measured ones the first batch is dropped. Rates are
 from the query's own progress. The ratio to noop is what a busy machine leaves comparable.
 """
 
@@ -15,12 +15,12 @@ import shutil
 import tempfile
 import warnings
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.spark_source import FRAME_FORMAT, HEAD, Node
 from enmasse.client.blocking import connect
 from enmasse.messaging.frame import encode_frame
-from enmasse.pipeline.lake.relation import facts
 from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.session import start_session
 
@@ -90,8 +90,6 @@ def run(spark: SparkSession, url: str, address: str, batch_rows: int, kind: str,
     # Without a sink of ours Spark does not know the rows that came in; offsets do.
     batches = [progress for progress in query.recentProgress if progress["durationMs"].get("addBatch")][1:]
     counted = sum(progress["numInputRows"] for progress in batches)
-    if kind != "noop":
-        print(f"  {facts(folder / 'table')}")
     shutil.rmtree(folder, ignore_errors=True)
     return counted, sum(progress["durationMs"]["triggerExecution"] for progress in batches) / 1000
 
@@ -102,6 +100,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--batch-rows", type=int, default=500_000, help="maxOffsetsPerTrigger")
     parser.add_argument("--tables", default="delta,delta-by-day,parquet", help="kinds, separated by commas")
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     folder = Path(tempfile.mkdtemp(prefix="enmasse-lake-"))
@@ -115,13 +114,14 @@ def main() -> None:
         kinds = ["noop", *options.tables.split(",")]
         for kind in kinds:
             run(spark, node.url, "warm", 50_000, kind, folder / "out")
-        for kind in [*kinds, "noop"]:
+        for kind in kinds * options.rounds:
             counted, seconds = run(spark, node.url, "rows", options.batch_rows, kind, folder / "out")
             rates.setdefault(kind, []).append(counted / seconds)
-            print(f"{kind}: {counted} rows in {seconds:.1f} s, {counted / seconds:,.0f} rows/s", flush=True)
-        noop = max(rates["noop"])
-        for kind in kinds[1:]:
-            print(f"{kind}: {max(rates[kind]) / noop:.2f} of noop")
+            print(f"{kind:13} {counted:,} rows in {seconds:.1f} s  {counted / seconds:,.0f} rows/s", flush=True)
+        noop = median(rates["noop"])
+        for kind in kinds:
+            middle = median(rates[kind])
+            print(f"{kind:13} median {middle:,.0f} rows/s, {middle / noop:.2f} of noop")
         spark.stop()
     finally:
         node.stop()

@@ -143,9 +143,13 @@ def start_session(
         "spark.scheduler.mode": "FAIR",
         # Moments that pandas and DuckDB read as such; the default is a form of old Hive.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Larger than Spark's own, which is about as quick with small rows and bounds none of large ones.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
         "spark.sql.streaming.numRecentProgressUpdates": "100",
         "spark.ui.enabled": str(ui).lower(),

@@ -92,7 +92,9 @@ class AnomalyKeeper:
     ) -> None:
         """One reading after another: each is judged by those before it."""
         bands = [self.device_bands.get((name[0], name[1]), self.bands.get(name[1], _OPEN)) for name in names]
-        limit, least, alpha = self.deviations, self.min_deviation, self.alpha
+        # Distance and deviation are compared as squares: this loop is what limits the rate.
+        warm_up = math.inf if self.deviations is None else self.warm_up
+        allowed, least, alpha = (self.deviations or 0.0) ** 2, self.min_deviation**2, self.alpha
         columns = ("value", "time_us", "heard_us", "partition", "offset")
         values = zip(codes, *[rows[name].tolist() for name in columns], strict=True)
         for code, value, time_us, heard_us, partition, offset in values:
@@ -101,10 +103,16 @@ class AnomalyKeeper:
             low, high = bands[code]
             reason = "" if low <= value <= high else "band"
             distance = value - mean
-            if not reason and limit is not None and count >= self.warm_up:
-                deviation = max(math.sqrt(variance), least)
-                if abs(distance) > limit * deviation:
-                    reason = "deviation"
+            if (
+                not reason
+                and count >= warm_up
+                and distance * distance
+                > allowed
+                * (
+                    variance if variance > least else least  # noqa: FURB136  # two calls cost more than all else here
+                )
+            ):
+                reason = "deviation"
             time_s = time_us / 1e6
             say = ""
             if reason:
@@ -118,7 +126,9 @@ class AnomalyKeeper:
                 last_told = time_s
                 where = f"{partition}-{offset}"
                 told.append(_alert(names[code], say, reason, value, (low, high), state, time_us, where))
-            weight = max(alpha, 1.0 / (count + 1.0))
+            weight = 1.0 / (count + 1.0)
+            if weight < alpha:
+                weight = alpha
             step = weight * distance
             state[:] = (
                 count + 1.0,
@@ -126,7 +136,7 @@ class AnomalyKeeper:
                 (1.0 - weight) * (variance + distance * step),
                 float(bool(reason)),
                 last_told,
-                max(heard, heard_us / 1e6),
+                heard if heard > heard_us / 1e6 else heard_us / 1e6,  # noqa: FURB136
             )
 
 

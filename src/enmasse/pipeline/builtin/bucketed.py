@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
+from enmasse.pipeline.worker_memory import settle
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.state import GroupState
@@ -73,6 +75,7 @@ class _Bucket:
     ticks: bool
 
     def take(self, _key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        settle()
         parts = [frame for frame in frames if len(frame)]
         rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
         if len(rows):

@@ -16,6 +16,7 @@ import pyarrow as pa
 from enmasse.model.ddl import Column
 from enmasse.model.message_schema import MessageFormat, schema_columns
 from enmasse.pipeline.decoding.shaping import RecordProblem, arrow_type, shaper
+from enmasse.pipeline.worker_memory import settle
 
 __all__ = ["ArrowDecoding", "records_reader"]
 
@@ -59,6 +60,7 @@ class ArrowDecoding:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decode; made once for a task, for schemas are parsed here."""
+        settle()
         columns = schema_columns(self._format, self._schema)
         read = records_reader(self._format, self._schema)
         shape = shaper(columns)

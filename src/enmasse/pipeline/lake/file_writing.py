@@ -21,6 +21,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 __all__ = ["FILES_DDL", "NO_VALUE", "SAFE", "FileWriting", "partition_folder", "partition_text", "sync"]
@@ -48,6 +49,7 @@ _INDEXED_COLUMNS: Final = 32
 """Delta's own default for statistics by column."""
 _INDEXED_TEXT: Final = 64
 """Longer texts tell a reader little about which files to leave out."""
+_SAMPLE_ROWS: Final = 4096
 SAFE: Final = " -_."
 """Kept in folder names, beside letters and digits; Spark would take brackets and stars for patterns."""
 
@@ -162,7 +164,7 @@ class _File:
         self._schema = schema
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0
-        self._writer = pq.ParquetWriter(path, schema, compression="snappy")
+        self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
@@ -173,11 +175,17 @@ class _File:
 
     def _write(self) -> None:
         if self._held_rows:
-            self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._held_rows)
+            rows = pa.Table.from_batches(self._held, self._schema)
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(
+                    self._path, self._schema, compression="snappy", use_dictionary=repeating(rows)
+                )
+            self._writer.write_table(rows, row_group_size=self._held_rows)
         self._held, self._held_rows, self._held_bytes = [], 0, 0
 
     def finish(self) -> dict[str, Any]:
         self._write()
+        assert self._writer is not None
         self._writer.close()
         sync(self._path)
         footer = pq.read_metadata(self._path)
@@ -190,6 +198,8 @@ class _File:
         }
 
     def abandon(self) -> None:
+        if self._writer is None:
+            return
         try:
             self._writer.close()
         except (OSError, pa.ArrowException):
@@ -221,6 +231,32 @@ def split(
             values.append(column[position])
         rows = kept if len(found) == 1 else kept.take(pa.array(order[starts[index] : starts[index + 1]]))
         yield tuple(reversed(values)), rows
+
+
+def repeating(rows: pa.Table) -> list[str]:
+    """The columns that a dictionary makes smaller; for the others it doubles what encoding costs."""
+    some = rows.slice(0, _SAMPLE_ROWS)
+    found: list[str] = []
+    for field in rows.schema:
+        if pa.types.is_nested(field.type):
+            found += _leaves(field.name, field.type)
+        elif pc.count_distinct(some.column(field.name)).as_py() <= len(some) // 2:
+            found.append(field.name)
+    return found
+
+
+def _leaves(path: str, of: pa.DataType) -> Iterator[str]:
+    """The paths of a column's parts, as Parquet has them."""
+    if pa.types.is_map(of):
+        yield from _leaves(f"{path}.key_value.key", of.key_type)
+        yield from _leaves(f"{path}.key_value.value", of.item_type)
+    elif pa.types.is_struct(of):
+        for field in of:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_nested(of):
+        yield from _leaves(f"{path}.list.element", of.value_type)
+    else:
+        yield path
 
 
 def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:

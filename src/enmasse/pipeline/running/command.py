@@ -30,6 +30,8 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
+    # A batch writes what changed of the state; all of it now and then, beside the batches.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Else Spark reads every file that the operating system's user may read, for whoever writes SQL.
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.catalogImplementation": "in-memory",

@@ -25,6 +25,7 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.pipeline.errors import FunctionError, PlanError
+from enmasse.pipeline.worker_memory import settle
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,6 +112,7 @@ class FunctionCall:
         Raises:
             FunctionError: it raised, took too long, or gave other columns; the message says where.
         """
+        settle()
         with self._watched():
             function = self._guarded(lambda: getattr(_load(self.modules)[self.module], self.function))
         for batch in batches:

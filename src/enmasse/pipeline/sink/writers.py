@@ -16,6 +16,7 @@ from enmasse.pipeline.sink.connection import SpaceConnection
 from enmasse.pipeline.sink.identity import Identity, Job, of_batch_task, of_streaming_task
 from enmasse.pipeline.sink.options import SinkOptions
 from enmasse.pipeline.sink.task import Counts, SinkTask
+from enmasse.pipeline.worker_memory import settle
 
 __all__ = ["EnmasseStreamWriter", "EnmasseWriter", "Written"]
 
@@ -45,6 +46,7 @@ def _connection(options: SinkOptions) -> SpaceConnection:
 
 
 def _write(options: SinkOptions, identity: Identity, batches: Iterator[pa.RecordBatch]) -> Written:
+    settle()
     try:
         return Written(SinkTask(options, identity, lambda: _connection(options)).write(batches))
     except BaseException:
@@ -56,6 +58,7 @@ def _write(options: SinkOptions, identity: Identity, batches: Iterator[pa.Record
 
 
 def _report(what: str, messages: list[WriterCommitMessage | None]) -> None:
+    settle()
     counts = [message.counts for message in messages if isinstance(message, Written)]
     refused = sum(count.refused for count in counts)
     skipped = sum(count.skipped for count in counts)

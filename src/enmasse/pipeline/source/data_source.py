@@ -38,6 +38,7 @@ from enmasse.pipeline.source.options import SourceOptions
 from enmasse.pipeline.source.planner import Planner
 from enmasse.pipeline.source.pushdown import Wanted, restrict
 from enmasse.pipeline.source.reading import read_span
+from enmasse.pipeline.worker_memory import settle
 
 __all__ = ["EnmasseDataSource"]
 
@@ -95,6 +96,7 @@ class EnmasseDataSource(DataSource):
         Raises:
             OptionError: an option or a column is wrong.
         """
+        settle()
         return EnmasseStreamWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
     def writer(self, schema: StructType, overwrite: bool) -> EnmasseWriter:  # Spark's
@@ -103,6 +105,7 @@ class EnmasseDataSource(DataSource):
         Raises:
             OptionError: an option or a column is wrong.
         """
+        settle()
         return EnmasseWriter(SinkOptions.parse(self.options, is_batch=True), schema, overwrite=overwrite)
 
 
@@ -117,6 +120,7 @@ def _checked(options: SourceOptions, schema: StructType) -> SourceOptions:
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, _SpanPartition)
+    settle()
     return join_batches(
         read_span(
             partition.span,

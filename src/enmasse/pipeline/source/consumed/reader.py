@@ -19,6 +19,7 @@ from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.consumed.planner import ConsumedPlanner
 from enmasse.pipeline.source.consumed.rows import rows_to_batch
 from enmasse.pipeline.source.consumed.spool import Owner, Spool
+from enmasse.pipeline.worker_memory import settle
 
 __all__ = ["BrowsingReader", "ConsumedStreamReader"]
 
@@ -93,6 +94,7 @@ class ConsumedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one file."""
         assert isinstance(partition, _FilePartition)
+        settle()
         rows = read_rows(Path(partition.folder), partition.file)
         yield rows_to_batch(partition.file.first, rows, self._options.properties_of)
 
