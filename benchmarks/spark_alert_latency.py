@@ -1,9 +1,9 @@
 """How long from a device's message to the alert at whoever listens: stream, Spark, address, receiver.
 
     python -m benchmarks.spark_alert_latency [--rate 50] [--seconds 30] [--warm-up 120]
-        [--pipelines declared,anomalies]
+        [--pipeline anomalies]
 
-Each runs as a runner starts it with ``trigger: 1ms``, one batch after another: ``declared`` is JSON and a
+It runs as a runner starts it with ``trigger: 1ms``, one batch after another: ``declared`` is JSON and a
 condition, as a Pipeline says it in SQL; ``anomalies`` is built in and keeps a state for each device, which
 takes a shuffle. While Java compiles what is used often, batches take several times as long: it is left a
 while. One device sends at a steady rate; each reading crosses its band, so each gives an alert. A
@@ -142,23 +142,22 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=50.0, help="messages a second")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--warm-up", type=float, default=120.0, help="seconds that are sent before, and left out")
-    parser.add_argument("--pipelines", default="declared,anomalies", help="some of these, separated by commas")
+    parser.add_argument("--pipeline", default="declared", choices=["declared", "anomalies"])
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    for name in options.pipelines.split(","):
-        folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
-        node = Node(folder)
-        try:
-            spark = start_session("benchmark", folder / "spark", settings=SETTINGS)
-            node.create("telemetry", "stream", partitions=1)
-            node.create("alerts", "queue")
-            query = start(name, spark, node, folder)
-            measure(name, node, query, options)
-            query.stop()
-            spark.stop()
-        finally:
-            node.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
+    node = Node(folder)
+    try:
+        spark = start_session("benchmark", folder / "spark", settings=SETTINGS)
+        node.create("telemetry", "stream", partitions=1)
+        node.create("alerts", "queue")
+        query = start(options.pipeline, spark, node, folder)
+        measure(options.pipeline, node, query, options)
+        query.stop()
+        spark.stop()
+    finally:
+        node.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
