@@ -230,7 +230,7 @@ def test_a_queue_is_consumed_by_one_query_and_said_to_be(node: StreamNode, place
     place.put("demo.work", to_table("work", "work", sql), {"work": {"type": "queue"}})
     place.until(lambda: len(place.rows("work")) >= 30)
     assert texts(place, "work") == sorted(sent)
-    assert "consumes work, a queue" in place.statuses["demo.work"]["warnings"][0]
+    place.until(lambda: "consumes work, a queue" in place.statuses["demo.work"]["warnings"][0])
     two = to_table("work", "work", sql)
     two["sinks"].append({"table": "other"})
     place.put("demo.two", two, {"work": {"type": "queue"}})

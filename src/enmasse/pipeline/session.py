@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enmasse.pipeline.class_sharing import recording_options, sharing_options
 from enmasse.pipeline.errors import SparkMissingError
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def find_java() -> Path:
     return Path(found)
 
 
-def require_spark() -> None:
-    """Make sure that a session can be started.
+def require_spark() -> Path:
+    """Make sure that a session can be started; the Java for it.
 
     Raises:
         SparkMissingError: Java or PySpark is missing; the message holds the install command.
@@ -92,7 +93,7 @@ def require_spark() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
         raise SparkMissingError(f"{' and '.join(missing)} cannot be imported: {INSTALL_PYSPARK}")
-    find_java()
+    return find_java()
 
 
 def start_session(
@@ -103,6 +104,7 @@ def start_session(
     quick: bool = False,
     ui: bool = False,
     settings: Mapping[str, str] | None = None,
+    record: Path | None = None,
 ) -> SparkSession:
     """Start Spark in a process of its own that ends with this one.
 
@@ -114,11 +116,12 @@ def start_session(
         quick: start sooner and run slower, for tests and demonstrations.
         ui: serve Spark's web pages on the loopback interface.
         settings: more of Spark's own settings; they win.
+        record: the archive of classes that Java makes when it ends, instead of using one.
 
     Raises:
         SparkMissingError: Java or PySpark is missing; the message holds the install command.
     """
-    require_spark()
+    java = require_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415  # only now is it known to be there
 
     work = work.resolve()
@@ -132,6 +135,7 @@ def start_session(
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     cores = cores or os.cpu_count() or 1
     java_options = f"-Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={temporary}"
+    java_options += f" {sharing_options(java) if record is None else recording_options(record)}"
     chosen = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
