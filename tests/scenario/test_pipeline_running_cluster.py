@@ -1,131 +1,90 @@
-"""The same Pipeline on a standalone cluster: one master and two workers in processes of their own."""
+"""The how-to about a cluster, command by command: a master and two workers, and a Pipeline on them with all between.
+
+The host starts the runner as it does for everybody: as root the space's processes are a user of their own, who
+shares folders with executors that are not.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import re
-import subprocess
+import signal
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-import pyspark
 import pytest
 
-from enmasse.client.blocking import Message
-from enmasse.pipeline.session import find_java
-from tests.scenario.conftest import StreamNode
-from tests.scenario.pipeline_runner_place import RunnerPlace
+from tests.scenario.howto_place import Place, blocks
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("needs_spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("needs_spark"), pytest.mark.timeout(600)]
 
-HOME = Path(pyspark.__file__).parent
-PIPELINE = {
-    "sources": [{"name": "readings", "address": "telemetry"}],
-    "steps": [
-        {"name": "texts", "sql": "SELECT CAST(value AS STRING) AS text FROM readings"},
-        {"name": "scored", "function": "scoring:score", "schema": "text STRING, size INT, executor STRING"},
-    ],
-    "sinks": [{"table": "scored"}],
-    "code": {"configMap": "scoring"},
-}
-SCORING = """
-import os
-
-def score(rows):
-    return rows.assign(size=rows.text.str.len(), executor=os.environ.get("SPARK_EXECUTOR_DIRS", ""))
-"""
-
-
-class Cluster:
-    """A master and its workers."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.url = ""
-
-    def start(self) -> None:
-        log = self._run("master", "org.apache.spark.deploy.master.Master", "--port", "0")
-        self.url = self._said(log, r"(spark://127\.0\.0\.1:\d+)")
-        for number in range(2):
-            log = self._run(
-                f"worker-{number}",
-                "org.apache.spark.deploy.worker.Worker",
-                *("--cores", "1", "--memory", "600m", "--work-dir", str(self._folder / f"work-{number}")),
-                self.url,
-            )
-            self._said(log, "(Successfully registered)")
-
-    def _run(self, name: str, main: str, *arguments: str) -> Path:
-        log = self._folder / f"{name}.log"
-        command = [str(find_java()), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-        # Java 17 keeps these closed, and spark-class, which is not used here, opens them.
-        command += ["--add-modules=jdk.incubator.vector", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
-        command += ["--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
-        command += ["-cp", f"{HOME}/jars/*", main, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
-        scala = next(HOME.glob("jars/spark-core_*.jar")).name.split("_")[1].rpartition("-")[0]
-        environment = os.environ | {
-            "SPARK_HOME": str(HOME),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SCALA_VERSION": scala,
-        }
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, cwd=self._folder
-            )
-        self._processes.append(process)
-        return log
-
-    def _said(self, log: Path, pattern: str) -> str:
-        deadline = time.monotonic() + 120
-        while (found := re.search(pattern, log.read_text())) is None:
-            assert time.monotonic() < deadline, log.read_text()
-            assert self._processes[-1].poll() is None, log.read_text()
-            time.sleep(0.1)
-        return found[1]
-
-    def stop(self) -> None:
-        for process in reversed(self._processes):
-            process.terminate()
-        for process in self._processes:
-            process.wait(30)
+PAGE = "run-a-pipeline-on-a-cluster.md"
+PATIENCE_S = 180.0
+"""Spark starts in seconds, or in minutes where the machine is busy with more than this."""
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    cluster = Cluster(folder)
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path, ())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    made.ports["7077"] = made.environment["SPARK_MASTER_PORT"] = port
+    # They start sooner so, which is all that they do.
+    made.environment["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    made.start()
     try:
-        cluster.start()
-        yield cluster
+        yield made
     finally:
-        cluster.stop()
+        made.stop()
+        for file in tmp_path.glob("cluster/*.pid"):
+            with suppress(ProcessLookupError):
+                os.kill(int(file.read_text()), signal.SIGTERM)
 
 
-@pytest.mark.timeout(900)
-def test_a_pipeline_runs_on_two_workers_of_a_cluster(
-    stream_node: StreamNode, cluster: Cluster, tmp_path: Path
-) -> None:
-    stream_node.create("telemetry", partitions=2)
-    with stream_node.connect() as connection:
-        messages = [Message(b"m%d" % n, subject=f"d{n}") for n in range(100)]
-        connection.sender("telemetry").send_all(messages, timeout=60)
-    place = RunnerPlace(stream_node.url, tmp_path / "space")
-    code = place.folder / "code" / "demo.scored"
-    code.mkdir(parents=True)
-    (code / "scoring.py").write_text(SCORING)
-    place.start("--master", cluster.url, "--executor-memory", "512m")
+def status(place: Place) -> dict[str, Any]:
+    """What is told of the pipeline; at first there is nothing."""
+    found: dict[str, Any] = json.loads(place.run("enmasse pipeline status far -o json"))
+    return {"phase": "", "messages": [], "rows": 0, "lag": None} | found
+
+
+def until(place: Place, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The status once it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition(found := status(place)):
+        assert time.monotonic() < deadline, (found, place.log)
+        time.sleep(0.5)
+    return found
+
+
+def condition_of(found: dict[str, Any], kind: str) -> str:
+    return next((str(item["reason"]) for item in found["conditions"] if item["type"] == kind), "")
+
+
+def test_the_howto_runs_a_pipeline_on_two_workers(place: Place) -> None:
+    found = blocks(PAGE)
+
+    def do(name: str) -> str:
+        return place.run(found[name][0])
+
+    do("settings")
     try:
-        place.put("demo.scored", PIPELINE, {"telemetry": {"type": "stream"}})
-        place.until(lambda: len(place.rows("scored")) == 100, 500)
-        rows = place.rows("scored")
-        assert sorted(row["text"] for row in rows) == sorted(f"m{n}" for n in range(100))
-        assert {row["size"] for row in rows} == {2, 3}
-        assert all(row["executor"] for row in rows), "the function ran in an executor's worker"
-        assert place.ask("SELECT count(*) FROM scored", timeout=200)["rows"] == [[100]]
-        assert place.stop() == 0
+        for name in ("cluster", "space", "apply"):
+            do(name)
+        until(place, lambda now: now["phase"] == "Running")
+        assert "far" in do("watch")
+        until(place, lambda now: now["rows"] >= 20 and now["lag"] == 0)
+        assert [line.split() for line in do("result").splitlines()] == [
+            line.split() for line in (found["result"][1] or "").splitlines()
+        ]
+        # With a second space there is somebody to keep apart, which executors cannot.
+        place.run("enmasse create space other --wait 30")
+        refused = until(place, lambda now: now["phase"] == "Failed")
+        assert condition_of(refused, "ClusterAllowed") == "NotSeparated"
     finally:
-        if place.process is not None and place.process.poll() is None:
-            place.kill()
+        do("end")
+    assert not list(place.directory.glob("cluster/*.pid")), "its processes have ended"

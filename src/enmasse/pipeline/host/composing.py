@@ -11,7 +11,7 @@ from enmasse.pipeline.host.verdict import Verdict
 
 __all__ = ["compose"]
 
-_CANNOT = frozenset({"PythonAllowed", "SparkAvailable"})
+_CANNOT = frozenset({"ClusterAllowed", "PythonAllowed", "SparkAvailable"})
 """What does not come by waiting."""
 _PHASE_OF_REASON = {"Running": "Running", "Finished": "Finished", "Starting": "Starting", "Paused": "Starting"}
 """What a runner's condition Ready means; every other reason is a failure. Who was paused and is not, is to start."""

@@ -23,6 +23,7 @@ from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.model.pipelines import Pipeline
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.host.bounded_log import BoundedLog
+from enmasse.pipeline.host.cluster_rule import cluster_rule
 from enmasse.pipeline.host.composing import compose
 from enmasse.pipeline.host.declared import Declared
 from enmasse.pipeline.host.leftovers import Leftovers, end_user
@@ -33,7 +34,7 @@ from enmasse.pipeline.host.separation import Separation, clean_environment, find
 from enmasse.pipeline.host.settings import HostSettings
 from enmasse.pipeline.host.space_folders import SpaceFolders
 from enmasse.pipeline.host.space_runner import RunnerKey, SpaceRunner, Told
-from enmasse.pipeline.host.verdict import Facts, PythonRule, Verdict, judge, read_credentials, runs_python
+from enmasse.pipeline.host.verdict import Facts, Rule, Verdict, judge, read_credentials, runs_python
 from enmasse.pipeline.session import require_spark
 
 __all__ = ["FINALIZER", "Host"]
@@ -252,7 +253,8 @@ class Host:
             secret=secret,
             code=code,
             spark=self._spark_problem(),
-            python=self._python() if runs_python(pipeline) else PythonRule(True, "NotNeeded"),
+            python=self._python() if runs_python(pipeline) else Rule(True, "NotNeeded"),
+            cluster=cluster_rule(pipeline, len(self.declared.spaces)),
             has_begun=any(name in runner.told for runner in self._having(key)),
         )
 
@@ -387,7 +389,7 @@ class Host:
         self._changing.add(task)
         task.add_done_callback(self._changing.discard)
 
-    def _python(self) -> PythonRule:
+    def _python(self) -> Rule:
         assert self._separation is not None
         return python_rule(self._separation, len(self.declared.spaces), is_api_open=self._settings.is_api_open)
 

@@ -84,6 +84,7 @@ class SpaceRunner:
         self.restarts = 0
         self.ending = ""
         """How it ended last; empty: it has not."""
+        self._why = ""
         self.statuses: dict[str, PipelineStatus] = {}
         self.told: dict[str, Told] = {}
         self.deleted: set[str] = set()
@@ -200,6 +201,7 @@ class SpaceRunner:
             case "started":
                 self._has_started = True
                 self.is_ready = False
+                self._why = ""
                 self.statuses.clear()
                 # What it was asked to leave it does not have: it is told of the rest alone.
                 self.deleted |= self.asked
@@ -209,6 +211,8 @@ class SpaceRunner:
                 self.is_ready = True
                 self.ending = ""
                 _log.info("the runner of %s is ready", self.key.space)
+            case "failed":
+                self._why = str(_shortened(event.get("error", "")))
             case "ended":
                 self._ended(event["status"])
             case "status" if isinstance(name, str) and name in self.told:
@@ -233,6 +237,8 @@ class SpaceRunner:
         self.statuses.clear()
         self.restarts += 1
         self.ending = f"ended with exit code {status}" if status >= 0 else f"was ended by signal {-status}"
+        if self._why:
+            self.ending += f" ({self._why})"
         if not self.is_stopping:
             _log.warning("the runner of %s %s; it is started again", self.key.space, self.ending)
             for name in self.told:

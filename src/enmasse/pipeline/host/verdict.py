@@ -3,8 +3,8 @@
 Rules:
 1. A pipeline that has not begun waits for what it names; one that runs is not stopped because an address or
    its user went away: its queries say what happens then, and go on when it is back.
-2. What must never run is stopped at once: users' Python where processes cannot be separated, and anything in
-   a space that is gone or is another one now.
+2. What must never run is stopped at once: users' Python and clusters where processes cannot be separated, and
+   anything in a space that is gone or is another one now.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from enmasse.model.pipelines import Pipeline
 __all__ = [
     "AddressFacts",
     "Facts",
-    "PythonRule",
+    "Rule",
     "SpaceFacts",
     "Verdict",
     "judge",
@@ -63,8 +63,8 @@ class AddressFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class PythonRule:
-    """Whether users' Python may run here."""
+class Rule:
+    """Whether something may run here."""
 
     is_allowed: bool
     reason: str
@@ -82,7 +82,9 @@ class Facts:
     code: Document | None = None
     spark: str = ""
     """Why Spark cannot start; empty: it can."""
-    python: PythonRule = field(default_factory=lambda: PythonRule(True, "Separated"))
+    python: Rule = field(default_factory=lambda: Rule(True, "Separated"))
+    cluster: Rule | None = None
+    """Whether it may run on the cluster that it names; None: it names none."""
     has_begun: bool = False
     """Whether a runner runs it now."""
 
@@ -140,8 +142,12 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
     if runs_python(pipeline):
         rule = facts.python
         may_python = note("PythonAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
+    may_cluster = True
+    if facts.cluster is not None:
+        rule = facts.cluster
+        may_cluster = note("ClusterAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
     rest = _rest_of(pipeline)
-    must_not = not (has_space and may_python and has_spark) or bool(rest) or _is_going(pipeline)
+    must_not = not (has_space and may_python and may_cluster and has_spark) or bool(rest) or _is_going(pipeline)
     waits = not (has_addresses and has_credentials and has_code)
     put = {"credentials": credentials[0] if credentials else "", "addresses": told}
     digest = {

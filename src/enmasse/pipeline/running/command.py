@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from enmasse.errors import UnavailableError
+from enmasse.pipeline.running.cluster import require_executor, require_master
 from enmasse.pipeline.running.conversation import Commands, Voice
 from enmasse.pipeline.running.plans import Place
 from enmasse.pipeline.running.space_lock import SpaceLock
@@ -84,15 +85,26 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
 
         settings = {**SETTINGS, "spark.driver.memory": options.memory}
         settings["spark.executor.pyspark.memory"] = f"{WORKER_GIB * (options.cores or os.cpu_count() or 1)}g"
+        is_cluster = bool(options.master) and not options.master.startswith("local")
         if options.master:
+            settings["spark.master"] = options.master
+        if is_cluster:
             settings |= _on_cluster(options)
         else:
             # Java's own ports are open to all of this machine, and take objects of whoever knows no secret.
             settings["spark.authenticate"] = "true"
         work = folder / "work" / options.session
-        spark = start_session(
-            f"enmasse {options.space}", work, cores=options.cores, quick=options.quick, settings=settings
-        )
+        try:
+            if is_cluster:
+                require_master(options.master)
+            spark = start_session(
+                f"enmasse {options.space}", work, cores=options.cores, quick=options.quick, settings=settings
+            )
+            if is_cluster:
+                require_executor(spark, options.master)
+        except UnavailableError as error:
+            voice("failed", error=str(error))
+            raise
         commands.watch_signals()
         failures: list[str] = []
 
@@ -117,7 +129,6 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
 def _on_cluster(options: argparse.Namespace) -> dict[str, str]:
     """What a cluster's executors are told; they have their own folders and start workers their own way."""
     settings = {
-        "spark.master": options.master,
         "spark.executorEnv.ENMASSE_CREDENTIALS": os.environ["ENMASSE_CREDENTIALS"],
         "spark.python.unix.domain.socket.enabled": "false",
     }

@@ -8,10 +8,11 @@ import pytest
 
 from enmasse.model.conditions import Condition, find
 from enmasse.model.pipelines import Pipeline, PipelineStatus
+from enmasse.pipeline.host.cluster_rule import cluster_rule
 from enmasse.pipeline.host.composing import compose
 from enmasse.pipeline.host.python_rule import python_rule
 from enmasse.pipeline.host.separation import Separation
-from enmasse.pipeline.host.verdict import AddressFacts, Facts, PythonRule, SpaceFacts, judge
+from enmasse.pipeline.host.verdict import AddressFacts, Facts, Rule, SpaceFacts, judge
 
 NOW = "2026-11-22T05:00:00Z"
 SPACE = SpaceFacts("s1", needs_user=False)
@@ -119,7 +120,7 @@ def test_code_must_have_the_modules_that_steps_name() -> None:
 
 
 def test_python_that_may_not_run_is_stopped_even_if_it_has_begun_and_sql_is_not() -> None:
-    rule = PythonRule(False, "NotSeparated", "because")
+    rule = Rule(False, "NotSeparated", "because")
     scored = pipeline(steps=[{"name": "scored", "function": "scoring:score", "schema": "a INT"}])
     verdict = judge(scored, facts(python=rule, has_begun=True))
     assert not verdict.is_wanted
@@ -138,6 +139,30 @@ def test_python_runs_in_an_only_space_or_where_spaces_are_kept_apart() -> None:
     assert "it is no root" in refused.message
     refused = python_rule(apart, 2, is_api_open=True)
     assert (refused.is_allowed, refused.reason) == (False, "ApiOpen")
+
+
+@pytest.mark.parametrize(
+    ("master", "spaces", "why"),
+    [
+        ("spark://127.0.0.1:7077", 1, "OneSpace"),
+        ("spark://127.0.0.1:7077", 2, "NotSeparated"),
+        ("k8s://https://10.0.0.1", 1, "NotSupported"),
+        ("yarn", 1, "NotSupported"),
+        ("local[2]", 2, ""),
+        (None, 2, ""),
+    ],
+)
+def test_a_cluster_must_be_a_standalone_one_and_nobody_kept_from_another(
+    master: str | None, spaces: int, why: str
+) -> None:
+    far = pipeline(resources={"session": "own", "master": master})
+    rule = cluster_rule(far, spaces)
+    assert (rule.reason if rule is not None else "") == why
+    verdict = judge(far, facts(cluster=rule, has_begun=True))
+    assert verdict.is_wanted == (why in ("", "OneSpace"))
+    status = compose(far, PipelineStatus(), verdict, None, NOW)
+    assert status.phase == ("Starting" if verdict.is_wanted else "Failed")
+    assert verdict.is_wanted or status.messages[0] == rule.message  # type: ignore[union-attr]  # there is one
 
 
 def test_built_in_pipelines_wait_for_their_addresses_and_patterns_for_none() -> None:
