@@ -1,0 +1,154 @@
+"""What pipelines cost that have nothing to do: CPU of the runner with all it started, and its memory.
+
+    python -m benchmarks.spark_idle [--pipelines 1,10] [--settle 90] [--seconds 60]
+
+A runner is started for each number of pipelines, as its host starts it. Each pipeline reads a stream of its own
+as JSON, keeps what is hot, and has a few messages to read before it is left alone. CPU is what all its processes
+used in the measured time, with what the node used for them. Of pages that several processes share each counts its
+part (PSS).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accounting import AnonymousPeak, cpu_seconds, descendants
+from benchmarks.spark_source import Node
+from enmasse.client.blocking import Message, connect
+
+
+def shared_bytes(pids: Iterable[int]) -> int:
+    """Memory of processes; of a page that several share, each has its part."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            found = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+            total += int(found[1]) * 1024 if found else 0
+    return total
+
+
+class Runner:
+    """The runner of one space, and the rows of each of its pipelines."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        command = [sys.executable, "-m", "enmasse.pipeline", "run", "--space", "default/bench", "--url", url]
+        folder.mkdir()
+        with (folder / "runner.err").open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, "--folder", str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
+        self.rows: dict[str, int] = {}
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event = json.loads(line)
+            if event["event"] == "status":
+                self.rows[event["pipeline"]] = event["status"].get("rows", 0)
+
+    def put(self, name: str, address: str) -> None:
+        """Declare a pipeline."""
+        spec: dict[str, Any] = {
+            "sources": [
+                {
+                    "name": "readings",
+                    "address": address,
+                    "format": "json",
+                    "schema": "device STRING, temperature DOUBLE",
+                }
+            ],
+            "steps": [{"name": "hot", "sql": "SELECT device, temperature FROM readings WHERE temperature > 30"}],
+            "sinks": [{"input": "hot", "table": name}],
+        }
+        resource = {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Pipeline",
+            "metadata": {"name": f"bench.{name}", "namespace": "default", "generation": 1},
+            "spec": spec,
+        }
+        command = {
+            "command": "put",
+            "pipeline": resource,
+            "credentials": "",
+            "addresses": {address: {"type": "stream"}},
+        }
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def stop(self) -> None:
+        """End it in order."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+def measure(node: Node, folder: Path, count: int, settle_s: float, seconds: float) -> None:
+    """Start so many pipelines, leave them alone, and say what they cost."""
+    runner = Runner(node.url, folder)
+
+    def processes() -> list[int]:
+        return [runner.process.pid, *descendants(runner.process.pid)]
+
+    try:
+        with AnonymousPeak(processes) as peak:
+            for number in range(count):
+                address = f"idle-{count}-{number}"
+                node.create_stream(address, 1)
+                with connect(node.url) as connection:
+                    sender = connection.sender(address)
+                    for temperature in (20, 40):
+                        sender.send(Message(json.dumps({"device": "d", "temperature": temperature}).encode()))
+                runner.put(f"p{number}", address)
+            deadline = time.monotonic() + 300
+            while len([rows for rows in runner.rows.values() if rows >= 2]) < count:
+                assert time.monotonic() < deadline, runner.rows
+                time.sleep(0.5)
+            time.sleep(settle_s)
+            all_of_them = [*processes(), node.process.pid, *descendants(node.process.pid)]
+            before = {pid: cpu_seconds([pid]) for pid in all_of_them}
+            time.sleep(seconds)
+            # Workers that nobody needs end meanwhile; what they used is over.
+            used = {pid: cpu_seconds([pid]) for pid in all_of_them}
+            cpu = sum(max(0.0, used[pid] - before[pid]) for pid in all_of_them)
+            share = shared_bytes(processes())
+        print(
+            f"{count:3} idle pipelines  {cpu / seconds * 100:.1f} % of a core  "
+            f"{share >> 20} MB in {len(processes())} processes, anonymous {peak.bytes >> 20} MB at most",
+            flush=True,
+        )
+    finally:
+        runner.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pipelines", default="1,10", help="how many; several, separated by commas")
+    parser.add_argument("--settle", type=float, default=90.0, help="seconds between the last row and the measure")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
+    node = Node(folder)
+    try:
+        for count in map(int, options.pipelines.split(",")):
+            measure(node, folder / f"space-{count}", count, options.settle, options.seconds)
+    finally:
+        node.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
