@@ -16,7 +16,7 @@ _COMMANDS = {
     "host": ("run the pipelines of an installation, a runner for each space", "enmasse.pipeline.host.command"),
     "prepare": (
         "keep Spark's classes in one file, so that it starts in half the time",
-        "enmasse.pipeline.class_archive",
+        "enmasse.pipeline.running.class_archive",
     ),
     "run": ("run the pipelines of one space", "enmasse.pipeline.running.command"),
 }

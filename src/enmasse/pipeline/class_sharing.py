@@ -1,4 +1,4 @@
-"""What Java is told so that it maps Spark's classes from an archive, or makes one: ``class_archive`` tells why."""
+"""What Java is told to map Spark's classes from an archive, or to make one; ``running.class_archive`` says why."""
 
 from __future__ import annotations
 

@@ -103,17 +103,10 @@ class AnomalyKeeper:
             low, high = bands[code]
             reason = "" if low <= value <= high else "band"
             distance = value - mean
-            if (
-                not reason
-                and count >= warm_up
-                and distance * distance
-                > allowed
-                * (
-                    variance if variance > least else least  # noqa: FURB136  # two calls cost more than all else here
-                )
-            ):
+            spread = variance if variance > least else least  # noqa: FURB136  # calls cost more than all else here
+            if not reason and count >= warm_up and distance * distance > allowed * spread:
                 reason = "deviation"
-            time_s = time_us / 1e6
+            time_s, heard_s = time_us / 1e6, heard_us / 1e6
             say = ""
             if reason:
                 if not is_outside:
@@ -136,7 +129,7 @@ class AnomalyKeeper:
                 (1.0 - weight) * (variance + distance * step),
                 float(bool(reason)),
                 last_told,
-                heard if heard > heard_us / 1e6 else heard_us / 1e6,  # noqa: FURB136
+                heard if heard > heard_s else heard_s,  # noqa: FURB136
             )
 
 

@@ -118,6 +118,8 @@ class _Files:
         self._told: list[dict[str, Any]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
         for values, rows in split(batch, self._partition_by):
             file = self._open.get(values)
             if file is None:

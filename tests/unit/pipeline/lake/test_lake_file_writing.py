@@ -138,3 +138,26 @@ def test_each_row_is_in_one_part_and_in_its_order(rows: list[tuple[str | None, s
 )
 def test_folders_are_named_as_readers_expect(value: str | None, folder: str) -> None:
     assert partition_folder(["k"], [value]) == folder
+
+
+def test_an_empty_batch_makes_no_file(tmp_path: Path) -> None:
+    empty = pa.RecordBatch.from_pydict({"n": pa.array([], pa.int64())})
+    assert list(FileWriting(str(tmp_path))(iter([empty]))) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_that_repeat_get_a_dictionary(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "unique": list(range(100)),
+            "few": ["a", "b"] * 50,
+            "pairs": pa.array([[("k", "v")]] * 100, pa.map_(pa.string(), pa.string())),
+            "nested": [{"deep": {"list": ["x"]}}] * 100,
+        }
+    )
+    list(FileWriting(str(tmp_path))(iter([batch])))
+    (path,) = tmp_path.glob("*.parquet")
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    assert [c.path_in_schema for c in columns if "RLE_DICTIONARY" not in c.encodings] == ["unique"]
+    assert pq.read_table(path).to_pylist() == batch.to_pylist()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from enmasse.errors import UnavailableError
 from enmasse.pipeline.class_sharing import archive_folders, archive_name
+from enmasse.pipeline.running.command import SETTINGS
 from enmasse.pipeline.session import find_java, start_session
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def make_archive(java: Path) -> Path:
         made = Path(work, "classes.jsa")
         # In a process of its own: Java writes the file when it ends.
         done = subprocess.run(
-            [sys.executable, "-m", "enmasse.pipeline.class_archive", str(made), work],
+            [sys.executable, "-m", "enmasse.pipeline.running.class_archive", str(made), work],
             capture_output=True,
             text=True,
             check=False,
@@ -109,8 +110,6 @@ def _work(spark: SparkSession, folder: Path) -> None:
 
 
 def _record(archive: Path, folder: Path) -> None:
-    from enmasse.pipeline.running.command import SETTINGS  # noqa: PLC0415  # a layer above, only for what it sets
-
     spark = start_session("classes", folder / "spark", settings=SETTINGS, record=archive)
     _work(spark, folder)
     spark.stop()
