@@ -11,9 +11,11 @@ import gc
 import sys
 from typing import Final
 
+from enmasse.pipeline.worker_python import DAEMON
+
 __all__ = ["settle"]
 
-_DAEMON: Final = "pyspark.daemon"
+_DAEMONS: Final = frozenset({DAEMON, "pyspark.daemon"})
 _TASKS: Final = 4
 """What is loaded late is loaded by the first tasks."""
 
@@ -30,4 +32,4 @@ def settle() -> None:
 
 def _is_worker() -> bool:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name == _DAEMON
+    return spec is not None and spec.name in _DAEMONS

@@ -7,7 +7,7 @@ the reader to its workers, where ranges are read. Connections are made on first 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -29,7 +29,6 @@ from pyspark.sql.types import StructType
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.patience import Patience
 from enmasse.pipeline.sink.options import SinkOptions
-from enmasse.pipeline.sink.writers import EnmasseStreamWriter, EnmasseWriter
 from enmasse.pipeline.source import consumed
 from enmasse.pipeline.source.columns import FULL_SCHEMA, FULL_SCHEMA_DDL, SCHEMA, SCHEMA_DDL, join_batches
 from enmasse.pipeline.source.frames_client import Connections
@@ -39,6 +38,9 @@ from enmasse.pipeline.source.planner import Planner
 from enmasse.pipeline.source.pushdown import Wanted, restrict
 from enmasse.pipeline.source.reading import read_span
 from enmasse.pipeline.worker_memory import settle
+
+if TYPE_CHECKING:
+    from enmasse.pipeline.sink.writers import EnmasseStreamWriter, EnmasseWriter
 
 __all__ = ["EnmasseDataSource"]
 
@@ -96,6 +98,9 @@ class EnmasseDataSource(DataSource):
         Raises:
             OptionError: an option or a column is wrong.
         """
+        # Here, as each query has a planner's process for as long as it runs, and that never writes.
+        from enmasse.pipeline.sink.writers import EnmasseStreamWriter  # noqa: PLC0415
+
         settle()
         return EnmasseStreamWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
@@ -105,6 +110,8 @@ class EnmasseDataSource(DataSource):
         Raises:
             OptionError: an option or a column is wrong.
         """
+        from enmasse.pipeline.sink.writers import EnmasseWriter  # noqa: PLC0415
+
         settle()
         return EnmasseWriter(SinkOptions.parse(self.options, is_batch=True), schema, overwrite=overwrite)
 
