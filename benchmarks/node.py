@@ -87,6 +87,11 @@ class Node:
         assert self._process is not None
         return {"node": [self._process.pid], "journal": descendants(self._process.pid)}
 
+    @property
+    def pids(self) -> list[int]:
+        """Of all its processes."""
+        return [pid for pids in self.processes.values() for pid in pids]
+
     def prepare(self, cases: Iterable[Case]) -> None:
         """Declare the addresses that the cases need."""
         # A topic is declared before its subscriptions.

@@ -15,16 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import tempfile
 import threading
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.accounting import cpu_seconds, descendants
-from benchmarks.spark_source import Node
+from benchmarks.spark_place import spark_beside_node
 from enmasse.client.blocking import Message, connect
 from enmasse.model.pipelines import SourceSpec
 from enmasse.pipeline.builtin import anomalies
@@ -32,11 +29,12 @@ from enmasse.pipeline.running.command import SETTINGS
 from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, Place, QueryPlan
 from enmasse.pipeline.running.scene import RunningScene
 from enmasse.pipeline.running.targets import start_query
-from enmasse.pipeline.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from benchmarks.node import Node
 
 
 class Alerts(threading.Thread):
@@ -144,20 +142,12 @@ def main() -> None:
     parser.add_argument("--warm-up", type=float, default=120.0, help="seconds that are sent before, and left out")
     parser.add_argument("--pipeline", default="declared", choices=["declared", "anomalies"])
     options = parser.parse_args()
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
-    node = Node(folder)
-    try:
-        spark = start_session("benchmark", folder / "spark", settings=SETTINGS)
-        node.create("telemetry", "stream", partitions=1)
-        node.create("alerts", "queue")
+    with spark_beside_node(SETTINGS) as (spark, node, folder):
+        node.declare("telemetry", addressType="stream", partitions=1)
+        node.declare("alerts", addressType="queue")
         query = start(options.pipeline, spark, node, folder)
         measure(options.pipeline, node, query, options)
         query.stop()
-        spark.stop()
-    finally:
-        node.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

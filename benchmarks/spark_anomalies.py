@@ -13,52 +13,32 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import tempfile
-import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.accounting import cpu_seconds
-from benchmarks.spark_source import FRAME_FORMAT, Node
-from enmasse.client.blocking import connect
-from enmasse.messaging.frame import encode_frame
+from benchmarks.spark_place import Columns, fill, spark_beside_node
 from enmasse.model.builtins import AnomaliesParameters
 from enmasse.pipeline.builtin.anomalies import MOST_ROWS, alerts_of
 from enmasse.pipeline.builtin.telemetry import readings_of
 from enmasse.pipeline.running.command import SETTINGS
-from enmasse.pipeline.session import start_session
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
-FRAME_ROWS = 4096
+    from benchmarks.node import Node
+
 WARM_BATCHES = 3
 
 
-def fill(node: Node, address: str, rows: int, devices: int, partitions: int) -> None:
-    """So many readings in all; a device always in the same partition."""
-    with connect(node.url) as connection:
-        for partition in range(partitions):
-            properties = {"enmasse:partition": partition}
-            with connection.sender(address, capabilities=("enmasse:frames",), properties=properties) as sender:
-                numbers = range(partition, rows, partitions)
-                for sequence, first in enumerate(range(0, len(numbers), FRAME_ROWS), 1):
-                    part = numbers[first : first + FRAME_ROWS]
-                    names = [f"device-{number % devices:05d}" for number in part]
-                    bodies = [body(name, number) for name, number in zip(names, part, strict=True)]
-                    head = [b"\0\x53\x75\xa0" + bytes((len(one),)) for one in bodies]
-                    frame = encode_frame(
-                        0,
-                        [1_764_000_000_000_000 + number for number in part],
-                        [name.encode() for name in names],
-                        head,
-                        bodies,
-                        producer=b"bench",
-                        sequence=sequence,
-                    )
-                    outcome = sender.send_payload(frame, message_format=FRAME_FORMAT)
-                    assert str(outcome) == "accepted", outcome
+def readings(numbers: range, devices: int) -> Columns:
+    names = [f"device-{number % devices:05d}" for number in numbers]
+    return Columns(
+        [1_764_000_000_000_000 + number for number in numbers],
+        [name.encode() for name in names],
+        [body(name, number) for name, number in zip(names, numbers, strict=True)],
+    )
 
 
 def body(device: str, number: int) -> bytes:
@@ -100,25 +80,18 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--batch-rows", type=int, default=MOST_ROWS, help="maxOffsetsPerTrigger")
     options = parser.parse_args()
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
-    node = Node(folder)
-    try:
-        spark = start_session("benchmark", folder / "spark", settings=SETTINGS)
-        node.create_stream("readings", options.partitions)
-        fill(node, "readings", options.rows, options.devices, options.partitions)
-        before = cpu_seconds([node.process.pid])
+    with spark_beside_node(SETTINGS) as (spark, node, folder):
+        # A device is always in the same partition.
+        numbers = [range(partition, options.rows, options.partitions) for partition in range(options.partitions)]
+        fill(node, "readings", numbers, lambda part: readings(part, options.devices))
+        before = cpu_seconds(node.pids)
         counted, seconds = measure(spark, node, "readings", options.batch_rows, folder / "checkpoint")
-        cpu = cpu_seconds([node.process.pid]) - before
+        cpu = cpu_seconds(node.pids) - before
         print(
             f"{options.devices:,} devices  {counted:,} rows in {seconds:.1f} s of batches of {options.batch_rows:,}  "
             f"{counted / seconds:,.0f} rows/s  node {cpu / options.rows * 1e6:.2f} us/row",
             flush=True,
         )
-        spark.stop()
-    finally:
-        node.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterable
@@ -25,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accounting import AnonymousPeak, cpu_seconds, descendants
-from benchmarks.spark_source import Node
+from benchmarks.node import Node
+from benchmarks.spark_place import node_in_folder
 from enmasse.client.blocking import Message, connect
 
 
@@ -107,7 +106,7 @@ def measure(node: Node, folder: Path, count: int, settle_s: float, seconds: floa
         with AnonymousPeak(processes) as peak:
             for number in range(count):
                 address = f"idle-{count}-{number}"
-                node.create_stream(address, 1)
+                node.declare(address, addressType="stream", partitions=1)
                 with connect(node.url) as connection:
                     sender = connection.sender(address)
                     for temperature in (20, 40):
@@ -118,7 +117,7 @@ def measure(node: Node, folder: Path, count: int, settle_s: float, seconds: floa
                 assert time.monotonic() < deadline, runner.rows
                 time.sleep(0.5)
             time.sleep(settle_s)
-            all_of_them = [*processes(), node.process.pid, *descendants(node.process.pid)]
+            all_of_them = [*processes(), *node.pids]
             before = {pid: cpu_seconds([pid]) for pid in all_of_them}
             time.sleep(seconds)
             # Workers that nobody needs end meanwhile; what they used is over.
@@ -140,14 +139,9 @@ def main() -> None:
     parser.add_argument("--settle", type=float, default=90.0, help="seconds between the last row and the measure")
     parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
-    node = Node(folder)
-    try:
+    with node_in_folder() as (node, folder):
         for count in map(int, options.pipelines.split(",")):
             measure(node, folder / f"space-{count}", count, options.settle, options.seconds)
-    finally:
-        node.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

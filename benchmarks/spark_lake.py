@@ -1,6 +1,6 @@
 """How fast a stream flows into a table of the lake: rows/s, and beside it the noop sink in the same run.
 
-    python benchmarks/spark_lake.py [--rows N] [--partitions 2] [--batch-rows N] [--tables delta,parquet] [--rounds 3]
+    python -m benchmarks.spark_lake [--rows N] [--partitions 2] [--batch-rows N] [--tables delta,parquet] [--rounds 3]
 
 A node process is filled over AMQP with ready frames whose bodies are 100 bytes of JSON, no two the same. Then one
 streaming query after another reads it all with Trigger.AvailableNow, in rounds: into nothing, and into each kind of
@@ -12,22 +12,16 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import tempfile
-import warnings
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.spark_source import FRAME_FORMAT, HEAD, Node
-from enmasse.client.blocking import connect
-from enmasse.messaging.frame import encode_frame
+from benchmarks.spark_place import Columns, fill, spark_beside_node
 from enmasse.pipeline.lake.tables import open_table
-from enmasse.pipeline.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FRAME_ROWS = 4096
 MOMENT_US = 1_769_860_800_000_000
 
 
@@ -42,24 +36,12 @@ def body(number: int) -> bytes:
     return text + b"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"[: 98 - len(text)] + b'"}'
 
 
-def fill(url: str, name: str, partitions: int, rows: int) -> None:
-    with connect(url) as connection:
-        for partition in range(partitions):
-            properties = {"enmasse:partition": partition}
-            with connection.sender(name, capabilities=("enmasse:frames",), properties=properties) as sender:
-                for sequence, first in enumerate(range(0, rows, FRAME_ROWS), 1):
-                    numbers = range(first, min(first + FRAME_ROWS, rows))
-                    frame = encode_frame(
-                        0,
-                        [MOMENT_US + number for number in numbers],
-                        [b"device-%05d" % (number % 10_000) for number in numbers],
-                        [HEAD] * len(numbers),
-                        [body(number) for number in numbers],
-                        producer=b"bench",
-                        sequence=sequence,
-                    )
-                    outcome = sender.send_payload(frame, message_format=FRAME_FORMAT)
-                    assert str(outcome) == "accepted", outcome
+def readings(numbers: range) -> Columns:
+    return Columns(
+        [MOMENT_US + number for number in numbers],
+        [b"device-%05d" % (number % 10_000) for number in numbers],
+        [body(number) for number in numbers],
+    )
 
 
 def run(spark: SparkSession, url: str, address: str, batch_rows: int, kind: str, folder: Path) -> tuple[int, float]:
@@ -102,14 +84,9 @@ def main() -> None:
     parser.add_argument("--tables", default="delta,delta-by-day,parquet", help="kinds, separated by commas")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    folder = Path(tempfile.mkdtemp(prefix="enmasse-lake-"))
-    node = Node(folder)
-    try:
-        spark = start_session("benchmark", folder / "spark")
+    with spark_beside_node() as (spark, node, folder):
         for name, rows in (("warm", 200_000), ("rows", options.rows)):
-            node.create_stream(name, options.partitions)
-            fill(node.url, name, options.partitions, rows // options.partitions)
+            fill(node, name, [range(rows // options.partitions)] * options.partitions, readings)
         rates: dict[str, list[float]] = {}
         kinds = ["noop", *options.tables.split(",")]
         for kind in kinds:
@@ -122,10 +99,6 @@ def main() -> None:
         for kind in kinds:
             middle = median(rates[kind])
             print(f"{kind:13} median {middle:,.0f} rows/s, {middle / noop:.2f} of noop")
-        spark.stop()
-    finally:
-        node.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast Spark writes into addresses: rows/s, and what the node and the workers pay.
 
-    python benchmarks/spark_sink.py [--rows N] [--partitions 2] [--tasks 2] [--keys 1000] [--queue-rows N]
+    python -m benchmarks.spark_sink [--rows N] [--partitions 2] [--tasks 2] [--keys 1000] [--queue-rows N]
 
 A batch write of generated rows (100-byte values, a key each) goes into a stream and into a queue; then a
 stream that was filled is carried into another one by a streaming query. The noop sink with the same rows
@@ -12,20 +12,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import sys
-import tempfile
 import time
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.accounting import cpu_seconds, descendants
 from benchmarks.node import Node
-from enmasse.pipeline.session import start_session
+from benchmarks.spark_place import spark_beside_node
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +26,7 @@ if TYPE_CHECKING:
 
 def spent(node: Node) -> tuple[float, float]:
     """CPU seconds of the node with its journal, and of everything else that this process has started."""
-    of_node = [pid for pids in node.processes.values() for pid in pids]
+    of_node = node.pids
     return cpu_seconds(of_node), cpu_seconds(set(descendants(os.getpid())) - set(of_node))
 
 
@@ -63,11 +56,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=2)
     parser.add_argument("--keys", type=int, default=1_000)
     given = parser.parse_args()
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
-    node = Node(folder)
-    try:
-        spark = start_session("benchmark", folder / "spark")
+    with spark_beside_node() as (spark, node, folder):
 
         def write(frame: DataFrame, address: str) -> None:
             frame.write.format("enmasse").mode("append").options(url=node.url, address=address).save()
@@ -96,10 +85,6 @@ def main() -> None:
             query.awaitTermination()
 
         measure("from stream to stream", given.rows, node, carry)
-        spark.stop()
-    finally:
-        node.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

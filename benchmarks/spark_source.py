@@ -18,117 +18,50 @@ the wall clock. CPU is what the server and everything of Spark used for a row.
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions
 
 from benchmarks.accounting import AnonymousPeak, anonymous_bytes, cpu_seconds, descendants
 from benchmarks.kafka import Kafka
-from enmasse.client.blocking import connect
-from enmasse.messaging.frame import encode_frame
-from enmasse.pipeline.session import start_session
+from benchmarks.spark_place import Columns, fill, spark_beside_node
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
-Bodies = Callable[[int, int], list[bytes]]
-"""The bodies of so many rows from an offset on."""
+    from benchmarks.node import Node
 
-FRAME_FORMAT = 0x454D4601
-HEAD = b"\0\x53\x75\xa0\x64"
 DEVICES = [b"device-%03d" % n for n in range(100)]
 STARTED_MS = 1_769_860_800_000
 CASES = ("noop", "heads", "json", "memory", "frames")
 
 
-def plain_bodies(_first: int, count: int) -> list[bytes]:
-    return [b"x" * 100] * count
+def plain(numbers: range) -> Columns:
+    return Columns([0] * len(numbers), keys(numbers), [b"x" * 100] * len(numbers))
 
 
-def json_bodies(first: int, count: int) -> list[bytes]:
+def as_json(numbers: range) -> Columns:
     """100 devices that each tell a temperature every 100 ms."""
-    bodies = []
-    for n in range(first, first + count):
-        body = b'{"device": "device-%03d", "temperature": %d.%d, "ts": %d}' % (
-            *(n % 100, 15 + n % 17, n % 10),
-            STARTED_MS + n,
+    bodies = [
+        (
+            b'{"device": "device-%03d", "temperature": %d.%d, "ts": %d}'
+            % (n % 100, 15 + n % 17, n % 10, STARTED_MS + n)
         )
-        bodies.append(body.ljust(100))
-    return bodies
+        for n in numbers
+    ]
+    return Columns([0] * len(numbers), keys(numbers), [body.ljust(100) for body in bodies])
 
 
-class Node:
-    def __init__(self, folder: Path) -> None:
-        command = ["node", "--data", str(folder), "--name", "node-0", "--listen", "127.0.0.1:0"]
-        self._log = (folder / "node.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "enmasse", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-        )
-        assert self.process.stdout is not None
-        self.url: str = json.loads(self.process.stdout.readline())["url"]
-        self._admin = f"amqp+unix://{folder}/nodes/node-0/admin.sock"
-        with connect(self._admin) as connection:
-            connection.management().create(
-                "io.enmasse.space",
-                "default/bench",
-                {"spaceType": "standard", "authentication": "none", "uid": "bench", "generation": 1},
-            )
-
-    def create_stream(self, name: str, partitions: int) -> None:
-        self.create(name, "stream", partitions=partitions)
-
-    def create(self, name: str, kind: str, **more: int) -> None:
-        attributes = {
-            "space": "default/bench",
-            "address": name,
-            "addressType": kind,
-            "uid": name,
-            "generation": 1,
-            **more,
-        }
-        with connect(self._admin) as connection:
-            connection.management().create("io.enmasse.address", f"default/bench.{name}", attributes)
-
-    def fill(self, name: str, partitions: int, rows: int, frame_rows: int, bodies: Bodies = plain_bodies) -> float:
-        """Append so many rows to each partition; seconds taken."""
-        began = time.perf_counter()
-        with connect(self.url) as connection:
-            for partition in range(partitions):
-                properties = {"enmasse:partition": partition}
-                with connection.sender(name, capabilities=("enmasse:frames",), properties=properties) as sender:
-                    for sequence, first in enumerate(range(0, rows, frame_rows), 1):
-                        count = min(frame_rows, rows - first)
-                        frame = encode_frame(
-                            0,
-                            [0] * count,
-                            [DEVICES[sequence % 100]] * count,
-                            [HEAD] * count,
-                            bodies(first, count),
-                            producer=b"bench",
-                            sequence=sequence,
-                        )
-                        outcome = sender.send_payload(frame, message_format=FRAME_FORMAT)
-                        assert str(outcome) == "accepted", outcome
-        return time.perf_counter() - began
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait()
-        self._log.close()
+def keys(numbers: range) -> list[bytes]:
+    """One for all that come at once."""
+    return [DEVICES[numbers.start // len(numbers) % 100]] * len(numbers)
 
 
 class Rates(NamedTuple):
@@ -211,7 +144,7 @@ class Bench:
 
     def nodes(self) -> list[int]:
         """The node and its journal."""
-        return [self.node.process.pid, *descendants(self.node.process.pid)]
+        return self.node.pids
 
 
 def kafka_at(kafka: Kafka) -> dict[str, str]:
@@ -224,8 +157,7 @@ def say(what: str, text: object) -> None:
 
 def beside_kafka(bench: Bench, rows: int, batch_rows: int, partitions: int, rounds: int, kafka: Kafka | None) -> None:
     """The same rows from both, in turns."""
-    bench.node.create_stream("noop", partitions)
-    bench.node.fill("noop", partitions, rows // partitions, 4096)
+    fill(bench.node, "noop", [range(rows // partitions)] * partitions, plain)
     warm = max(1, batch_rows // 4)
     bench.run(bench.stream("noop", warm), bench.nodes)
     if kafka is not None:
@@ -249,16 +181,14 @@ def beside_kafka(bench: Bench, rows: int, batch_rows: int, partitions: int, roun
 
 
 def with_heads(bench: Bench, rows: int, batch_rows: int, partitions: int, rounds: int) -> None:
-    bench.node.create_stream("heads", partitions)
-    bench.node.fill("heads", partitions, rows // partitions, 4096)
+    fill(bench.node, "heads", [range(rows // partitions)] * partitions, plain)
     for _ in range(rounds):
         say("heads", bench.run(bench.stream("heads", batch_rows, includeProperties="true"), bench.nodes))
 
 
 def windows(bench: Bench, rows: int, batch_rows: int, partitions: int, rounds: int) -> None:
     """JSON of 100 bytes, parsed, and then mean and deviation per device."""
-    bench.node.create_stream("json", partitions)
-    bench.node.fill("json", partitions, rows // partitions, 4096, json_bodies)
+    fill(bench.node, "json", [range(rows // partitions)] * partitions, as_json)
     for _ in range(rounds):
         parsed = bench.stream("json", batch_rows).select(
             functions.from_json(functions.col("value").cast("string"), "device STRING, temperature DOUBLE, ts LONG")
@@ -275,8 +205,7 @@ def windows(bench: Bench, rows: int, batch_rows: int, partitions: int, rounds: i
 
 def memory(bench: Bench, rows: int, batch_rows: int, partitions: int) -> None:
     """What Java and its Python processes hold at most while a backlog is read, in one batch and in bounded ones."""
-    bench.node.create_stream("backlog", partitions)
-    bench.node.fill("backlog", partitions, rows // partitions, 4096)
+    fill(bench.node, "backlog", [range(rows // partitions)] * partitions, plain)
     for name, limit in (("bounded batches", batch_rows), ("one batch", rows)):
         before = [anonymous_bytes(pids) >> 20 for pids in (bench.java(), bench.python())]
         with AnonymousPeak(bench.java) as java, AnonymousPeak(bench.python) as python:
@@ -290,8 +219,7 @@ def frames(bench: Bench, rows: int, batch_rows: int, partitions: int, sizes: lis
     for size in sizes:
         share = min(rows, size * 10_000) // partitions
         name = f"rows-{size}"
-        bench.node.create_stream(name, partitions)
-        bench.node.fill(name, partitions, share, size)
+        fill(bench.node, name, [range(share)] * partitions, plain, frame_rows=size)
         say(f"{size} rows a frame", bench.run(bench.stream(name, min(batch_rows, share // 3)), bench.nodes))
 
 
@@ -308,7 +236,6 @@ def main() -> None:
     cases = options.case.split(",")
     if unknown := set(cases) - set(CASES):
         parser.error(f"there is no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     with_kafka = "noop" in cases and not options.no_peers
     if with_kafka and not Kafka.is_installed():
         print(f"Not here to compare with: {Kafka.INSTALL}", flush=True)
@@ -316,14 +243,8 @@ def main() -> None:
     # Whoever ends us this way, too, wants the servers stopped.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        node = Node(folder)
-        stack.callback(node.stop)
-        spark = start_session(
-            "benchmark", folder / "spark", settings={"spark.jars": Kafka.jars()} if with_kafka else {}
-        )
-        stack.callback(spark.stop)
+        jars = {"spark.jars": Kafka.jars()} if with_kafka else {}
+        spark, node, folder = stack.enter_context(spark_beside_node(jars))
         bench = Bench(spark, folder, node)
         how = (options.rows, options.batch_rows, options.partitions)
         if "noop" in cases:

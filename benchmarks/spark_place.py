@@ -1,0 +1,95 @@
+"""What each benchmark of pipelines begins with: a node, a folder, a Spark session, and streams full of rows."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.node import Node
+from enmasse.client.blocking import connect
+from enmasse.messaging.frame import encode_frame
+from enmasse.pipeline.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["HEAD", "Columns", "fill", "node_in_folder", "spark_beside_node"]
+
+FRAME_FORMAT = 0x454D4601
+
+HEAD = b"\0\x53\x75\xa0\x64"
+"""What precedes a body of 100 bytes."""
+
+FRAME_ROWS = 4096
+
+
+class Columns(NamedTuple):
+    """Rows as a frame has them."""
+
+    times_us: Sequence[int]
+    keys: Sequence[bytes]
+    bodies: Sequence[bytes]
+
+
+@contextmanager
+def node_in_folder() -> Iterator[tuple[Node, Path]]:
+    """A node with an empty journal, and a folder for all else; both are gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="enmasse-spark-"))
+    try:
+        node = Node(folder)
+        try:
+            yield node, folder
+        finally:
+            node.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def spark_beside_node(settings: Mapping[str, str] | None = None) -> Iterator[tuple[SparkSession, Node, Path]]:
+    """A session of Spark's, the node that it reads and writes, and a folder for its checkpoints."""
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+    with node_in_folder() as (node, folder):
+        spark = start_session("benchmark", folder / "spark", settings=settings)
+        try:
+            yield spark, node, folder
+        finally:
+            spark.stop()
+
+
+def fill(
+    node: Node,
+    address: str,
+    numbers: Sequence[range],
+    columns: Callable[[range], Columns],
+    *,
+    frame_rows: int = FRAME_ROWS,
+) -> float:
+    """Declare a stream and append its rows; seconds that appending took.
+
+    Args:
+        node: which serves it.
+        address: its name.
+        numbers: of the rows of each partition.
+        columns: the rows of so many numbers.
+        frame_rows: how many come at once.
+    """
+    node.declare(address, addressType="stream", partitions=len(numbers))
+    began = time.perf_counter()
+    with connect(node.url) as connection:
+        for partition, own in enumerate(numbers):
+            properties = {"enmasse:partition": partition}
+            with connection.sender(address, capabilities=("enmasse:frames",), properties=properties) as sender:
+                for sequence, first in enumerate(range(0, len(own), frame_rows), 1):
+                    times_us, keys, bodies = columns(own[first : first + frame_rows])
+                    heads = [HEAD[:-1] + bytes((len(body),)) for body in bodies]
+                    frame = encode_frame(0, times_us, keys, heads, bodies, producer=b"bench", sequence=sequence)
+                    outcome = sender.send_payload(frame, message_format=FRAME_FORMAT)
+                    assert str(outcome) == "accepted", outcome
+    return time.perf_counter() - began
