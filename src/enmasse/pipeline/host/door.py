@@ -119,13 +119,12 @@ class _Door:
             return Response(lines, media_type="text/plain")
         if self._following >= MOST_FOLLOWING:
             return JSONResponse({"message": f"{MOST_FOLLOWING} logs are followed, and that is all"}, status_code=503)
-        return StreamingResponse(self._follow(log, lines), media_type="text/plain")
+        return StreamingResponse(self._follow(log, lines, log.position()), media_type="text/plain")
 
     async def state(self, _request: Request) -> Response:
         return JSONResponse({"runners": self._host.state()})
 
-    async def _follow(self, log: BoundedLog, lines: str) -> AsyncIterator[str]:
-        position = log.position()
+    async def _follow(self, log: BoundedLog, lines: str, position: tuple[int, int]) -> AsyncIterator[str]:
         self._following += 1
         try:
             yield lines
