@@ -148,9 +148,9 @@ def _below(item: Served) -> list[Document]:
 
 
 def _response_kind(item: Served, below: Subresource) -> Document:
-    if below.kind:
+    if below.kind == "Status":
         return {"group": "", "version": "v1", "kind": below.kind}
-    return {"group": item.group, "version": item.version, "kind": item.kind.name}
+    return {"group": item.group, "version": item.version, "kind": below.kind or item.kind.name}
 
 
 def _categories(item: Served) -> list[str]:

@@ -10,17 +10,25 @@ from enmasse.model.openapi import Schema, kind_schema
 from enmasse.model.openapi import schema_name as name_of
 
 if TYPE_CHECKING:
+    from enmasse.api.operations import Answer
     from enmasse.api.served import Served
 
-__all__ = ["META", "REFERENCE", "schema_name", "schemas"]
+__all__ = ["META", "REFERENCE", "answer_name", "schema_name", "schemas"]
 
 REFERENCE: Final = "#/components/schemas/"
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_ROWS: Final = "io.enmasse.v1beta1.QueryResult"
 
 
 def schema_name(served: Served) -> str:
     """Return the name of a kind's schema, as in ``io.enmasse.v1beta1.Address``."""
     return name_of(served.kind, served.version)
+
+
+def answer_name(served: Served, what: Answer) -> str:
+    """Return the name of the schema of what an operation answers; text has none."""
+    name = schema_name(served)
+    return {"object": name, "list": f"{name}List", "status": f"{META}.Status", "rows": _ROWS}[what]
 
 
 @cache
@@ -165,7 +173,28 @@ def _shared() -> dict[str, Schema]:
             "selfLink": text,
         },
     }
+    rows = {
+        "type": "object",
+        "description": "What a query over a space's tables and addresses has given.",
+        "required": ["columns", "rows", "truncated"],
+        "properties": {
+            "apiVersion": text,
+            "kind": text,
+            "metadata": reference(f"{META}.ListMeta"),
+            "columns": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"name": text, "type": text}},
+            },
+            "rows": {
+                "type": "array",
+                "description": "Of each row the value of each column.",
+                "items": {"type": "array", "items": {"nullable": True}},
+            },
+            "truncated": truth,
+        },
+    }
     return {
+        _ROWS: rows,
         f"{META}.ObjectMeta": {
             "type": "object",
             "description": "What tells objects from each other, and what is kept about them.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from enmasse.api.openapi_schemas import META, REFERENCE, schema_name, schemas
+from enmasse.api.openapi_schemas import META, REFERENCE, answer_name, schema_name, schemas
 from enmasse.api.operations import PARAMETERS, PATCH_TYPES, Operation, operations_of
 from enmasse.api.served import SERVED
 from enmasse.version import __version__
@@ -53,12 +53,12 @@ def _operation(operation: Operation) -> Document:
         "summary": operation.summary,
         "tags": [served.kind.name],
         "consumes": list(PATCH_TYPES) if is_patch else ["application/json", "application/yaml"],
-        "produces": _JSON,
+        "produces": ["text/plain"] if (200, "text") in operation.answers else _JSON,
         "parameters": parameters,
         "responses": {
             str(code): {
                 "description": "OK" if code == 200 else "Created",
-                "schema": _reference(_answer(operation, what)),
+                "schema": {"type": "string"} if what == "text" else _reference(answer_name(served, what)),
             }
             for code, what in operation.answers
         },
@@ -69,11 +69,6 @@ def _operation(operation: Operation) -> Document:
             "kind": served.kind.name,
         },
     }
-
-
-def _answer(operation: Operation, what: str) -> str:
-    name = schema_name(operation.served)
-    return {"object": name, "list": f"{name}List", "status": f"{META}.Status"}[what]
 
 
 def _in_path(name: str) -> Document:

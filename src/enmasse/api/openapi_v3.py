@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from enmasse.api.openapi_schemas import META, REFERENCE, schema_name, schemas
+from enmasse.api.openapi_schemas import META, REFERENCE, answer_name, schema_name, schemas
 from enmasse.api.operations import PARAMETERS, PATCH_TYPES, Operation, operations_of
 from enmasse.api.served import SERVED
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from enmasse.api.operations import Answer
 
 __all__ = ["documents_v3"]
 
@@ -46,10 +48,10 @@ def _operation(operation: Operation) -> Document:
         "tags": [served.kind.name],
         "parameters": [_in_query(name) for name in operation.query],
         "responses": {
-            str(code): _response("OK" if code == 200 else "Created", _answer(operation, what))
+            str(code): _response("OK" if code == 200 else "Created", operation, what)
             for code, what in operation.answers
         }
-        | {"default": _response("An error", f"{META}.Status")},
+        | {"default": _response("An error", operation, "status")},
         "x-kubernetes-action": operation.action,
         "x-kubernetes-group-version-kind": {
             "group": served.group,
@@ -71,13 +73,11 @@ def _operation(operation: Operation) -> Document:
     return described
 
 
-def _response(description: str, schema: str) -> Document:
-    return {"description": description, "content": {"application/json": {"schema": _reference(schema)}}}
-
-
-def _answer(operation: Operation, what: str) -> str:
-    name = schema_name(operation.served)
-    return {"object": name, "list": f"{name}List", "status": f"{META}.Status"}[what]
+def _response(description: str, operation: Operation, what: Answer) -> Document:
+    content: Document = {"text/plain": {"schema": {"type": "string"}}}
+    if what != "text":
+        content = {"application/json": {"schema": _reference(answer_name(operation.served, what))}}
+    return {"description": description, "content": content}
 
 
 def _in_path(name: str) -> Document:

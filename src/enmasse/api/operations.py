@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from enmasse.api.served import Served, Subresource
 
-__all__ = ["PARAMETERS", "PATCH_TYPES", "Body", "Operation", "Parameter", "operations_of"]
+__all__ = ["PARAMETERS", "PATCH_TYPES", "Answer", "Body", "Operation", "Parameter", "operations_of"]
 
+Answer = Literal["object", "list", "status", "rows", "text"]
 Body = Literal["", "object", "patch", "delete-options", "arguments"]
 Method = Literal["get", "post", "put", "patch", "delete"]
 
@@ -54,6 +55,7 @@ PARAMETERS: Final[dict[str, Parameter]] = {
         "Ignore drops them.",
         ("Ignore", "Warn", "Strict"),
     ),
+    "follow": Parameter("boolean", "Go on with lines as they come."),
     "force": Parameter("boolean", "Apply: take fields over that another manager has."),
     "gracePeriodSeconds": Parameter("integer", "Accepted; deletion waits for finalizers alone."),
     "includeObject": Parameter(
@@ -71,6 +73,7 @@ PARAMETERS: Final[dict[str, Parameter]] = {
         "string", "A list exactly of resourceVersion, or of it or a later one.", ("Exact", "NotOlderThan")
     ),
     "sendInitialEvents": Parameter("boolean", "Watch: begin with all that is there, and mark its end."),
+    "tail": Parameter("integer", "The last so many lines."),
     "timeoutSeconds": Parameter("integer", "When a watch ends."),
     "watch": Parameter("boolean", "Stream the changes instead of a list."),
 }
@@ -90,6 +93,7 @@ _LIST = (
 )
 _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _DELETE = ("dryRun", "gracePeriodSeconds", "propagationPolicy")
+_LOG = ("follow", "tail")
 _DELETE_CHOSEN = (*_DELETE, "continue", "fieldSelector", "labelSelector", "limit")
 
 
@@ -106,7 +110,7 @@ class Operation:
         summary: one sentence.
         query: the parameters of its query, keys of ``PARAMETERS``.
         body: what is sent.
-        answers: codes of success, and whether the object, a list or a Status is answered.
+        answers: codes of success, and what is answered: the object, a list, a Status, rows of a query, or text.
     """
 
     served: Served
@@ -117,7 +121,7 @@ class Operation:
     summary: str
     query: tuple[str, ...] = ()
     body: Body = ""
-    answers: tuple[tuple[int, Literal["object", "list", "status"]], ...] = ((200, "object"),)
+    answers: tuple[tuple[int, Answer], ...] = ((200, "object"),)
 
     @property
     def path_parameters(self) -> tuple[str, ...]:
@@ -142,7 +146,7 @@ def operations_of(served: Served) -> Iterator[Operation]:
         body: Body = "",
         suffix: str = "",
     ) -> Operation:
-        answers: tuple[tuple[int, Literal["object", "list", "status"]], ...] = ((200, "object"),)
+        answers: tuple[tuple[int, Answer], ...] = ((200, "object"),)
         if action == "list":
             answers = ((200, "list"),)
         elif action == "post":
@@ -180,13 +184,14 @@ def _below(served: Served, below: Subresource, single: str, stem: str) -> Iterat
     for verb in below.verbs:
         match verb:
             case "get":
-                yield Operation(served, path, "get", "get", f"get{stem}{suffix}", summary)
+                identity, answer = f"get{stem}{suffix}", ((200, below.answer),)
+                asked = _LOG if below.answer == "text" else ()
+                yield Operation(served, path, "get", "get", identity, summary, asked, answers=answer)
             case "update":
                 yield Operation(served, path, "put", "put", f"put{stem}{suffix}", summary, _WRITE, "object")
             case "patch":
                 query = (*_WRITE, "force")
                 yield Operation(served, path, "patch", "patch", f"patch{stem}{suffix}", summary, query, "patch")
             case _:
-                answers: tuple[tuple[int, Literal["status"]], ...] = ((200, "status"),)
-                identity = f"{below.name}{stem}"
-                yield Operation(served, path, "post", "connect", identity, summary, (), "arguments", answers)
+                identity, answer = f"{below.name}{stem}", ((200, below.answer),)
+                yield Operation(served, path, "post", "connect", identity, summary, (), "arguments", answer)

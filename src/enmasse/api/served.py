@@ -6,7 +6,7 @@ Discovery and OpenAPI are made from this, so that both say the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from enmasse.api.actions import ACTIONS
 from enmasse.model.kinds import KINDS
@@ -28,11 +28,13 @@ class Subresource:
         name: its last part.
         verbs: what can be done there, in Kubernetes' words.
         kind: of what is answered; empty: the object itself.
+        answer: what is answered.
     """
 
     name: str
     verbs: tuple[str, ...]
     kind: str = ""
+    answer: Literal["object", "status", "rows", "text"] = "object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,11 @@ class Served:
         if self.kind.is_ours and not self.is_read_only:
             found.append(Subresource("status", ("get", "patch", "update")))
         if self.kind.name == "Address":
-            found += [Subresource(action, ("create",), "Status") for action in ACTIONS]
+            found += [Subresource(action, ("create",), "Status", "status") for action in ACTIONS]
+        if self.kind.name == "AddressSpace":
+            found.append(Subresource("query", ("create",), "QueryResult", "rows"))
+        if self.kind.name == "Pipeline":
+            found.append(Subresource("log", ("get",), answer="text"))
         return tuple(found)
 
 

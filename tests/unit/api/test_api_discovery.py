@@ -76,6 +76,20 @@ def test_every_path_is_described(api: Api) -> None:
     assert {"get", "put", "patch", "delete"} <= set(single)
 
 
+def test_what_pipelines_are_asked_is_discovered_and_described(api: Api) -> None:
+    base = "/apis/enmasse.io/v1beta1"
+    found = {item["name"]: (item["kind"], item["verbs"]) for item in api("GET", base).json()["resources"]}
+    assert found["addressspaces/query"] == ("QueryResult", ["create"])
+    assert found["pipelines/log"] == ("Pipeline", ["get"])
+    paths = api("GET", f"/openapi/v3{base}").json()["paths"]
+    log = paths[f"{base}/namespaces/{{namespace}}/pipelines/{{name}}/log"]["get"]
+    assert [parameter["name"] for parameter in log["parameters"]] == ["follow", "tail"]
+    assert log["responses"]["200"]["content"] == {"text/plain": {"schema": {"type": "string"}}}
+    query = paths[f"{base}/namespaces/{{namespace}}/addressspaces/{{name}}/query"]["post"]
+    rows = query["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
+    assert rows.endswith(".QueryResult")
+
+
 def test_what_is_not_there_is_answered_with_a_status(api: Api) -> None:
     missing = api("GET", "/apis/enmasse.io/v1beta1/pods")
     assert (missing.status_code, missing.json()["reason"]) == (404, "NotFound")
