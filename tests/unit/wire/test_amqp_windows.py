@@ -76,6 +76,15 @@ def test_sending_pauses_at_the_peers_window_and_goes_on_when_it_opens() -> None:
     assert len(sink.outcomes) == 5
 
 
+def test_a_peer_that_counts_more_transfers_than_it_got_is_not_stopped_for_ever() -> None:
+    peer, sink = sending(window=2)
+    for number in range(4):
+        sink.send(b"%d" % number)
+    assert len(transfers(peer)) == 2
+    peer.say(Flow(3, 1, 0, 1000))
+    assert [payload for _, payload in transfers(peer)] == [b"2", b"3"]
+
+
 def test_delivery_ids_keep_their_order_across_a_pause() -> None:
     peer, sink = sending(window=1)
     for number in range(4):

@@ -73,7 +73,9 @@ class SessionFlow(SessionLinks):
         if incoming is None:
             self.open_window(window - self.next_outgoing_id)
         else:
-            self.open_window(window - ((self.next_outgoing_id - incoming) & MASK))
+            # Below: what is on its way to the peer. Above: it counts wrongly, which may not stop it for ever.
+            sent = self.next_outgoing_id
+            self.open_window(window + self._unwrap(sent, incoming) - sent)
         if self._pending or self.is_blocked:
             self.send_pending()
         if handle is not None:
