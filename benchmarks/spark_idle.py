@@ -1,11 +1,11 @@
-"""What pipelines cost that have nothing to do: CPU of the runner with all it started, and its memory.
+"""What pipelines cost that have little or nothing to do: CPU of the runner with all it started, and its memory.
 
-    python -m benchmarks.spark_idle [--pipelines 1,10] [--settle 90] [--seconds 60]
+    python -m benchmarks.spark_idle [--pipelines 1,10] [--settle 90] [--seconds 60] [--rate 1]
 
 A runner is started for each number of pipelines, as its host starts it. Each pipeline reads a stream of its own
-as JSON, keeps what is hot, and has a few messages to read before it is left alone. CPU is what all its processes
-used in the measured time, with what the node used for them. Of pages that several processes share each counts its
-part (PSS).
+as JSON, keeps what is hot, and has a few messages to read before it is left alone; then each gets ``--rate``
+messages a second. CPU is what all its processes used in the measured time, with what the node used for them. Of
+pages that several processes share each counts its part (PSS).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -95,40 +95,57 @@ class Runner:
         self.process.wait(60)
 
 
-def measure(node: Node, folder: Path, count: int, settle_s: float, seconds: float) -> None:
-    """Start so many pipelines, leave them alone, and say what they cost."""
+def send(node: Node, addresses: Sequence[str], rate: float, seconds: float) -> None:
+    """Send each address so many readings a second."""
+    with connect(node.url) as connection:
+        senders = [connection.sender(address) for address in addresses]
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for sender in senders:
+                sender.send(reading(40))
+            time.sleep(1 / rate)
+
+
+def reading(temperature: int) -> Message:
+    return Message(json.dumps({"device": "d", "temperature": temperature}).encode())
+
+
+def measure(node: Node, folder: Path, count: int, options: argparse.Namespace) -> None:
+    """Start so many pipelines, leave them alone, then give them little to do, and say what they cost."""
     runner = Runner(node.url, folder)
+    addresses = [f"idle-{count}-{number}" for number in range(count)]
 
     def processes() -> list[int]:
         return [runner.process.pid, *descendants(runner.process.pid)]
 
-    try:
+    def watch(what: str, act: Callable[[], None]) -> None:
+        before = {pid: cpu_seconds([pid]) for pid in (*processes(), *node.pids)}
         with AnonymousPeak(processes) as peak:
-            for number in range(count):
-                address = f"idle-{count}-{number}"
-                node.declare(address, addressType="stream", partitions=1)
-                with connect(node.url) as connection:
-                    sender = connection.sender(address)
-                    for temperature in (20, 40):
-                        sender.send(Message(json.dumps({"device": "d", "temperature": temperature}).encode()))
-                runner.put(f"p{number}", address)
-            deadline = time.monotonic() + 300
-            while len([rows for rows in runner.rows.values() if rows >= 2]) < count:
-                assert time.monotonic() < deadline, runner.rows
-                time.sleep(0.5)
-            time.sleep(settle_s)
-            all_of_them = [*processes(), *node.pids]
-            before = {pid: cpu_seconds([pid]) for pid in all_of_them}
-            time.sleep(seconds)
-            # Workers that nobody needs end meanwhile; what they used is over.
-            used = {pid: cpu_seconds([pid]) for pid in all_of_them}
-            cpu = sum(max(0.0, used[pid] - before[pid]) for pid in all_of_them)
-            share = shared_bytes(processes())
+            act()
+        own = processes()
+        # Workers begin and end meanwhile; what one used that has ended is not seen.
+        cpu = sum(cpu_seconds([pid]) - before.get(pid, 0.0) for pid in (*own, *node.pids))
         print(
-            f"{count:3} idle pipelines  {cpu / seconds * 100:.1f} % of a core  "
-            f"{share >> 20} MB in {len(processes())} processes, anonymous {peak.bytes >> 20} MB at most",
+            f"{count:3} pipelines, {what:20} {cpu / options.seconds * 100:5.1f} % of a core  "
+            f"{shared_bytes(own) >> 20} MB in {len(own)} processes, anonymous {peak.bytes >> 20} MB at most",
             flush=True,
         )
+
+    try:
+        for number, address in enumerate(addresses):
+            node.declare(address, addressType="stream", partitions=1)
+            with connect(node.url) as connection:
+                sender = connection.sender(address)
+                for temperature in (20, 40):
+                    sender.send(reading(temperature))
+            runner.put(f"p{number}", address)
+        deadline = time.monotonic() + 300
+        while len([rows for rows in runner.rows.values() if rows >= 2]) < count:
+            assert time.monotonic() < deadline, runner.rows
+            time.sleep(0.5)
+        time.sleep(options.settle)
+        watch("idle", lambda: time.sleep(options.seconds))
+        watch(f"{options.rate:g} messages/s each", lambda: send(node, addresses, options.rate, options.seconds))
     finally:
         runner.stop()
 
@@ -138,10 +155,11 @@ def main() -> None:
     parser.add_argument("--pipelines", default="1,10", help="how many; several, separated by commas")
     parser.add_argument("--settle", type=float, default=90.0, help="seconds between the last row and the measure")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=1.0, help="messages a second for each, after it was idle")
     options = parser.parse_args()
     with node_in_folder() as (node, folder):
         for count in map(int, options.pipelines.split(",")):
-            measure(node, folder / f"space-{count}", count, options.settle, options.seconds)
+            measure(node, folder / f"space-{count}", count, options)
 
 
 if __name__ == "__main__":
