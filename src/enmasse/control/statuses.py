@@ -2,14 +2,17 @@
 
 Rules:
 1. What is found within ``GATHER_S`` is written together; the first of a burst at once.
-2. A status that was found for an object as it no longer is, is not written: the object is looked at again.
+2. A status that was found for an object as it no longer is, is not written: the object is looked at again. That
+   includes one that is as it was before we ourselves wrote another one meanwhile.
 3. What cannot be written now (the disk is full, the store is locked) is written later.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from enmasse.errors import EnmasseError
@@ -26,6 +29,9 @@ __all__ = ["StatusWriter"]
 
 GATHER_S = 0.02
 """Long beside a commit and short beside what a person notices."""
+
+_REMEMBER_S = 60.0
+"""Longer than a look at an object takes."""
 
 _AT_ONCE = 500
 _LATER_S = 1.0
@@ -50,6 +56,8 @@ class StatusWriter:
         self._stale = stale
         self._events = events
         self._found: dict[tuple[str, str, str], tuple[Resource, str]] = {}
+        self._written: dict[tuple[str, str, str], tuple[str, float]] = {}
+        """Over which version a status was written of late, and when; the oldest first."""
         self._something = asyncio.Event()
 
     def __len__(self) -> int:
@@ -67,6 +75,8 @@ class StatusWriter:
         key = (resource.kind, metadata.namespace, metadata.name)
         if status == resource.status:
             self._found.pop(key, None)
+            if self._written.get(key, ("",))[0] == metadata.resource_version:
+                self._stale(resource)
             return
         self._found[key] = (resource.model_copy(update={"status": status}), resource.status.phase)
         self._something.set()
@@ -103,6 +113,7 @@ class StatusWriter:
         except BaseException:
             self._something.set()
             raise
+        self._remember([resource for resource, _ in told])
         for key, found in batch:
             if self._found.get(key) is found:
                 del self._found[key]
@@ -112,6 +123,16 @@ class StatusWriter:
             self._stale(resource)
         for resource, former_phase in told:
             self._tell(resource, former_phase)
+
+    def _remember(self, written: list[Resource]) -> None:
+        now = time.monotonic()
+        for resource in written:
+            metadata = resource.metadata
+            key = (resource.kind, metadata.namespace, metadata.name)
+            self._written.pop(key, None)
+            self._written[key] = (metadata.resource_version, now)
+        for key in list(itertools.takewhile(lambda key: self._written[key][1] < now - _REMEMBER_S, self._written)):
+            del self._written[key]
 
     def _tell(self, resource: Resource, former_phase: str) -> None:
         """Make an event of a new phase, and of what an object waits for or fails of."""

@@ -80,3 +80,23 @@ def test_what_was_found_of_an_object_that_has_changed_is_not_written(store: Reso
     writer.flush()
     assert reason(store) == ""
     assert [item.metadata.name for item in stale] == ["shop"]
+
+
+def test_a_finding_that_all_is_as_it_was_counts_for_nothing_if_another_was_written_meanwhile(
+    store: ResourceStore, space: Resource
+) -> None:
+    stale: list[Resource] = []
+    writer = StatusWriter(store, stale.append)
+    writer.publish(space, ready(space, "Served"))
+    writer.flush()
+    served = restore(store.get("AddressSpace", "default", "shop"))
+    writer.publish(served, ready(served, "Configuring"))
+    writer.flush()
+    writer.publish(served, served.status)
+    assert [item.metadata.name for item in stale] == ["shop"]
+    configuring = restore(store.get("AddressSpace", "default", "shop"))
+    writer.publish(configuring, configuring.status)
+    writer.publish(configuring, ready(configuring, "Served"))
+    writer.flush()
+    assert reason(store) == "Served"
+    assert len(stale) == 1
