@@ -159,7 +159,11 @@ async def until(found: Callable[[], Any], what: Callable[[], Any] = lambda: None
 
 
 def running(service: Service, name: str) -> Callable[[], bool]:
-    return lambda: bool(service.status(name).get("phase") == "Running")
+    return in_phase(service, name, "Running")
+
+
+def in_phase(service: Service, name: str, phase: str) -> Callable[[], bool]:
+    return lambda: bool(service.status(name).get("phase") == phase)
 
 
 def is_alive(pid: int) -> bool:
@@ -186,7 +190,8 @@ def test_a_space_has_a_runner_while_it_has_a_pipeline_that_is_to_run(service: Se
             assert "runs one.a" in host.log_of("default", "one.a").tail(5)
             service.patch("one.a", paused=True)
             service.patch("one.b", paused=True)
-            await until(lambda: service.status("one.b").get("phase") == "Paused")
+            for name in ("one.a", "one.b"):
+                await until(in_phase(service, name, "Paused"))
             await until(lambda: not host.runners)
             service.patch("one.a", paused=False)
             await until(lambda: service.status("one.a").get("phase") == "Running")

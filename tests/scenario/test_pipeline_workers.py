@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,10 +20,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def _daemons() -> dict[int, int]:
+def _daemons(spark: SparkSession) -> dict[int, int]:
     """The daemon and its forks, and the parent of each."""
+    gateway = spark.sparkContext._gateway  # nothing else tells
+    assert gateway is not None
     found = {}
-    for process in psutil.Process(os.getpid()).children(recursive=True):
+    for process in psutil.Process(gateway.proc.pid).children(recursive=True):
         with suppress(psutil.Error):
             if "enmasse.pipeline.worker_daemon" in process.cmdline():
                 found[process.pid] = process.ppid()
@@ -35,6 +36,7 @@ def test_functions_run_in_forks_of_the_daemon_that_reads_addresses(
     spark: SparkSession, stream_node: StreamNode
 ) -> None:
     def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
         import sys
 
         for batch in batches:
@@ -55,7 +57,7 @@ def test_functions_run_in_forks_of_the_daemon_that_reads_addresses(
     told = source.load().mapInArrow(tell, "rows LONG, parent LONG, zips LONG, loaded ARRAY<STRING>").collect()
     assert sum(row["rows"] for row in told) == 2
     # Had functions and sources a daemon each, there would be two.
-    daemons = {pid for pid, parent in _daemons().items() if parent not in _daemons()}
+    daemons = {pid for pid, parent in _daemons(spark).items() if parent not in _daemons(spark)}
     assert {row["parent"] for row in told} == daemons
     for row in told:
         assert row["zips"] == 0

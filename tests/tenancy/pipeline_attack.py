@@ -192,12 +192,16 @@ def _(target: dict[str, Any]) -> Any:
 
 @way("find somebody else's files among temporary ones")
 def _(target: dict[str, Any]) -> Any:
+    import enmasse
+
     mine = os.getuid()
     found = []
+    # A copy of the sources may lie there: what everybody may read.
+    public = (os.path.realpath(".."), str(pathlib.Path(enmasse.__file__).parents[2]))
     for root in ("/tmp", "/var/tmp", "/dev/shm"):
         for folder, _, names in os.walk(root):
             found += [path for name in names if os.lstat(path := os.path.join(folder, name)).st_uid != mine]
-    return [path for path in found if not path.startswith(os.path.realpath(".."))]
+    return [path for path in found if not path.startswith(public)]
 
 
 @way("ask the API without a proof for everybody's secrets")

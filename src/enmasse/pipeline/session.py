@@ -159,6 +159,8 @@ def start_session(
         # Larger than Spark's own, which is about as quick with small rows and bounds none of large ones.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+        # Told to some of Python's processes and not to others, which would have those not share workers.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(cores),
