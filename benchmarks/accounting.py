@@ -80,9 +80,11 @@ class AnonymousPeak:
 def descendants(pid: int) -> list[int]:
     """Every process that a process started, directly or not."""
     found = []
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            found += [child, *descendants(child)]
+    # One that ends meanwhile has none any more.
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, children.read_text().split()):
+                found += [child, *descendants(child)]
     return found
 
 
