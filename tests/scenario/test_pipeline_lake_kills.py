@@ -23,7 +23,7 @@ from tests.scenario.lake_driver import DEVICES, ROWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-KILLS = int(os.environ.get("ENMASSE_TEST_LAKE_KILLS", "3"))
+KILLS = int(os.environ.get("ENMASSE_TEST_LAKE_KILLS", "2"))
 
 
 class Driver:

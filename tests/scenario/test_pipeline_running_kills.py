@@ -17,7 +17,7 @@ from tests.scenario.pipeline_runner_place import RunnerPlace
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("needs_spark")]
 
-KILLS = int(os.environ.get("ENMASSE_TEST_KILLS", "2"))
+KILLS = int(os.environ.get("ENMASSE_TEST_KILLS", "1"))
 STREAM = {"type": "stream"}
 PIPELINE = {
     "sources": [
