@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.node import Node
 from enmasse.client.blocking import connect
 from enmasse.messaging.frame import encode_frame
+from enmasse.messaging.stream_producers import FRAME_FORMAT
 from enmasse.pipeline.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["HEAD", "Columns", "fill", "node_in_folder", "spark_beside_node"]
-
-FRAME_FORMAT = 0x454D4601
 
 HEAD = b"\0\x53\x75\xa0\x64"
 """What precedes a body of 100 bytes."""

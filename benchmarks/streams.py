@@ -13,6 +13,7 @@ from benchmarks.measurement import Line, Setting, send_traffic
 from benchmarks.node import PARTITIONS, Node
 from enmasse.client import Connection, connect
 from enmasse.messaging.frame import Frame, encode_frame
+from enmasse.messaging.stream_producers import FRAME_FORMAT
 
 __all__ = ["read_frames", "read_messages"]
 
@@ -21,7 +22,6 @@ MESSAGES_PER_S = 300_000
 ROWS = 8_000_000
 ROWS_PER_S = 2_000_000
 FRAME_ROWS = 4_096
-FRAME_FORMAT = 0x454D4601
 BODY = b"x" * 100
 HEAD = b"\0\x53\x75\xa0\x64"
 FRAME_CREDIT = 16
