@@ -5,11 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CLASSES := $(VENV)/.spark-classes
 SECONDS ?= 0
+# Many tests wait for processes that they start, so that two at a time take little more than half the time.
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 .PHONY: help setup demo test lint check format reference bench bench-tools soak fuzz fuzz-api test-tools clean
 help:
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
-	@echo "make test               the whole test suite"
+	@echo "make test [JOBS=2]      the whole test suite"
 	@echo "make lint               format, lint, types, layers"
 	@echo "make check              format, lint, types, layers, fast tests"
 	@echo "make reference          write anew what is made from the resource classes: CRDs and the page of fields"
@@ -48,7 +51,7 @@ demo: setup
 	@$(BIN)/enmasse demo --seconds $(SECONDS)
 
 test: setup
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 
 lint: setup
 	@$(BIN)/ruff format --check .
@@ -57,7 +60,7 @@ lint: setup
 	@$(BIN)/lint-imports
 
 check: lint
-	@$(BIN)/python -m pytest -m "not slow and not spark"
+	@$(PYTEST) -m "not slow and not spark"
 
 format: setup
 	@$(BIN)/ruff format .

@@ -13,6 +13,7 @@ import pytest
 
 from enmasse.client.blocking import connect
 from enmasse.client.management import ManagementError
+from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ def stored(installation: Installation, address: str) -> list[dict[str, Any]]:
 
 def on_node(installation: Installation, name: str) -> dict[str, Any]:
     """An address as the node has it."""
-    socket = installation.data / "nodes" / "node-0" / "admin.sock"
+    socket = Layout(installation.data).admin_socket(DEFAULT_NODE)
     with connect(f"amqp+unix://{socket}", patience=10) as connection:
         return connection.management().read("io.enmasse.address", name)
 
@@ -106,7 +107,7 @@ def test_messages_are_chosen_by_typed_properties(shared: Installation) -> None:
 def test_an_administrator_does_the_same_over_amqp(shared: Installation) -> None:
     for body in ("a", "b", "c"):
         shared.ok("send", "orders", body, "--subject", body)
-    socket = shared.data / "nodes" / "node-0" / "admin.sock"
+    socket = Layout(shared.data).admin_socket(DEFAULT_NODE)
     with connect(f"amqp+unix://{socket}", patience=10) as connection:
         management = connection.management()
         assert management.move("default/demo.orders", "invoices", "JMSType = 'a'") == 1

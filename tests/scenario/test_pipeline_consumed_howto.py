@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.client.blocking import connect
+from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
 from tests.scenario.consumed_place import until
 from tests.scenario.howto_place import Place, blocks
 
@@ -61,7 +62,7 @@ def test_a_queue_is_read_as_the_page_says(
     names["query"].stop()
 
     def subscriptions() -> int:
-        (socket,) = tmp_path.rglob("admin.sock")
+        socket = Layout(next(tmp_path.rglob("endpoints.json")).parent).admin_socket(DEFAULT_NODE)
         with connect(f"amqp+unix://{socket}") as connection:
             news = connection.management().read("io.enmasse.address", "default/demo.news")
             return int(news["subscriptions"])
