@@ -62,6 +62,15 @@ def _of_pipeline(pipeline: Pipeline, store: ResourceStore) -> Iterator[str]:
             yield f"{name}: {path}: space {space} has no address '{address}' yet; the pipeline waits for it"
         elif is_read and kind in _READING:
             yield f"{name}: {path}: '{address}' is {_READING[kind]}"
+    for index, source in enumerate(pipeline.spec.sources):
+        is_decoded = source.format not in (None, "raw")
+        if not is_decoded or source.address is None or source.bad_records is not None:
+            continue
+        if _type_of(source.address, pipeline, store) in _READING:
+            yield (
+                f"{name}: spec.sources[{index}]: what cannot be decoded is counted and gone; "
+                "badRecords names an address for it"
+            )
 
 
 def _addresses(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:

@@ -28,12 +28,11 @@ __all__ = ["AVAILABLE_NOW", "RAW_COLUMNS", "flow_problems", "table_problem", "tr
 
 AVAILABLE_NOW: Final = "availableNow"
 
-RAW_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "address")
+RAW_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value")
 """Of an address whose bodies are left as they are."""
 
-_PROPERTY_COLUMNS: Final = ("content_type", "properties", "annotations")
-_COLUMNS_BESIDE: Final = ("_partition", "_offset", "_timestamp", "_key")
-"""What decoded rows have beside the columns of their schema."""
+_PROPERTY_COLUMNS: Final = ("content_type", "properties", "annotations", "address")
+"""What ``includeProperties`` adds."""
 
 _WITH_DDL = ("json", "cbor")
 _WITHOUT_SCHEMA = ("raw", "text", "senml")
@@ -183,13 +182,14 @@ def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
 
 
 def _source_columns(source: SourceSpec) -> Columns:
+    raw = (*RAW_COLUMNS, *(_PROPERTY_COLUMNS if source.include_properties else ()))
     if source.format == "raw":
-        return (*RAW_COLUMNS, *(_PROPERTY_COLUMNS if source.include_properties else ()))
+        return raw
     types = _source_types(source) if source.table is None else None
     if types is None:
         return None
-    names = tuple(column.name for column in types if column.name not in _COLUMNS_BESIDE)
-    return (*names, *_COLUMNS_BESIDE, *(_PROPERTY_COLUMNS if source.include_properties else ()))
+    beside = tuple(f"_{name}" for name in raw if name != "value")
+    return (*(column.name for column in types if column.name not in beside), *beside)
 
 
 def _step_problems(

@@ -61,6 +61,15 @@ def test_reading_what_is_not_kept_is_warned_of(api: Api, kind: str, said: str) -
     assert warning.startswith(f"shop.hot: spec.sources[0].address: 'telemetry' {said}")
 
 
+def test_losing_what_cannot_be_decoded_is_warned_of(api: Api) -> None:
+    make_space(api, telemetry="queue", spoilt="queue")
+    source = {"name": "readings", "address": "telemetry", "format": "json", "schema": "device STRING"}
+    *_, warning = warnings(api("POST", f"{BASE}/pipelines", json=pipeline(sources=[source])))
+    assert warning.startswith("shop.hot: spec.sources[0]: what cannot be decoded is counted and gone; badRecords")
+    kept = pipeline(sources=[source | {"badRecords": "spoilt"}])
+    assert len(warnings(api("PUT", f"{BASE}/pipelines/shop.hot", json=kept))) == 1
+
+
 def test_what_is_not_there_yet_is_warned_of_and_not_refused(api: Api) -> None:
     (no_space,) = warnings(api("POST", f"{BASE}/pipelines", json=pipeline()))
     assert no_space == "shop.hot: there is no address space shop in namespace default yet; the pipeline waits for it"

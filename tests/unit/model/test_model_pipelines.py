@@ -230,8 +230,17 @@ def test_raw_rows_have_the_columns_of_the_source() -> None:
     step = {"name": "hot", "sql": "SELECT CAST(value AS STRING) AS v, properties['room'] AS room FROM readings"}
     assert "there is no column 'properties'" in problems(pipeline(sources=[raw], steps=[step]))["spec.steps[0].sql"]
     decode(pipeline(sources=[raw | {"includeProperties": True}], steps=[step]))
+    named = {"name": "hot", "sql": "SELECT address FROM readings"}
+    assert "there is no column 'address'" in problems(pipeline(sources=[raw], steps=[named]))["spec.steps[0].sql"]
+    decode(pipeline(sources=[raw | {"includeProperties": True}], steps=[named]))
     late = raw | {"watermark": {"column": "timestamp", "delay": "1s"}}
     decode(pipeline(sources=[late], steps=[], sinks=[{"table": "raw"}]))
+
+
+def test_decoded_rows_have_those_of_the_source_with_an_underscore() -> None:
+    step = {"name": "hot", "sql": "SELECT device, _offset, _properties['room'] AS room, _address FROM readings"}
+    assert "there is no column '_" in problems(pipeline(sources=[READINGS], steps=[step]))["spec.steps[0].sql"]
+    decode(pipeline(sources=[READINGS | {"includeProperties": True}], steps=[step]))
 
 
 def test_a_builtin_pipeline_has_its_own_flow_and_parameters() -> None:
