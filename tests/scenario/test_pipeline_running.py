@@ -15,7 +15,9 @@ import yaml
 
 from enmasse.client.blocking import Message
 from tests.scenario.conftest import StreamNode
+from tests.scenario.consumed_place import counts
 from tests.scenario.pipeline_runner_place import RunnerPlace
+from tests.scenario.taking import take_stream
 
 pytestmark = [
     pytest.mark.spark,
@@ -205,9 +207,13 @@ def test_bodies_are_decoded_and_what_cannot_be_is_counted(node: StreamNode, plac
     good = [json.dumps({"device": f"d{n}", "temperature": n / 2}) for n in range(5)]
     send(node, node.create("json"), *good, "not json", '{"device": "cut')
     spec = {
-        "sources": [{"name": "readings", "address": "json"}],
+        "sources": [{"name": "readings", "address": "json", "includeProperties": True}],
         "steps": [
-            {"name": "warm", "sql": "SELECT device, temperature, _offset FROM readings WHERE temperature > 0.7"}
+            {
+                "name": "warm",
+                "sql": "SELECT device, temperature, _offset, _properties, _address FROM readings "
+                "WHERE temperature > 0.7",
+            }
         ],
         "sinks": [{"table": "warm"}, {"input": "readings", "table": "all"}],
     }
@@ -231,12 +237,74 @@ def test_a_queue_is_consumed_by_one_query_and_said_to_be(node: StreamNode, place
     place.until(lambda: len(place.rows("work")) >= 30)
     assert texts(place, "work") == sorted(sent)
     place.until(lambda: "consumes work, a queue" in place.statuses["demo.work"]["warnings"][0])
-    two = to_table("work", "work", sql)
-    two["sinks"].append({"table": "other"})
-    place.put("demo.two", two, {"work": {"type": "queue"}})
-    place.until(lambda: "can feed one sink" in place.statuses.get("demo.two", {}).get("lastError", ""))
-    for name in ("work", "two"):
-        place.send(command="delete", name=f"demo.{name}", purge=True)
+    place.send(command="delete", name="demo.work", purge=True)
+
+
+def test_what_is_consumed_feeds_several_sinks_and_gives_its_bad_records(node: StreamNode, place: RunnerPlace) -> None:
+    for name, kind in (("jobs", "queue"), ("copies", "stream"), ("spoilt", "stream")):
+        node.create(name, kind)
+    good = [json.dumps({"device": f"d{n}", "temperature": n}) for n in range(20)]
+    send(node, "jobs", *good, "not json", '{"device": "cut')
+    columns = "device STRING, temperature DOUBLE"
+    source = {"name": "readings", "address": "jobs", "format": "json", "schema": columns, "badRecords": "spoilt"}
+    hot = {"name": "hot", "sql": "SELECT device, temperature FROM readings WHERE temperature >= 15"}
+    spec: dict[str, Any] = {
+        "sources": [source],
+        "steps": [hot],
+        "sinks": [
+            {"table": "hottest"},
+            {"input": "readings", "table": "jobs", "mode": "update", "keys": ["device"]},
+            {"address": "copies"},
+        ],
+    }
+    addresses = {"jobs": {"type": "queue"}, "copies": STREAM, "spoilt": STREAM}
+    place.put("demo.jobs", spec, addresses)
+    place.until(lambda: len(place.rows("jobs")) == 20 and len(place.rows("hottest")) == 5)
+    assert sorted(row["device"] for row in place.rows("hottest")) == [f"d{n}" for n in range(15, 20)]
+    copies, spoilt = take_stream(node, "copies", 5), take_stream(node, "spoilt", 2)
+    assert sorted(json.loads(message.body)["device"] for message in copies) == [f"d{n}" for n in range(15, 20)]
+    assert sorted(message.body for message in spoilt) == [b"not json", b'{"device": "cut']
+    assert {message.properties["address"] for message in spoilt} == {"jobs"}
+    assert all(message.properties["reason"] for message in spoilt)
+    (query,) = place.until(lambda: (q := place.statuses["demo.jobs"]["queries"]) and q[0].get("rows") and q)
+    assert (query["rows"], query["badRecords"]) == (22, 2), "however many branches read a message, it came once"
+    place.until(lambda: counts(node, "jobs")["messagesStored"] == 0)
+    send(node, "jobs", json.dumps({"device": "d7", "temperature": 99}))
+    place.until(lambda: len(place.rows("hottest")) == 6)
+    place.until(lambda: {row["device"]: row["temperature"] for row in place.rows("jobs")}["d7"] == 99)
+    assert len(place.rows("jobs")) == 20
+    spec["sinks"] = spec["sinks"][:1]
+    place.put("demo.jobs", spec, addresses)
+    place.until(lambda: "is read 2 times, and was 4 times" in place.statuses["demo.jobs"].get("lastError", ""))
+    place.send(command="delete", name="demo.jobs", purge=True)
+
+
+def test_a_sink_that_fails_doubles_nothing_in_the_one_before(node: StreamNode, place: RunnerPlace) -> None:
+    node.create("chores", "queue")
+    send(node, "chores", *[f"m{n}" for n in range(10)])
+    spec = to_table("chores", "chores", "SELECT CAST(value AS STRING) AS text FROM readings")
+    spec["sinks"].append({"address": "late"})
+    place.put("demo.chores", spec, {"chores": {"type": "queue"}, "late": STREAM})
+    place.until(lambda: len(place.rows("chores")) == 10)
+    place.until(lambda: "late" in place.statuses["demo.chores"].get("lastError", ""))
+    node.create("late")
+    assert sorted(json.loads(m.body)["text"] for m in take_stream(node, "late", 10)) == [f"m{n}" for n in range(10)]
+    place.until(lambda: counts(node, "chores")["messagesStored"] == 0)
+    assert len(place.rows("chores")) == 10
+    place.send(command="delete", name="demo.chores", purge=True)
+
+
+def test_sinks_of_what_is_consumed_have_to_agree(node: StreamNode, place: RunnerPlace) -> None:
+    node.create("tasks", "queue")
+    counted = {"name": "counted", "sql": "SELECT key, count(*) AS n FROM readings GROUP BY key"}
+    spec = {
+        "sources": [{"name": "readings", "address": "tasks"}],
+        "steps": [counted],
+        "sinks": [{"table": "counted", "mode": "complete"}, {"input": "readings", "table": "tasks"}],
+    }
+    place.put("demo.tasks", spec, {"tasks": {"type": "queue"}})
+    place.until(lambda: "need the same mode" in place.statuses.get("demo.tasks", {}).get("lastError", ""))
+    place.send(command="delete", name="demo.tasks", purge=True)
 
 
 def test_pause_keeps_the_place_and_available_now_finishes(node: StreamNode, place: RunnerPlace) -> None:

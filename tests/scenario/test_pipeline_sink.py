@@ -15,6 +15,7 @@ from proton.utils import BlockingConnection
 from pyspark.errors import PySparkException
 
 from enmasse.client.blocking import Message
+from tests.scenario.taking import take, take_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,23 +27,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
-
-
-def take(node: StreamNode, address: str, count: int, **options: Any) -> list[Message]:
-    """The first messages of an address; and, of a queue, that there are no more."""
-    with node.connect() as connection, connection.receiver(address, credit=count + 10, **options) as receiver:
-        found: list[Message] = []
-        for _ in range(count):
-            delivery = receiver.receive(timeout=30)
-            assert delivery is not None, f"{address} gave {len(found)} messages of {count}"
-            found.append(delivery.message)
-            delivery.accept()
-        assert receiver.receive(timeout=0.3) is None
-        return found
-
-
-def take_stream(node: StreamNode, address: str, count: int) -> list[Message]:
-    return take(node, address, count, filters={"enmasse:start": "first"})
 
 
 class Writing:

@@ -147,6 +147,9 @@ def _difference(known: Sequence[str], wanted: Sequence[str]) -> str:
         return f"it was made for {gone[0]!r}, which is gone"
     if new:
         return f"{new[0]!r} is new"
+    for line in dict.fromkeys(wanted):
+        if (now := wanted.count(line)) != (before := known.count(line)):
+            return f"{line!r} is read {now} times, and was {before} times"
     return "its parts come in another order"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from enmasse.pipeline.running.plans import QueryPlan
 
-__all__ = ["fingerprint_of", "reads_any"]
+__all__ = ["fingerprint_of", "readings_of", "reads_any"]
 
 _STATEFUL: Final = frozenset(
     {
@@ -47,14 +47,36 @@ def fingerprint_of(frame: DataFrame) -> list[str]:
     return lines
 
 
+def readings_of(frame: DataFrame) -> tuple[int, ...]:
+    """Return how often a streaming frame reads each of its sources, in the order in which Spark reports them.
+
+    Spark reads a source once for each branch that begins with it, and counts its rows as often.
+    """
+    found: dict[str, int] = {}
+    _count(frame._jdf.queryExecution().analyzed(), found)  # noqa: SLF001  # the plan is there alone
+    return tuple(found.values())
+
+
 def reads_any(plan: QueryPlan, addresses: Collection[str]) -> bool:
     """Whether a query reads one of these addresses."""
     return bool(addresses) and not {f"source {name}" for name in addresses}.isdisjoint(fingerprint_of(plan.frame))
 
 
+def _is_stream(plan: Any) -> bool:
+    return str(plan.nodeName()) in _STREAMS or plan.getClass().getSimpleName() in _STREAMS
+
+
+def _count(plan: Any, found: dict[str, int]) -> None:
+    if _is_stream(plan):
+        columns = str(plan.output())  # numbered; the same only where the same relation is meant
+        found[columns] = found.get(columns, 0) + 1
+    for child in _each(plan.children()):
+        _count(child, found)
+
+
 def _describe(plan: Any, lines: list[str]) -> None:
     name = str(plan.nodeName())
-    if name in _STREAMS or plan.getClass().getSimpleName() in _STREAMS:
+    if _is_stream(plan):
         lines.append(f"source {_address_of(plan)}")
         return
     children = _each(plan.children())

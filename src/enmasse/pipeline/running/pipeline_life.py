@@ -15,16 +15,17 @@ from enmasse.errors import EnmasseError
 from enmasse.model.conditions import READY, Condition
 from enmasse.model.durations import milliseconds
 from enmasse.model.pipelines import AVAILABLE_NOW, DEFAULT_TRIGGER, Pipeline, PipelineStatus, QueryStatus
-from enmasse.pipeline.errors import CheckpointMisfitError, PlanError
+from enmasse.pipeline.errors import CheckpointMisfitError
 from enmasse.pipeline.running.building import build_plans
 from enmasse.pipeline.running.checkpoints import Checkpoints
 from enmasse.pipeline.running.code import read_code
 from enmasse.pipeline.running.failures import sentence_of
-from enmasse.pipeline.running.fingerprints import fingerprint_of, reads_any
+from enmasse.pipeline.running.fingerprints import fingerprint_of, readings_of, reads_any
 from enmasse.pipeline.running.job_life import JobLife
 from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
 from enmasse.pipeline.running.query_life import FIRST_PAUSE_S, LAST_PAUSE_S, QueryLife
 from enmasse.pipeline.running.scene import CONSUMING, RunningScene
+from enmasse.pipeline.running.shared_query import share_what_is_consumed
 from enmasse.pipeline.running.start_gate import StartGate
 from enmasse.pipeline.running.targets import start_query
 
@@ -177,14 +178,8 @@ class PipelineLife:
             spool=self._place.folder / "spool" / self.name / str(checkpoints.generation),
             start_from=checkpoints.start_from,
         )
-        plans = build_plans(scene, order.pipeline, self._guard, order.code)
+        plans = share_what_is_consumed(build_plans(scene, order.pipeline, self._guard, order.code), scene.consumed)
         self._warnings = tuple(scene.warnings)
-        readers = [plan.name for plan in plans if isinstance(plan, QueryPlan) and reads_any(plan, scene.consumed)]
-        if len(readers) > 1:
-            raise PlanError(
-                f"{' and '.join(scene.consumed)} would be read by {len(readers)} queries ({', '.join(readers)}), "
-                "which would get a part each: what is consumed can feed one sink; bring it into a stream"
-            )
         trigger = spec.trigger or DEFAULT_TRIGGER
         trigger_s = None if trigger == AVAILABLE_NOW else milliseconds(trigger) / 1000
         return [self._life(scene, plan, checkpoints, trigger_s) for plan in plans]
@@ -204,7 +199,7 @@ class PipelineLife:
             checkpoints.fit(name, fingerprint)
             return start_query(scene, plan, checkpoint, every_s, adopt=checkpoints.generation > 1)
 
-        return QueryLife(plan.name, start, self._log, self._gate)
+        return QueryLife(plan.name, start, self._log, self._gate, readings_of(plan.frame))
 
     def _tend(self) -> None:
         now = time.monotonic()

@@ -12,7 +12,7 @@ from enmasse.model.pipelines import OutputMode, SourceSpec, TableFormat
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["AddressFacts", "AddressTarget", "JobPlan", "Place", "QueryPlan", "Scene", "TableTarget"]
+__all__ = ["AddressFacts", "AddressTarget", "JobPlan", "Place", "QueryPlan", "Scene", "SharedTarget", "TableTarget"]
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,21 @@ class TableTarget:
 
 
 @dataclass(frozen=True)
+class SharedTarget:
+    """Rows belong to several plans, which one query carries out together."""
+
+    parts: tuple[QueryPlan, ...]
+    mode: OutputMode
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """One streaming query, with a checkpoint of its own."""
 
     name: str
     """Within its pipeline; the same after a restart."""
     frame: DataFrame
-    target: AddressTarget | TableTarget
+    target: AddressTarget | TableTarget | SharedTarget
     state: tuple[str, ...] = ()
     """What must stay the same for the checkpoint to fit: a line for each stateful step, with its state's schema."""
     trigger_s: float | None = None

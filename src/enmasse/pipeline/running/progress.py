@@ -21,6 +21,8 @@ BAD_ROWS: Final = "bad rows of "
 class Progress:
     """What one query did since the runner started."""
 
+    readings: tuple[int, ...] = ()
+    """How often the query reads each of its sources; where this is not said, once."""
     batch: int | None = None
     rows: int = 0
     bad: int = 0
@@ -41,7 +43,7 @@ class Progress:
             return False
         self.reported = mark
         self.last = report
-        self.rows += int(report.get("numInputRows") or 0)
+        self.rows += self._rows(report)
         self.bad += bad_rows(report)
         self.late += sum(int(o.get("numRowsDroppedByWatermark") or 0) for o in report.get("stateOperators", ()))
         if "addBatch" in report.get("durationMs", {}):
@@ -66,8 +68,8 @@ class Progress:
             state=state,
             batch=self.batch,
             rows=self.rows,
-            input_rows_per_second=_rate(last.get("inputRowsPerSecond")),
-            processed_rows_per_second=_rate(last.get("processedRowsPerSecond")),
+            input_rows_per_second=self._rate("inputRowsPerSecond"),
+            processed_rows_per_second=self._rate("processedRowsPerSecond"),
             batch_duration_ms=last.get("durationMs", {}).get("triggerExecution"),
             last_progress=last.get("timestamp"),
             watermark=None if behind is None else watermark,
@@ -81,15 +83,25 @@ class Progress:
             error=error,
         )
 
+    def _rows(self, report: Mapping[str, Any]) -> int:
+        """The rows of a batch, each counted once."""
+        sources = report.get("sources", ())
+        if len(sources) != len(self.readings):
+            return int(report.get("numInputRows") or 0)
+        pairs = zip(sources, self.readings, strict=True)
+        return sum(int(source.get("numInputRows") or 0) // count for source, count in pairs)
+
+    def _rate(self, name: str) -> float | None:
+        told, counted = self.last.get(name), int(self.last.get("numInputRows") or 0)
+        if not isinstance(told, int | float) or not math.isfinite(told):
+            return None
+        return round(float(told) * (self._rows(self.last) / counted if counted else 1), 1)
+
 
 def bad_rows(report: Mapping[str, Any]) -> int:
     """Return how many rows of a batch could not be decoded."""
     observed = report.get("observedMetrics") or {}
     return sum(int(row.get("bad") or 0) for name, row in observed.items() if name.startswith(BAD_ROWS))
-
-
-def _rate(value: Any) -> float | None:
-    return round(float(value), 1) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _behind(watermark: str | None, reported: str | None) -> int | None:

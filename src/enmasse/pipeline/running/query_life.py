@@ -38,17 +38,23 @@ class QueryLife:
         start: starts it, from its checkpoint.
         log: is told what happens, in lines.
         gate: few start at a time.
+        readings: how often it reads each of its sources.
     """
 
     def __init__(
-        self, name: str, start: Callable[[], StreamingQuery], log: Callable[[str], None], gate: StartGate
+        self,
+        name: str,
+        start: Callable[[], StreamingQuery],
+        log: Callable[[str], None],
+        gate: StartGate,
+        readings: tuple[int, ...] = (),
     ) -> None:
         self.name = name
         self._start = start
         self._log = log
         self._gate = gate
         self._query: StreamingQuery | None = None
-        self._progress = Progress()
+        self._progress = Progress(readings)
         self._pause_s = FIRST_PAUSE_S
         self._not_before = 0.0
         self._restarts = -1

@@ -120,11 +120,6 @@ class RunningScene:
         return options
 
     def _consume(self, source: SourceSpec, kind: str) -> None:
-        if source.bad_records is not None:
-            raise PlanError(
-                f"source {source.name}: badRecords cannot be told of {source.address}, a {kind}: what is consumed "
-                "has one query; read it raw into a stream, and decode that one"
-            )
         self.consumed.append(source.address or "")
         self.warnings.append(
             f"source {source.name} consumes {source.address}, a {kind}: what it reads is gone for other "

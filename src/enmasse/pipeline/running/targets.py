@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.pipeline.lake.tables import open_table
-from enmasse.pipeline.running.plans import AddressTarget, QueryPlan, TableTarget
+from enmasse.pipeline.running.plans import AddressTarget, QueryPlan, SharedTarget
+from enmasse.pipeline.running.shared_query import rows_of_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from enmasse.pipeline.running.scene import RunningScene
+
+    Add = Callable[[DataFrame, int], None]
 
 __all__ = ["as_messages", "start_query"]
 
@@ -37,10 +41,13 @@ def start_query(
     plan.on_start()
     _activate(scene.spark)
     target = plan.target
-    if isinstance(target, AddressTarget):
-        writer = _to_address(scene, plan, target)
+    if isinstance(target, AddressTarget) and target.mode == "append":
+        messages = as_messages(plan.frame, target.address)
+        writer = messages.writeStream.format("enmasse").outputMode("append").options(**_sink_options(scene, target))
     else:
-        writer = _to_table(scene, plan, target, checkpoint, adopt=adopt)
+        # Spark lets sinks written in Python append only.
+        add = _adding(scene, plan, checkpoint, adopt=adopt)
+        writer = plan.frame.writeStream.outputMode(target.mode).foreachBatch(add)
     writer = writer.queryName(f"{scene.pipeline}/{plan.name}").option("checkpointLocation", str(checkpoint))
     if trigger_s is None:
         return writer.trigger(availableNow=True).start()
@@ -52,21 +59,48 @@ def _activate(session: SparkSession) -> None:
     session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]  # noqa: SLF001
 
 
-def _to_address(scene: RunningScene, plan: QueryPlan, target: AddressTarget) -> DataStreamWriter:
-    messages = as_messages(plan.frame, target.address)
-    options = _sink_options(scene, target)
-    if target.mode == "append":
-        return messages.writeStream.format("enmasse").outputMode("append").options(**options)
+def _adding(scene: RunningScene, plan: QueryPlan, checkpoint: Path, *, adopt: bool, shares: bool = False) -> Add:
+    """What brings the rows of a batch to a plan's target; a batch that comes again adds nothing."""
+    target = plan.target
+    if isinstance(target, SharedTarget):
+        return _sharing([_adding(scene, part, checkpoint, adopt=adopt, shares=True) for part in target.parts])
+    if isinstance(target, AddressTarget):
+        return _sending(target.address, _sink_options(scene, target), plan.name if shares else None)
+    table = open_table(
+        scene.place.lake / target.table,
+        format=target.format,
+        mode=target.mode,
+        keys=target.keys,
+        partition_by=target.partition_by,
+    )
+    table.prepare(plan.frame.schema, owner=f"{scene.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
+    return table.add
 
+
+def _sending(address: str, options: dict[str, str], part: str | None) -> Add:
     def send(rows: DataFrame, batch: int) -> None:
         session = rows.sparkSession
         _activate(session)
         query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
         assert query is not None
-        rows.write.format("enmasse").mode("append").options(**options, producer=query, sequence=batch).save()
+        # Plans that share a query number their rows apart.
+        producer = query if part is None else str(uuid.uuid5(uuid.UUID(query), part))
+        writer = as_messages(rows, address).write.format("enmasse").mode("append")
+        writer.options(**options, producer=producer, sequence=batch).save()
 
-    # Spark lets sinks written in Python append only.
-    return messages.writeStream.outputMode(target.mode).foreachBatch(send)
+    return send
+
+
+def _sharing(parts: Sequence[Add]) -> Add:
+    def share(rows: DataFrame, batch: int) -> None:
+        rows.persist()
+        try:
+            for index, add in enumerate(parts):
+                add(rows_of_part(rows, index), batch)
+        finally:
+            rows.unpersist()
+
+    return share
 
 
 def _sink_options(scene: RunningScene, target: AddressTarget) -> dict[str, str]:
@@ -81,24 +115,6 @@ def _sink_options(scene: RunningScene, target: AddressTarget) -> dict[str, str]:
         # What changed comes out of a shuffle, in another order when it comes again; what is appended keeps its order.
         options["order"] = "content"
     return options
-
-
-def _to_table(
-    scene: RunningScene, plan: QueryPlan, target: TableTarget, checkpoint: Path, *, adopt: bool
-) -> DataStreamWriter:
-    table = open_table(
-        scene.place.lake / target.table,
-        format=target.format,
-        mode=target.mode,
-        keys=target.keys,
-        partition_by=target.partition_by,
-    )
-    table.prepare(plan.frame.schema, owner=f"{scene.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
-
-    def add(rows: DataFrame, batch: int) -> None:
-        table.add(rows, batch)
-
-    return plan.frame.writeStream.outputMode(table.mode).foreachBatch(add)
 
 
 def as_messages(frame: DataFrame, address: str) -> DataFrame:

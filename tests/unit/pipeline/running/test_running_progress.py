@@ -41,6 +41,14 @@ def test_reports_add_up_and_are_counted_once() -> None:
     assert found["restarts"] == 2
 
 
+def test_a_source_that_is_read_for_several_branches_is_counted_once() -> None:
+    progress = Progress((3, 1))
+    progress.take(report(1, numInputRows=16, sources=[{"numInputRows": 12}, {"numInputRows": 4}]))
+    found = status(progress)
+    assert found["rows"] == 8
+    assert found["inputRowsPerSecond"] == 2.5
+
+
 def test_an_idle_report_is_no_batch() -> None:
     progress = Progress()
     progress.take(report(4, numInputRows=0, durationMs={"latestOffset": 3000, "triggerExecution": 3000}))
