@@ -20,6 +20,7 @@ import pytest
 
 from enmasse.cli.app import run_app
 from enmasse.client.blocking import Connection, connect
+from enmasse.engines.embedded.paths import Layout
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.session import require_spark, start_session
 
@@ -72,7 +73,7 @@ class StreamNode:
         process.stdout.close()
 
     def manage(self, act: Callable[[Any], Any]) -> Any:
-        with connect(f"amqp+unix://{self._folder}/nodes/node-0/admin.sock", patience=10) as connection:
+        with connect(f"amqp+unix://{Layout(self._folder).admin_socket('node-0')}", patience=10) as connection:
             return act(connection.management())
 
     def create(self, address: str, kind: str = "stream", *, uid: str | None = None, partitions: int = 2) -> str:

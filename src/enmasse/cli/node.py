@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enmasse.control.loopback import require_loopback
+from enmasse.engines.embedded.paths import Layout
+from enmasse.engines.private_files import make_private
 from enmasse.engines.supervisor.parent import die_with_parent
 from enmasse.errors import ConfigError
 from enmasse.net.door import DoorLimits
@@ -37,6 +39,10 @@ def run_node(arguments: Sequence[str]) -> int:
         for host in filter(None, (place.rpartition(":")[0] for place in listen)):
             if options.users is None:
                 require_loopback(host)  # an empty host is no place at all, as the node will say
+        admin = options.admin
+        if admin is None:
+            admin = Layout(options.data).admin_socket(options.name)
+            make_private(admin.parent)
     except ConfigError as error:
         print(f"enmasse node: {error}", file=sys.stderr)  # noqa: T201  # rich is not imported here
         return 1
@@ -49,7 +55,7 @@ def run_node(arguments: Sequence[str]) -> int:
         data=options.data,
         name=options.name,
         listen=listen,
-        admin=options.admin,
+        admin=admin,
         default_space=options.default_space,
         supervised=options.supervised,
         transaction_timeout_s=options.transaction_timeout,
@@ -203,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="certificates for --management, as `enmasse certificate node` writes them; read again when they change",
     )
-    parser.add_argument("--admin", type=Path, metavar="PATH", help="unix socket for management (default: admin.sock)")
+    parser.add_argument("--admin", type=Path, metavar="PATH", help="unix socket for management (default: its own)")
     parser.add_argument(
         "--transaction-timeout",
         type=_seconds,

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from enmasse.engines.embedded.paths import Layout
 from enmasse.errors import ConfigError, UnavailableError
 
 __all__ = ["Service"]
@@ -128,7 +129,7 @@ class Service:
         nodes = self.processes("node")
         if not nodes:
             return None
-        return f"amqp+unix://{(self.data / 'nodes' / nodes[0]['name'] / 'admin.sock').resolve()}"
+        return f"amqp+unix://{Layout(self.data).admin_socket(nodes[0]['name'])}"
 
     def _endpoints_path(self) -> Path:
         return self.data / "endpoints.json"

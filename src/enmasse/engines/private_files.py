@@ -1,4 +1,4 @@
-"""Files that are replaced whole, and that nobody else can read for a moment either."""
+"""Files that are replaced whole, and directories, that nobody else can read for a moment either."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from enmasse.errors import ConfigError
 
-__all__ = ["replace_file"]
+__all__ = ["make_private", "replace_file"]
 
 
 def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -32,3 +32,14 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
         temporary.replace(path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory of our own; one that somebody else made before us could be a trap.
+
+    Raises:
+        ConfigError: it is somebody else's.
+    """
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if directory.stat().st_uid != os.getuid():
+        raise ConfigError(f"{directory} belongs to another user: remove it, or choose a shorter --data path")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +40,10 @@ class NodeProcess:
         self._arguments = arguments
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
+        # Paths of sockets are short, those of tests long.
+        sockets = tempfile.mkdtemp(prefix="enmasse-")
+        weakref.finalize(self, shutil.rmtree, sockets, ignore_errors=True)
+        self._admin = Path(sockets) / "admin.sock"
 
     @property
     def port(self) -> int:
@@ -52,7 +59,7 @@ class NodeProcess:
     @property
     def admin_url(self) -> str:
         """Where management has full rights."""
-        return f"amqp+unix://{self.data / 'nodes' / 'node-0' / 'admin.sock'}"
+        return f"amqp+unix://{self._admin}"
 
     @property
     def log(self) -> str:
@@ -79,7 +86,7 @@ class NodeProcess:
             self._process = subprocess.Popen(
                 [
                     sys.executable, "-m", "enmasse", "node", "--data", str(self.data),
-                    "--listen", f"127.0.0.1:{self._port}", *self._arguments,
+                    "--listen", f"127.0.0.1:{self._port}", "--admin", str(self._admin), *self._arguments,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -14,6 +14,7 @@ import pytest
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.ports import ENTITY_TYPES, AddressEntity, AddressSettings, Entity, Sighting, SpaceEntity
 from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
+from enmasse.engines.embedded.paths import Layout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -35,7 +36,7 @@ class NodeProcess:
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        self.url = f"amqp+unix://{data}/nodes/node-0/admin.sock"
+        self.url = f"amqp+unix://{Layout(data).admin_socket('node-0')}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -52,7 +53,7 @@ class NodeProcess:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeProcess]:
-    process = NodeProcess(tmp_path)
+    process = NodeProcess(tmp_path / ("x" * 60))  # too long for a socket among the data
     process.start()
     yield process
     process.kill()

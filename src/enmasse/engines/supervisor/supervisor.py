@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from enmasse.control.lock import DirectoryLock
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
+from enmasse.engines.private_files import make_private
 from enmasse.engines.supervisor.certificates import keep_certificate, keep_renewing
 from enmasse.engines.supervisor.child import Child
 from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
@@ -151,13 +152,6 @@ def _is_ours(pid: int) -> bool:
     return pid != os.getpid() and b"enmasse" in command
 
 
-def _make_private(directory: Path) -> None:
-    """Make a directory of our own; one that somebody else made before us could be a trap."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if directory.stat().st_uid != os.getuid():
-        raise ConfigError(f"{directory} belongs to another user: remove it, or choose a shorter --data path")
-
-
 def _tls_url(settings: UpSettings, ports: Ports) -> str:
     host = settings.api_tls_host or ""
     if host in ("0.0.0.0", "::"):  # noqa: S104  # whoever reads this is on this machine
@@ -192,7 +186,7 @@ class _Supervisor:
         self._silent = {"control", DEFAULT_NODE}  # who has not opened its port yet
         self._loaded_node: int | None = None  # the process id of a node that waits to be opened
         admin = layout.admin_socket(DEFAULT_NODE)
-        _make_private(admin.parent)
+        make_private(admin.parent)
         program = [sys.executable, "-m", "enmasse"]
         data = ["--data", str(layout.data), "--supervised", "--log-format", settings.log_format]
         doors = ["--host", host, "--port", str(ports.api), *settings.api_arguments]
