@@ -33,19 +33,23 @@ BASE = "/apis/enmasse.io/v1beta1/namespaces/default"
 class Control:
     """``enmasse control``, which can be killed and started again on the same port."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, node_url: str) -> None:
         self._data = data
+        self._node_url = node_url
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
     def start(self) -> Self:
         with (self._data / "control.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "enmasse", "control", "--data", str(self._data), "--port", str(self.port)],
+                [
+                    sys.executable, "-m", "enmasse", "control", "--data", str(self._data),
+                    "--port", str(self.port), "--node-url", self._node_url,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-            )
+            )  # fmt: skip
         assert self._process.stdout is not None
         event = json.loads(self._process.stdout.readline() or b"{}")
         assert event.get("event") == "listening", (self._data / "control.log").read_text()[-3000:]
@@ -82,7 +86,7 @@ class Control:
 @contextmanager
 def installation(data: Path) -> Iterator[tuple[NodeProcess, Control]]:
     with NodeProcess(data) as node:
-        control = Control(data).start()
+        control = Control(data, node.admin_url).start()
         try:
             yield node, control
         finally:
