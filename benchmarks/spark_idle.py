@@ -22,10 +22,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accounting import AnonymousPeak, cpu_seconds, descendants
+import psutil
+
+from benchmarks.accounting import AnonymousPeak, descendants
 from benchmarks.node import Node
 from benchmarks.spark_place import node_in_folder
 from enmasse.client.blocking import Message, connect
+
+
+def used_seconds(pid: int) -> float:
+    """CPU time of a process, with its threads that have ended: Java's come and go; 0 if it is gone itself."""
+    with suppress(psutil.NoSuchProcess):
+        times = psutil.Process(pid).cpu_times()
+        return times.user + times.system
+    return 0.0
 
 
 def shared_bytes(pids: Iterable[int]) -> int:
@@ -119,12 +129,12 @@ def measure(node: Node, folder: Path, count: int, options: argparse.Namespace) -
         return [runner.process.pid, *descendants(runner.process.pid)]
 
     def watch(what: str, act: Callable[[], None]) -> None:
-        before = {pid: cpu_seconds([pid]) for pid in (*processes(), *node.pids)}
+        before = {pid: used_seconds(pid) for pid in (*processes(), *node.pids)}
         with AnonymousPeak(processes) as peak:
             act()
         own = processes()
         # Workers begin and end meanwhile; what one used that has ended is not seen.
-        cpu = sum(cpu_seconds([pid]) - before.get(pid, 0.0) for pid in (*own, *node.pids))
+        cpu = sum(used_seconds(pid) - before.get(pid, 0.0) for pid in (*own, *node.pids))
         print(
             f"{count:3} pipelines, {what:20} {cpu / options.seconds * 100:5.1f} % of a core  "
             f"{shared_bytes(own) >> 20} MB in {len(own)} processes, anonymous {peak.bytes >> 20} MB at most",
