@@ -188,12 +188,20 @@ def test_messages_are_shown_in_full_without_what_they_leave_out() -> None:
 
 
 @pytest.mark.slow
-def test_a_node_starts_without_the_rest_of_the_command_line() -> None:
+@pytest.mark.parametrize(
+    ("command", "strangers"),
+    [
+        ("node", {"typer", "rich", "httpx", "pydantic", "fastapi", "yaml"}),
+        ("send", {"enmasse.cli.get", "enmasse.cli.up", "enmasse.cli.bench", "cryptography", "fastapi", "pyspark"}),
+        ("get", {"enmasse.cli.send", "enmasse.cli.up", "enmasse.bench", "cryptography", "fastapi", "pyspark"}),
+    ],
+)
+def test_a_command_starts_without_what_only_others_use(command: str, strangers: set[str]) -> None:
     script = (
-        "import sys; sys.argv = ['enmasse', 'node', '--help']\n"
+        f"import sys; sys.argv = ['enmasse', '{command}', '--help']\n"
         "from enmasse.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print(sorted({'typer', 'rich', 'httpx', 'pydantic', 'fastapi', 'yaml'} & set(sys.modules)))"
+        f"print(sorted({strangers!r} & set(sys.modules)))"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert told.stdout.splitlines()[-1] == "[]"
