@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.pipeline.running.logical_plans import analyzed, each
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -43,7 +45,7 @@ def fingerprint_of(frame: DataFrame) -> list[str]:
         frame: analysed, not started.
     """
     lines: list[str] = []
-    _describe(frame._jdf.queryExecution().analyzed(), lines)  # noqa: SLF001  # the plan is there alone
+    _describe(analyzed(frame), lines)
     return lines
 
 
@@ -53,7 +55,7 @@ def readings_of(frame: DataFrame) -> tuple[int, ...]:
     Spark reads a source once for each branch that begins with it, and counts its rows as often.
     """
     found: dict[str, int] = {}
-    _count(frame._jdf.queryExecution().analyzed(), found)  # noqa: SLF001  # the plan is there alone
+    _count(analyzed(frame), found)
     return tuple(found.values())
 
 
@@ -70,7 +72,7 @@ def _count(plan: Any, found: dict[str, int]) -> None:
     if _is_stream(plan):
         columns = str(plan.output())  # numbered; the same only where the same relation is meant
         found[columns] = found.get(columns, 0) + 1
-    for child in _each(plan.children()):
+    for child in each(plan.children()):
         _count(child, found)
 
 
@@ -79,7 +81,7 @@ def _describe(plan: Any, lines: list[str]) -> None:
     if _is_stream(plan):
         lines.append(f"source {_address_of(plan)}")
         return
-    children = _each(plan.children())
+    children = each(plan.children())
     for child in children:
         _describe(child, lines)
     if name in _STATEFUL and plan.isStreaming() and (name != "Join" or all(c.isStreaming() for c in children)):
@@ -94,24 +96,16 @@ def _address_of(plan: Any) -> str:
 
 def _keys_of(name: str, plan: Any) -> str:
     if name == "Aggregate":
-        keys = [_IDS.sub("", str(key.toString())) for key in _each(plan.groupingExpressions())]
-        values = [_IDS.sub("", str(value.toString())) for value in _each(plan.aggregateExpressions())]
+        keys = [_IDS.sub("", str(key.toString())) for key in each(plan.groupingExpressions())]
+        values = [_IDS.sub("", str(value.toString())) for value in each(plan.aggregateExpressions())]
         return f"by {', '.join(keys)} of {', '.join(values)}"
     if name == "Join":
         condition = plan.condition()
         return _IDS.sub("", str(condition.get().toString())) if condition.isDefined() else "on nothing"
     if name.startswith("Deduplicate"):
-        return f"by {', '.join(_IDS.sub('', str(key.toString())) for key in _each(plan.keys()))}"
+        return f"by {', '.join(_IDS.sub('', str(key.toString())) for key in each(plan.keys()))}"
     return ""
 
 
 def _columns_of(plan: Any) -> str:
     return str(plan.schema().simpleString())
-
-
-def _each(sequence: Any) -> list[Any]:
-    iterator = sequence.iterator()
-    found = []
-    while iterator.hasNext():
-        found.append(iterator.next())
-    return found

@@ -19,6 +19,7 @@ from enmasse.model.pipeline_sql import SqlError, checked_sql
 from enmasse.model.pipeline_sql_functions import ALLOWED_FUNCTIONS, TABLE_FUNCTIONS
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.failures import sentence_of
+from enmasse.pipeline.running.logical_plans import analyzed, each
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +49,7 @@ class Guard:
         state = _state(self._session)
         registries = {state.functionRegistry(): ALLOWED_FUNCTIONS, state.tableFunctionRegistry(): TABLE_FUNCTIONS}
         for registry, allowed in registries.items():
-            for identifier in _each(registry.listFunction()):
+            for identifier in each(registry.listFunction()):
                 name = str(identifier.funcName()).lower()
                 # Operators are listed too; they compute and have no other name.
                 if name not in allowed and name[0].isalpha() and name not in _WORDS:
@@ -100,12 +101,12 @@ class Guard:
 def leaves_of(frame: DataFrame) -> set[str]:
     """Return what an analysed query reads, by Spark's names of plans."""
     found: set[str] = set()
-    _collect(frame._jdf.queryExecution().analyzed(), found)  # noqa: SLF001  # Spark has no other way
+    _collect(analyzed(frame), found)
     return found
 
 
 def _collect(plan: Any, found: set[str]) -> None:
-    children = [*_each(plan.children()), *_each(plan.subqueriesAll())]
+    children = [*each(plan.children()), *each(plan.subqueriesAll())]
     if not children:
         found.add(str(plan.nodeName()))
     for child in children:
@@ -114,18 +115,10 @@ def _collect(plan: Any, found: set[str]) -> None:
 
 def _nodes(plan: Any) -> set[str]:
     names = {str(plan.nodeName())}
-    for child in [*_each(plan.children()), *_each(plan.subqueries()), *_each(plan.innerChildren())]:
+    for child in [*each(plan.children()), *each(plan.subqueries()), *each(plan.innerChildren())]:
         if hasattr(child, "nodeName"):
             names |= _nodes(child)
     return names
-
-
-def _each(sequence: Any) -> list[Any]:
-    iterator = sequence.iterator()
-    found = []
-    while iterator.hasNext():
-        found.append(iterator.next())
-    return found
 
 
 def _state(session: SparkSession) -> Any:

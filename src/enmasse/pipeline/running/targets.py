@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.running.plans import AddressTarget, QueryPlan, SharedTarget
+from enmasse.pipeline.running.row_order import has_fixed_order
 from enmasse.pipeline.running.shared_query import rows_of_part
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ def start_query(
     target = plan.target
     if isinstance(target, AddressTarget) and target.mode == "append":
         messages = as_messages(plan.frame, target.address)
-        writer = messages.writeStream.format("enmasse").outputMode("append").options(**_sink_options(scene, target))
+        writer = (
+            messages.writeStream.format("enmasse")
+            .outputMode("append")
+            .options(**_sink_options(scene, plan.frame, target))
+        )
     else:
         # Spark lets sinks written in Python append only.
         add = _adding(scene, plan, checkpoint, adopt=adopt)
@@ -65,7 +70,7 @@ def _adding(scene: RunningScene, plan: QueryPlan, checkpoint: Path, *, adopt: bo
     if isinstance(target, SharedTarget):
         return _sharing([_adding(scene, part, checkpoint, adopt=adopt, shares=True) for part in target.parts])
     if isinstance(target, AddressTarget):
-        return _sending(target.address, _sink_options(scene, target), plan.name if shares else None)
+        return _sending(target.address, _sink_options(scene, plan.frame, target), plan.name if shares else None)
     table = open_table(
         scene.place.lake / target.table,
         format=target.format,
@@ -103,7 +108,7 @@ def _sharing(parts: Sequence[Add]) -> Add:
     return share
 
 
-def _sink_options(scene: RunningScene, target: AddressTarget) -> dict[str, str]:
+def _sink_options(scene: RunningScene, frame: DataFrame, target: AddressTarget) -> dict[str, str]:
     options = dict(scene.connection_options())
     if target.address != ANY:
         options["address"] = target.address
@@ -111,8 +116,8 @@ def _sink_options(scene: RunningScene, target: AddressTarget) -> dict[str, str]:
         options["onNoConsumer"] = target.on_no_consumer
     if target.bad_records is not None:
         options["badRecords"] = target.bad_records
-    if target.mode != "append":
-        # What changed comes out of a shuffle, in another order when it comes again; what is appended keeps its order.
+    # What changed comes out of a shuffle, in another order when it comes again.
+    if target.mode != "append" or not has_fixed_order(frame, on_one_machine=scene.is_local):
         options["order"] = "content"
     return options
 
