@@ -5,7 +5,7 @@ The API gives these sentences as Warning headers, which kubectl and our command 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.model.builtins import BUILTINS, MeteringParameters
 from enmasse.model.pipelines import Pipeline
@@ -57,16 +57,17 @@ def _of_pipeline(pipeline: Pipeline, store: ResourceStore) -> Iterator[str]:
         yield f"{name}: there is no address space {space} in namespace {namespace} yet; the pipeline waits for it"
         return
     for path, address, is_read in _addresses(pipeline):
-        kind = _type_of(address, pipeline, store)
-        if kind is None:
+        declared = _spec_of(address, pipeline, store)
+        if declared is None:
             yield f"{name}: {path}: space {space} has no address '{address}' yet; the pipeline waits for it"
-        elif is_read and kind in _READING:
-            yield f"{name}: {path}: '{address}' is {_READING[kind]}"
+        elif is_read and declared["type"] in _READING:
+            yield f"{name}: {path}: '{address}' is {_READING[declared['type']]}"
     for index, source in enumerate(pipeline.spec.sources):
-        is_decoded = source.format not in (None, "raw")
-        if not is_decoded or source.address is None or source.bad_records is not None:
+        if source.address is None or source.bad_records is not None:
             continue
-        if _type_of(source.address, pipeline, store) in _READING:
+        declared = _spec_of(source.address, pipeline, store) or {}
+        format_ = source.format or (declared.get("schema") or {}).get("format") or "raw"
+        if format_ != "raw" and declared.get("type") in _READING:
             yield (
                 f"{name}: spec.sources[{index}]: what cannot be decoded is counted and gone; "
                 "badRecords names an address for it"
@@ -93,8 +94,8 @@ def _addresses(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:
         yield from (("spec.builtin.parameters", address, False) for address in parameters.writes())
 
 
-def _type_of(address: str, pipeline: Pipeline, store: ResourceStore) -> str | None:
+def _spec_of(address: str, pipeline: Pipeline, store: ResourceStore) -> dict[str, Any] | None:
     for document in store.select_address("Address", pipeline.metadata.namespace, address):
         if document["metadata"]["name"].startswith(f"{pipeline.space}."):
-            return str(document["spec"]["type"])
+            return dict(document["spec"])
     return None

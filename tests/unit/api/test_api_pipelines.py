@@ -61,9 +61,16 @@ def test_reading_what_is_not_kept_is_warned_of(api: Api, kind: str, said: str) -
     assert warning.startswith(f"shop.hot: spec.sources[0].address: 'telemetry' {said}")
 
 
-def test_losing_what_cannot_be_decoded_is_warned_of(api: Api) -> None:
-    make_space(api, telemetry="queue", spoilt="queue")
-    source = {"name": "readings", "address": "telemetry", "format": "json", "schema": "device STRING"}
+@pytest.mark.parametrize("is_declared_there", [False, True])
+def test_losing_what_cannot_be_decoded_is_warned_of(api: Api, *, is_declared_there: bool) -> None:
+    make_space(api, spoilt="queue")
+    spec: dict[str, Any] = {"address": "telemetry", "type": "queue"}
+    source = {"name": "readings", "address": "telemetry"}
+    if is_declared_there:
+        spec |= {"schema": {"format": "json", "definition": "device STRING"}}
+    else:
+        source |= {"format": "json", "schema": "device STRING"}
+    assert api("POST", f"{BASE}/addresses", json=member("Address", "shop.telemetry", **spec)).status_code == 201
     *_, warning = warnings(api("POST", f"{BASE}/pipelines", json=pipeline(sources=[source])))
     assert warning.startswith("shop.hot: spec.sources[0]: what cannot be decoded is counted and gone; badRecords")
     kept = pipeline(sources=[source | {"badRecords": "spoilt"}])
