@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.cli.columns import is_ready, sentence_of
-from enmasse.cli.errors import NotFoundError, UsageError
+from enmasse.cli.create_user import create_user
+from enmasse.cli.errors import UsageError
 from enmasse.cli.objects import write_results
 from enmasse.cli.options import (
     DEFAULT_DATA,
@@ -20,7 +20,8 @@ from enmasse.cli.options import (
     complete_types,
 )
 from enmasse.cli.output import Writer
-from enmasse.cli.waiting import wait_until
+from enmasse.cli.spaces import only_space
+from enmasse.cli.waiting import wait_until_ready
 from enmasse.cli.wizard import ask_for_address, ask_for_space, require_terminal
 from enmasse.model.addresses import ADDRESS_TYPES
 from enmasse.model.kinds import decode, kind_named
@@ -29,9 +30,8 @@ from enmasse.model.names import object_name
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enmasse.model.kinds import Kind
 
-__all__ = ["create", "only_space", "wait_until_ready"]
+__all__ = ["create"]
 
 create = typer.Typer(no_args_is_help=True, help="Create a space, an address, a user or a namespace.")
 
@@ -202,37 +202,4 @@ def _create(
             wait_until_ready(api, kind, place, name, wait_s, writer)
 
 
-def only_space(api: ApiClient, namespace: str) -> str:
-    """Return the name of the only space of a namespace.
-
-    Raises:
-        NotFoundError: when there is none.
-        UsageError: when there are several.
-    """
-    kind = kind_named("space")
-    assert kind is not None
-    names: list[str] = [item["metadata"]["name"] for item in api.select(kind, namespace)]
-    if not names:
-        raise NotFoundError(
-            f"there is no address space in namespace {namespace} yet: create one with `enmasse create space NAME`"
-        )
-    if len(names) > 1:
-        raise UsageError(f"there are several address spaces, name one with --space: {', '.join(names)}")
-    return names[0]
-
-
-def wait_until_ready(api: ApiClient, kind: Kind, namespace: str, name: str, seconds: float, writer: Writer) -> None:
-    """Wait until an object can be used; say so when it cannot, which is no failure of creating it."""
-    present = api.get(kind, namespace, name)
-
-    def ready_or_waiting() -> bool:
-        nonlocal present
-        present = api.get(kind, namespace, name)
-        # What waits for another object may wait for ever: that is worth saying at once.
-        return is_ready(present) or (
-            present["status"]["phase"] in ("Pending", "Failed") and bool(present["status"].get("messages"))
-        )
-
-    wait_until(ready_or_waiting, seconds)
-    if not is_ready(present):
-        writer.warn(f"it cannot be used yet: {sentence_of(present)}")
+create.command("user")(create_user)

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.cli.create import create, only_space, wait_until_ready
 from enmasse.cli.errors import UsageError
 from enmasse.cli.objects import write_results
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Output, OutputChoice, Space
 from enmasse.cli.output import Writer
 from enmasse.cli.passwords import ask_password, new_password
+from enmasse.cli.spaces import only_space
+from enmasse.cli.waiting import wait_until_ready
 from enmasse.model.kinds import decode, kind_named
 from enmasse.model.names import object_name
 
@@ -27,7 +28,6 @@ Generate = Annotated[
 ]
 
 
-@create.command("user")
 def create_user(
     name: Annotated[str, typer.Argument(metavar="USERNAME", help="What it logs in with.")],
     space: Space = None,

@@ -8,12 +8,12 @@ import typer
 
 from enmasse.cli.api_client import ApiClient, parse_kind
 from enmasse.cli.connections import close_session
-from enmasse.cli.create import only_space
 from enmasse.cli.errors import ApiError, NotFoundError, UsageError
 from enmasse.cli.manifests import read_manifests
 from enmasse.cli.objects import object_label
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer
+from enmasse.cli.spaces import only_space
 from enmasse.model.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ import typer
 
 from enmasse.cli.api_client import ApiClient, parse_kind
 from enmasse.cli.connections import CONNECTED, sessions_of, write_sessions
-from enmasse.cli.create import only_space
 from enmasse.cli.objects import write_object, write_objects
 from enmasse.cli.options import (
     DEFAULT_DATA,
@@ -22,6 +21,7 @@ from enmasse.cli.options import (
     Space,
 )
 from enmasse.cli.output import Writer
+from enmasse.cli.spaces import only_space
 from enmasse.model.resource import SpaceMember
 
 if TYPE_CHECKING:

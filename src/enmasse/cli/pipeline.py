@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.cli.create import only_space
 from enmasse.cli.errors import NotFoundError, UsageError
 from enmasse.cli.manifests import read_manifests
 from enmasse.cli.objects import object_label, write_objects
@@ -28,6 +27,7 @@ from enmasse.cli.output import Writer, write_structured
 from enmasse.cli.pipeline_answer import AnswerForm, write_answer
 from enmasse.cli.pipeline_builtins import builtin_document, complete_builtins
 from enmasse.cli.pipeline_progress import follow, show
+from enmasse.cli.spaces import only_space
 from enmasse.model.kinds import kind_named
 from enmasse.model.positions import position_problem
 

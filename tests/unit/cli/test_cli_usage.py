@@ -205,3 +205,19 @@ def test_a_command_starts_without_what_only_others_use(command: str, strangers: 
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert told.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("group", "members"),
+    [
+        ("create", {"space", "namespace", "address", "user"}),
+        ("journal", {"check", "dump", "salvage", "compact", "backup", "restore"}),
+        ("pipeline", {"list", "run", "logs", "status", "pause", "resume", "restart", "query"}),
+    ],
+)
+def test_a_group_that_is_loaded_alone_has_all_its_commands(group: str, members: set[str]) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "enmasse", group, "--help"], capture_output=True, text=True, check=True
+    )
+    assert members <= set(told.stdout.split())
