@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from enmasse.pipeline.errors import SparkMissingError
-from enmasse.pipeline.session import LONGEST_SOCKET_FOLDER, _socket_folder, find_java
+from enmasse.pipeline.session import LONGEST_SOCKET_FOLDER, _socket_folder, _thrifty, find_java
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -51,3 +51,11 @@ def test_sockets_lie_where_their_names_have_room(tmp_path: Path) -> None:
     assert _socket_folder(deep) == long
     assert len(str(long)) <= LONGEST_SOCKET_FOLDER
     assert long.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("heap", "is_small"), [("640m", True), ("2g", True), ("1024", True), ("3g", False), ("4096m", False)]
+)
+def test_a_large_heap_is_collected_beside_the_work(heap: str, *, is_small: bool) -> None:
+    assert ("-XX:+UseSerialGC" in _thrifty(heap)) is is_small
+    assert ("-XX:G1" in _thrifty(heap)) is not is_small
