@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from enmasse.pipeline.host import launch as launcher
 from enmasse.pipeline.host.space_folders import SpaceFolder
 from enmasse.pipeline.host.user_numbers import USERS
 
 __all__ = ["Separation", "clean_environment", "find_separation", "launch_command"]
+
+_HANDED_ON: Final = ("PATH", "JAVA_HOME", "JDK_JAVA_OPTIONS", "TZ")
 
 _PROBE_S = 30.0
 _PROBE = """\
@@ -103,7 +106,7 @@ def launch_command(folder: SpaceFolder, command: Sequence[str], data: Path) -> l
 
 def clean_environment(folder: SpaceFolder) -> dict[str, str]:
     """Return all that a runner learns from its environment."""
-    kept = {name: value for name in ("PATH", "JAVA_HOME", "TZ") if (value := os.environ.get(name))}
+    kept = {name: value for name in _HANDED_ON if (value := os.environ.get(name))}
     return kept | {
         "HOME": str(folder.path / "work"),
         "LANG": "C.UTF-8",
