@@ -52,11 +52,6 @@ class RunningScene:
     """What works and may surprise."""
     _frames: dict[str, DataFrame] = field(default_factory=dict)
 
-    @property
-    def is_local(self) -> bool:
-        """Whether Spark's tasks run in the driver, not on a cluster."""
-        return str(self.spark.sparkContext.master).startswith("local")
-
     def read(self, source: SourceSpec) -> DataFrame:
         """The rows of an address, decoded, those without that cannot be; or of a table.
 

@@ -108,6 +108,10 @@ def _sharing(parts: Sequence[Add]) -> Add:
     return share
 
 
+def _is_local(session: SparkSession) -> bool:
+    return str(session.sparkContext.master).startswith("local")
+
+
 def _sink_options(scene: RunningScene, frame: DataFrame, target: AddressTarget) -> dict[str, str]:
     options = dict(scene.connection_options())
     if target.address != ANY:
@@ -117,7 +121,7 @@ def _sink_options(scene: RunningScene, frame: DataFrame, target: AddressTarget) 
     if target.bad_records is not None:
         options["badRecords"] = target.bad_records
     # What changed comes out of a shuffle, in another order when it comes again.
-    if target.mode != "append" or not has_fixed_order(frame, on_one_machine=scene.is_local):
+    if target.mode != "append" or not has_fixed_order(frame, on_one_machine=_is_local(frame.sparkSession)):
         options["order"] = "content"
     return options
 
