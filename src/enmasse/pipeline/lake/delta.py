@@ -49,6 +49,9 @@ _PROPERTIES: Final = {
     "delta.deletedFileRetentionDuration": "interval 1 days",
     "delta.checkpointInterval": "100",
 }
+_KEPT_COMMITS: Final = 100
+"""A table that follows its log commit by commit keeps a piece of each, needs 50 KB more for it, and looks through all
+of them: after so many it is read anew, from a checkpoint."""
 _ROW: Final = "__enmasse_row"
 _LAST: Final = "__enmasse_last"
 
@@ -95,6 +98,7 @@ class DeltaLakeTable:
         self._owner: str | None = None
         self._adopt = False
         self._opened: tuple[DeltaTable, int] | None = None
+        self._read_at = 0
 
     @property
     def path(self) -> Path:
@@ -140,11 +144,13 @@ class DeltaLakeTable:
                 f"the table {self._path.name} is laid out by {there}, and not by {asked}; "
                 "that cannot change, so write to another table"
             )
+        if self._opened is None or table is not self._opened[0]:
+            self._read_at = table.version()
         self._opened = table, (self._path / _LOG).stat().st_ino
         return table
 
     def _open(self) -> DeltaTable | None:
-        """The table as it is now; opened once, for reading its whole log costs more than a small batch."""
+        """The table as it is now; opened seldom, for reading its whole log costs more than a small batch."""
         log = self._path / _LOG
         if self._opened is None or not log.exists() or log.stat().st_ino != self._opened[1]:
             return open_delta(self._path)
@@ -153,7 +159,7 @@ class DeltaLakeTable:
             table.update_incremental()
         except DeltaError:
             return open_delta(self._path)
-        return table
+        return table if table.version() - self._read_at < _KEPT_COMMITS else open_delta(self._path)
 
     def _check_owner(self, table: DeltaTable, query: str | None) -> None:
         written = table.metadata().configuration
