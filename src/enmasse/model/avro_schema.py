@@ -101,6 +101,11 @@ class _Reading:
         self._known[name] = record
         if not record["fields"]:
             raise AvroSchemaError(f"{path or name}: expected at least one field")
+        for field in record["fields"]:
+            if not isinstance(field["name"], str):
+                raise AvroSchemaError(
+                    f"{path or name}: expected a text as the name of a field, got {field['name']!r}"
+                )
         self._open.add(name)
         columns = tuple(
             Column(field["name"], self.type(field["type"], f"{path}.{field['name']}".strip("."), depth + 1))

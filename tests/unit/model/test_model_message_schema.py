@@ -79,6 +79,10 @@ def test_a_type_may_be_used_again_by_its_name() -> None:
         (record(field("Reading")), "x: Reading holds itself"),
         (record(field({"type": "array", "items": "null"})), r"x\[\]: a column cannot be null"),
         (record(field({"type": "fixed", "name": "F", "size": 0})), "x: expected a fixed of at least one byte"),
+        (
+            json.dumps({"type": "record", "name": "R", "fields": [{"name": None, "type": "int"}]}),
+            "R: expected a text as the name",
+        ),
         (record(field({"type": "record", "name": "P", "fields": []})), "x: expected at least one field"),
         (record(field("int", "a"), field("int", "A")), "two fields 'A'"),
         (
