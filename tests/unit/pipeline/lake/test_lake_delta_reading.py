@@ -5,10 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
-
-pytest.importorskip("pyspark")
-
 from deltalake import DeltaTable, write_deltalake
 
 from enmasse.pipeline.lake.delta import _KEPT_COMMITS, DeltaLakeTable
