@@ -27,7 +27,7 @@ NO_COMPILER = (
     "apt-get install gcc libc6-dev"
 )
 
-WITH_TLS = ("-DWITH_TLS", "-lssl")
+WITH_TLS = ("-DWITH_TLS", "-lssl", "-lcrypto")
 
 LATE_S = 60.0
 
