@@ -1,31 +1,51 @@
 """A fair share of each turn for those who use one loop beside others.
 
 Each tenant has a *road* with two *lanes*: one for its connections that keep the loop busy, one for the
-others. While more than one lane brings bytes, what a lane brings keeps a turn for ``BUDGET_S`` at most:
-the rest waits in the order in which it came, and is taken in the turns that follow. So whoever brings
-little waits for little, however much other tenants, or other connections of its own, bring. A lane that is
-alone has the whole turn.
+others. While more than one lane brings bytes, what a lane brings keeps a turn for its share at most: the
+rest waits in the order in which it came, and is taken in the turns that follow. So whoever brings little
+waits for little, however much other tenants, or other connections of its own, bring. A lane that is alone
+has the whole turn.
+
+Short turns cost more of the processor. They are worth that to other tenants, and to whoever waits for a commit
+of a few messages, as a commit is two turns longer for the node; not to other connections of a tenant's own.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from enmasse.net.loop import Turn
 
-__all__ = ["BUDGET_S", "LANE_BYTES", "Lane", "Lanes", "Load", "Road"]
+__all__ = ["BESIDE_COMMITS", "BESIDE_OTHERS", "BESIDE_OWN", "Lane", "Lanes", "Load", "Road", "Share"]
 
-BUDGET_S = 0.0002
-"""How long one lane's bytes may keep a turn while there are others, in seconds."""
 
-LANE_BYTES = 8 << 10
-"""As many of one connection are taken at once even so: fewer are not worth another turn."""
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A lane's part of a turn.
+
+    Attributes:
+        seconds: how long its bytes may keep the turn.
+        least: as many bytes of one connection are taken at once even so: fewer are not worth another turn.
+    """
+
+    seconds: float
+    least: int
+
+
+BESIDE_OWN = Share(0.0005, 32 << 10)
+"""While another lane of the tenant brings something."""
+
+BESIDE_COMMITS = Share(0.0002, 8 << 10)
+"""While it does, and somebody waits for the commit of a few messages."""
+
+BESIDE_OTHERS = Share(0.0001, 2 << 10)
+"""While another tenant does."""
 
 BESIDE_S = 1.0
 """For so long after another lane brought bytes there is another, in seconds."""
-
 
 WINDOW_S = 0.1
 """How long it takes to see how busy a connection keeps the loop."""
@@ -42,20 +62,25 @@ class Lanes:
 
     Args:
         turn: of the loop.
+        is_awaited: tells whether somebody waits for the commit of a few messages.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, is_awaited: Callable[[], bool] = lambda: False) -> None:
         self.turn = turn
+        self.is_awaited = is_awaited
         self.last: Lane | None = None
         """Who brought bytes last."""
         self.shared_until = 0.0
+        """Beside another lane."""
+        self.crowded_until = 0.0
+        """Beside another tenant."""
         self._roads: WeakValueDictionary[str, Road] = WeakValueDictionary()
 
     def of(self, name: str) -> Road:
         """The road of a tenant; it lasts as long as a connection has it."""
         road = self._roads.get(name)
         if road is None:
-            road = self._roads[name] = Road(Lane(self), Lane(self))
+            road = self._roads[name] = Road(Lane(self, name), Lane(self, name))
         return road
 
 
@@ -102,26 +127,41 @@ class Load:
 
 
 class Lane:
-    """Some connections that share a part of each turn."""
+    """Some connections that share a part of each turn.
 
-    __slots__ = ("_at", "_is_due", "_lanes", "_left_s", "_turn", "_waiting")
+    Args:
+        lanes: of the loop.
+        tenant: whose it is.
+    """
 
-    def __init__(self, lanes: Lanes) -> None:
+    __slots__ = ("_is_due", "_lanes", "_left_s", "_turn", "_turn_number", "_waiting", "tenant")
+
+    def __init__(self, lanes: Lanes, tenant: str) -> None:
+        self.tenant = tenant
         self._lanes = lanes
         self._turn = lanes.turn
-        self._at = 0.0
-        self._left_s = BUDGET_S
+        self._turn_number = 0
+        self._left_s = 0.0
         self._is_due = False
         self._waiting: deque[Callable[[], None]] = deque()
 
     def is_shared(self) -> bool:
         """Note that bytes have come in this turn; tell whether others bring some, too."""
         lanes, now = self._lanes, self._turn.now
-        if lanes.last is not self:
-            if lanes.last is not None:
+        if (last := lanes.last) is not self:
+            if last is not None:
                 lanes.shared_until = now + BESIDE_S
+                if last.tenant != self.tenant:
+                    lanes.crowded_until = now + BESIDE_S
             lanes.last = self
         return now < lanes.shared_until
+
+    @property
+    def share(self) -> Share:
+        """What it has of a turn beside others."""
+        if self._turn.now < self._lanes.crowded_until:
+            return BESIDE_OTHERS
+        return BESIDE_COMMITS if self._lanes.is_awaited() else BESIDE_OWN
 
     def is_full(self) -> bool:
         """Whether what comes now has to wait: for the next turn, or for what came before."""
@@ -129,9 +169,9 @@ class Lane:
 
     def _left(self) -> float:
         """How much of its share of this turn is left, in seconds."""
-        if self._at != self._turn.now:
-            self._at = self._turn.now
-            self._left_s = BUDGET_S
+        if self._turn_number != self._turn.number:
+            self._turn_number = self._turn.number
+            self._left_s = self.share.seconds
         return self._left_s
 
     def spend(self, seconds: float) -> None:

@@ -36,15 +36,17 @@ class Turn:
     Attributes:
         now: the loop's clock at the start of the turn, in seconds.
         wall: the time of day then, in seconds since 1970 UTC.
+        number: how many turns there have been; several may begin at one reading of the clock.
     """
 
-    __slots__ = ("_clock", "_dirty", "_due", "_hooks", "_is_begun", "_later", "loop", "now", "wall")
+    __slots__ = ("_clock", "_dirty", "_due", "_hooks", "_is_begun", "_later", "loop", "now", "number", "wall")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._clock = loop.time
         self.now = loop.time()
         self.wall = time.time()
+        self.number = 0
         self._is_begun = False
         self._dirty: list[Flushable] = []
         self._later: list[Callable[[], None]] = []
@@ -55,6 +57,7 @@ class Turn:
         """Make sure that a turn is running, and give its clock reading."""
         if not self._is_begun:
             self._is_begun = True
+            self.number += 1
             self.now = self._clock()
             self.wall = time.time()
             self._due, self._later = self._later, []
@@ -76,8 +79,17 @@ class Turn:
         self.begin()
 
     def _end(self) -> None:
-        for call in self._due:
-            call()
+        self._finish()
+        if self._due:
+            # What has waited is work of somebody busy: what others have just been given goes out before it.
+            for call in self._due:
+                call()
+            self._finish()
+        self._is_begun = False
+        if self._later:
+            self.begin()
+
+    def _finish(self) -> None:
         for hook in self._hooks:
             try:
                 hook(self.now)
@@ -88,9 +100,6 @@ class Turn:
             self._dirty = []
             for flushable in dirty:
                 flushable.flush()
-        self._is_begun = False
-        if self._later:
-            self.begin()
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from enmasse.net.door import Ticket
-from enmasse.net.lanes import BUDGET_S, LANE_BYTES, Load
+from enmasse.net.lanes import Load
 from enmasse.net.loop import Turn
 from enmasse.net.tls_names import peer_names_of, server_name_of
 
@@ -51,6 +51,8 @@ FEW_CHUNKS = 256
 
 HANDSHAKE_FLUSHES = 8
 """A handshake is over after fewer writes; until then the deadline may still come closer."""
+
+_NOTHING = memoryview(b"")
 
 _log = logging.getLogger(__name__)
 
@@ -140,7 +142,7 @@ class EngineProtocol(asyncio.Protocol):
         self._is_held = False
         self._is_hung_up = False
         self._is_reading_paused = False
-        self._rest = b""
+        self._rest = _NOTHING
         self._pace = 0.0
         self._owed = 0
         self._flushes = 0
@@ -195,31 +197,30 @@ class EngineProtocol(asyncio.Protocol):
         elif not load.lane.is_shared():
             load.add(self._receive_share(data, MIN_SHARE_BYTES, SHARE_S), self._turn.now)
         elif load.lane.is_full() and not self.transport.is_closing():
-            self._rest += data
+            self._rest = memoryview(b"".join((self._rest, data)))
             self.transport.pause_reading()
             load.lane.wait(self._read_on)
         else:
             self._receive_beside_others(load, data)
 
-    def _receive_beside_others(self, load: Load, data: bytes) -> None:
+    def _receive_beside_others(self, load: Load, data: bytes | memoryview) -> None:
         lane = load.lane
-        seconds = self._receive_share(data, LANE_BYTES, BUDGET_S)
+        seconds = self._receive_share(data, lane.share.least, lane.share.seconds)
         lane.spend(seconds)
         load.add(seconds, self._turn.now)
 
-    def _receive_share(self, data: bytes, least: int, share_s: float) -> float:
+    def _receive_share(self, data: bytes | memoryview, least: int, share_s: float) -> float:
         """Take as much as others may wait for, and the rest in the turns that follow; how long it took."""
         began = perf_counter()
-        if len(data) <= least:
-            self._guard("input from", self.engine.receive, data, self._turn.now)
-            return perf_counter() - began
-        most = max(least, int(self._pace * share_s))
-        part = data if len(data) <= most else data[:most]
+        size = len(data)
+        most = size if size <= least else max(least, int(self._pace * share_s))
+        part = bytes(data if size <= most else data[:most])
         self._guard("input from", self.engine.receive, part, self._turn.now)
         seconds = perf_counter() - began
-        self._pace = len(part) / seconds
-        if part is not data and not self.transport.is_closing():
-            self._rest = data[len(part) :]
+        if size > least:
+            self._pace = len(part) / seconds
+        if size > most and not self.transport.is_closing():
+            self._rest = memoryview(data)[most:]
             self.transport.pause_reading()
             if self.load is not None and self.load.lane.is_shared():
                 self.load.lane.wait(self._read_on)
@@ -230,7 +231,7 @@ class EngineProtocol(asyncio.Protocol):
     def _read_on(self) -> None:
         """Take what has come, then what comes, unless that is to wait (rule 2)."""
         if self._may_read():
-            data, self._rest = self._rest, b""
+            data, self._rest = self._rest, _NOTHING
             if data and self.load is not None and self.load.lane.is_shared():
                 self._receive_beside_others(self.load, data)
             elif data:
@@ -268,8 +269,8 @@ class EngineProtocol(asyncio.Protocol):
                 timer.cancel()
         self._timer = self._linger = None
         if self._rest:
-            self._guard("input from", self.engine.receive, self._rest, self._turn.begin())
-            self._rest = b""
+            self._guard("input from", self.engine.receive, bytes(self._rest), self._turn.begin())
+            self._rest = _NOTHING
         self._guard("the loss of", self.engine.lost)
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)

@@ -162,7 +162,7 @@ class Server:
         self.ports = Ports(self._turn, ports or PortOptions(), self.health.answer)
         self.reloads.append(self.ports.reload)
         self.connections.watchers.append(Admitting(self.connections))
-        self.connections.watchers.append(SpaceLanes(self.connections, self.admin, self._turn))
+        self.connections.watchers.append(SpaceLanes(self.connections, self.admin, self._turn, self.journal))
         self.connections.watchers.append(Expiry(self._turn.loop, time.time, self.federation))
         self.management_port: ManagementPort | None = None
         self.is_loaded = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from enmasse.net.lanes import Lanes, Load
 
@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from enmasse.net.loop import Turn
     from enmasse.node.binding import Binding
     from enmasse.node.connections import Connections
+    from enmasse.storage.link import JournalLink
 
 __all__ = ["SpaceLanes"]
+
+FEW_BYTES: Final = 2 << 10
+"""Larger batches are those of who sends all he can: longer turns have him wait for fewer of them."""
 
 
 class SpaceLanes:
@@ -22,12 +26,13 @@ class SpaceLanes:
         connections: of the node.
         admin: the space of the node's own connections, which never wait.
         turn: of its loop.
+        journal: tells what waits for a commit.
     """
 
-    def __init__(self, connections: Connections, admin: Space, turn: Turn) -> None:
+    def __init__(self, connections: Connections, admin: Space, turn: Turn, journal: JournalLink) -> None:
         self._connections = connections
         self._admin = admin
-        self._lanes = Lanes(turn)
+        self._lanes = Lanes(turn, lambda: 0 < journal.unconfirmed_bytes <= FEW_BYTES)
 
     def on_connected(self, binding: Binding, number: int) -> None:
         """Nobody knows yet to which space it belongs."""

@@ -7,11 +7,11 @@ import random
 import time
 from typing import Any
 
-from enmasse.net.lanes import BUDGET_S, WINDOW_S, Lanes, Load
+from enmasse.net.lanes import BESIDE_COMMITS, BESIDE_OTHERS, BESIDE_OWN, WINDOW_S, Lanes, Load
 from enmasse.net.loop import Turn
 from tests.unit.net.test_net_transport import meeting
 
-SLOW_S = 2 * BUDGET_S
+SLOW_S = 2 * BESIDE_OWN.seconds
 """What one part takes: more than a lane's share of a turn."""
 
 
@@ -29,6 +29,21 @@ async def test_a_lane_is_shared_while_another_brings_something() -> None:
     assert not one.is_shared()
     assert other.is_shared()
     assert one.is_shared()
+
+
+async def test_other_tenants_and_who_waits_for_a_commit_are_worth_shorter_turns() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    is_awaited = False
+    lanes = Lanes(turn, lambda: is_awaited)
+    road = lanes.of("one")
+    turn.begin()
+    road.calm.is_shared()
+    road.busy.is_shared()
+    assert road.busy.share == BESIDE_OWN
+    is_awaited = True
+    assert road.busy.share == BESIDE_COMMITS
+    lanes.of("other").calm.is_shared()
+    assert road.busy.share == BESIDE_OTHERS
 
 
 async def test_a_tenant_has_one_road_for_all_its_connections() -> None:
@@ -55,10 +70,10 @@ async def test_a_connection_that_keeps_the_loop_busy_has_another_lane_until_it_i
 async def test_what_does_not_fit_into_a_turn_waits_in_its_order() -> None:
     turn = Turn(asyncio.get_running_loop())
     lane = Lanes(turn).of("one").calm
-    log: list[tuple[str, float]] = []
+    log: list[tuple[str, int]] = []
 
     def work(name: str) -> None:
-        log.append((name, turn.now))
+        log.append((name, turn.number))
         lane.spend(SLOW_S)
 
     turn.begin()
@@ -70,7 +85,10 @@ async def test_what_does_not_fit_into_a_turn_waits_in_its_order() -> None:
     while len(log) < 4:
         await turn_over()
     assert [name for name, _ in log] == ["a", "b", "c", "d"]
-    assert len({at for _, at in log}) == 4, "each in a turn of its own"
+    first = log[0][1]
+    assert [number for _, number in log] == [first, first + 1, first + 2, first + 3], (
+        "one in each turn, and no idle turn"
+    )
 
 
 async def test_what_waits_may_wait_again() -> None:

@@ -92,6 +92,32 @@ async def test_what_is_for_later_waits_for_the_next_turn() -> None:
     assert log == ["first", "again"]
 
 
+async def test_what_a_turn_brought_goes_out_before_what_has_waited_for_it() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    log: list[str] = []
+    turn.add_hook(lambda _: log.append("hook"))
+
+    def late() -> None:
+        log.append("late")
+        turn.mark(Recorder(log, "what it brought"))
+
+    turn.later(late)
+    turn.mark(Recorder(log, "what came"))
+    await asyncio.sleep(0)
+    assert log == ["hook", "what came", "late", "hook", "what it brought"]
+
+
+async def test_turns_are_told_apart_where_the_clock_is_not() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    numbers = []
+    for _ in range(3):
+        turn.begin()
+        turn.begin()
+        numbers.append(turn.number)
+        await turn_over()
+    assert numbers == [1, 2, 3]
+
+
 async def test_a_hook_that_fails_is_logged_and_the_turn_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     turn = Turn(asyncio.get_running_loop())
     log: list[str] = []
