@@ -331,6 +331,8 @@ def test_a_dead_node_shows_in_the_metrics_and_hangs_nobody(
         until(lambda: is_up() == 0)
         assert httpx.get(f"{api}/readyz", timeout=10).text == "ok"
         assert "[!] node node-0" in httpx.get(f"{api}/readyz?verbose", timeout=10).text
+        top = run(["bash", "-c", "enmasse top --count 1 --interval 1 2>&1"], environment)
+        assert "node-0 did not answer within two seconds" in top
     finally:
         os.kill(node, signal.SIGCONT)
     until(lambda: is_up() == 1)

@@ -18,6 +18,7 @@ _COLUMNS = ("SPACE", "ADDRESS", "TYPE", "IN/S", "OUT/S", "STORED", "BYTES", "SEN
 _IN, _OUT = "enmasse_messages_in_total", "enmasse_messages_out_total"
 _STORED, _BYTES = "enmasse_messages_stored", "enmasse_bytes_stored"
 _SENDERS, _RECEIVERS = "enmasse_senders", "enmasse_receivers"
+_IS_UP = "enmasse_node_up"
 _SHOWN = frozenset({_IN, _OUT, _STORED, _BYTES, _SENDERS, _RECEIVERS})
 _UNITS = ("", "k", "M", "G", "T")
 
@@ -26,7 +27,7 @@ _Sample = dict[_Key, dict[str, float]]
 
 
 def top(
-    interval: Annotated[float, typer.Option("--interval", "-i", min=0.2, help="Seconds between two looks.")] = 2.0,
+    interval: Annotated[float, typer.Option("--interval", "-i", min=1.0, help="Seconds between two looks.")] = 2.0,
     count: Annotated[int, typer.Option("--count", "-c", min=0, help="How many tables; 0: until Ctrl-C.")] = 0,
     lines: Annotated[int, typer.Option("--lines", min=1, help="How many addresses, the busiest first.")] = 20,
     data: Data = DEFAULT_DATA,
@@ -34,31 +35,36 @@ def top(
     """Show the busiest addresses with their rates, again and again."""
     writer = Writer()
     with ApiClient.find(data, warn=writer.warn) as api:
-        before, at = _read(api.text("/metrics")), time.monotonic()
+        (before, _), at = _read(api.text("/metrics")), time.monotonic()
         shown = 0
         while not count or shown < count:
             time.sleep(interval)
-            now, read_at = _read(api.text("/metrics")), time.monotonic()
+            (now, silent), read_at = _read(api.text("/metrics")), time.monotonic()
             if writer.out.is_terminal:
                 writer.out.clear()
             rows = _rows(before, now, read_at - at)
             writer.out.print(make_table(_COLUMNS, rows[:lines]))
             if len(rows) > lines:
                 writer.note(f"{len(rows) - lines} more addresses")
+            for node in silent:
+                writer.warn(f"{node} did not answer within two seconds: what flows through it is not shown")
             before, at = now, read_at
             shown += 1
 
 
-def _read(metrics: str) -> _Sample:
-    """Return the figures of each address."""
+def _read(metrics: str) -> tuple[_Sample, list[str]]:
+    """Return the figures of each address, and the nodes that told none."""
     found: _Sample = {}
+    silent = []
     for family in text_string_to_metric_families(metrics):
         for sample in family.samples:
-            if sample.name in _SHOWN:
+            if sample.name == _IS_UP and not sample.value:
+                silent.append(sample.labels["node"])
+            elif sample.name in _SHOWN:
                 labels = sample.labels
                 key = (f"{labels['namespace']}/{labels['addressspace']}", labels["address"], labels["type"])
                 found.setdefault(key, {})[sample.name] = sample.value
-    return found
+    return found, silent
 
 
 def _rows(before: _Sample, now: _Sample, seconds: float) -> list[list[str]]:
