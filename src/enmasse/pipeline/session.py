@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from enmasse.pipeline.class_sharing import recording_options, sharing_options
 from enmasse.pipeline.errors import SparkMissingError
-from enmasse.pipeline.worker_python import DAEMON, share_workers, write_launcher
+from enmasse.pipeline.workers.launcher import DAEMON, Zygote, share_workers, write_launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -144,8 +144,9 @@ def start_session(
     cores = cores or os.cpu_count() or 1
     master = (settings or {}).get("spark.master", f"local[{cores}]")
     is_local = master.startswith("local")
+    sockets = _socket_folder(temporary)
     # Else workers take the path's python3 and miss our package. Executors find Python where it is here.
-    python = str(write_launcher(work) if is_local else sys.executable)
+    python = str(write_launcher(work, sockets / "zygote") if is_local else sys.executable)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     java_options = _QUICK if quick else _thrifty((settings or {}).get("spark.driver.memory", "1g"))
     java_options += f" -Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={temporary}"
@@ -158,7 +159,7 @@ def start_session(
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.python.daemon.module": DAEMON,
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(_socket_folder(temporary)),
+        "spark.python.unix.domain.socket.dir": str(sockets),
         "spark.scheduler.mode": "FAIR",
         # Moments that pandas and DuckDB read as such; the default is a form of old Hive.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -181,6 +182,8 @@ def start_session(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with _errors_to(work / "spark.err"):
+        if is_local:
+            atexit.register(Zygote(sockets / "zygote").close)
         spark = builder.getOrCreate()
     if is_local:
         share_workers(spark)

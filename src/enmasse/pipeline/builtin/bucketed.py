@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.pipeline.worker_memory import settle
+from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

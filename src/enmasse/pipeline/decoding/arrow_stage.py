@@ -16,7 +16,7 @@ import pyarrow as pa
 from enmasse.model.ddl import Column
 from enmasse.model.message_schema import MessageFormat, schema_columns
 from enmasse.pipeline.decoding.shaping import RecordProblem, arrow_type, shaper
-from enmasse.pipeline.worker_memory import settle
+from enmasse.pipeline.workers.settling import settle
 
 __all__ = ["ArrowDecoding", "records_reader"]
 

@@ -25,7 +25,7 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.pipeline.errors import FunctionError, PlanError
-from enmasse.pipeline.worker_memory import settle
+from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from enmasse.pipeline.sink.connection import SpaceConnection
 from enmasse.pipeline.sink.identity import Identity, Job, of_batch_task, of_streaming_task
 from enmasse.pipeline.sink.options import SinkOptions
 from enmasse.pipeline.sink.task import Counts, SinkTask
-from enmasse.pipeline.worker_memory import settle
+from enmasse.pipeline.workers.settling import settle
 
 __all__ = ["EnmasseStreamWriter", "EnmasseWriter", "Written"]
 

@@ -37,7 +37,7 @@ from enmasse.pipeline.source.options import SourceOptions
 from enmasse.pipeline.source.planner import Planner
 from enmasse.pipeline.source.pushdown import Wanted, restrict
 from enmasse.pipeline.source.reading import read_span
-from enmasse.pipeline.worker_memory import settle
+from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
     from enmasse.pipeline.sink.writers import EnmasseStreamWriter, EnmasseWriter

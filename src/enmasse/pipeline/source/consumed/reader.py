@@ -19,7 +19,7 @@ from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.consumed.planner import ConsumedPlanner
 from enmasse.pipeline.source.consumed.rows import rows_to_batch
 from enmasse.pipeline.source.consumed.spool import Owner, Spool
-from enmasse.pipeline.worker_memory import settle
+from enmasse.pipeline.workers.settling import settle
 
 __all__ = ["BrowsingReader", "ConsumedStreamReader"]
 

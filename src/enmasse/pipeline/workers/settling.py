@@ -11,7 +11,7 @@ import gc
 import sys
 from typing import Final
 
-from enmasse.pipeline.worker_python import DAEMON
+from enmasse.pipeline.workers.launcher import DAEMON
 
 __all__ = ["settle"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.pipeline.worker_python import write_launcher
+from enmasse.pipeline.workers.launcher import write_launcher
 
 TELL = "import os, sys; print(sys.executable, os.environ.get('PYTHONPATH'), sys.argv[1:], sep='|')"
 
@@ -20,16 +20,18 @@ def started(launcher: Path, *arguments: str) -> str:
 
 def test_it_is_this_python_without_sparks_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    assert started(write_launcher(tmp_path), "a b", "$c") == f"{sys.executable}|None|['a b', '$c']"
+    assert (
+        started(write_launcher(tmp_path, tmp_path / "zygote"), "a b", "$c") == f"{sys.executable}|None|['a b', '$c']"
+    )
 
 
 def test_modules_are_found_where_this_process_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/it's/$HOME of:mine")
-    assert started(write_launcher(tmp_path)) == f"{sys.executable}|/it's/$HOME of:mine|[]"
+    assert started(write_launcher(tmp_path, tmp_path / "zygote")) == f"{sys.executable}|/it's/$HOME of:mine|[]"
 
 
 def test_one_that_another_run_left_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/older")
-    write_launcher(tmp_path)
+    write_launcher(tmp_path, tmp_path / "zygote")
     monkeypatch.setenv("PYTHONPATH", "/newer")
-    assert "|/newer|" in started(write_launcher(tmp_path))
+    assert "|/newer|" in started(write_launcher(tmp_path, tmp_path / "zygote"))

@@ -1,6 +1,6 @@
 """Spark's daemon of Python workers, with what they need loaded: its forks share that memory, and start at once.
 
-python -m enmasse.pipeline.worker_daemon pyspark.worker
+python -m enmasse.pipeline.workers.daemon pyspark.worker
 """
 
 from __future__ import annotations
