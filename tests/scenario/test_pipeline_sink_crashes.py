@@ -90,7 +90,9 @@ def test_every_row_is_where_it_belongs_once(stream_node: StreamNode, tmp_path: P
             if victim == "worker":
                 worker.kill()
                 continue
-            journal = node.manage(lambda m: m.read("io.enmasse.statistics", "node-0"))["journalPid"]
+            # One that was killed is there again after a moment.
+            while not (journal := node.manage(lambda m: m.read("io.enmasse.statistics", "node-0"))["journalPid"]):
+                time.sleep(0.02)
             if victim != "node":
                 os.kill(journal, signal.SIGKILL)
             if victim != "journal":
