@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from enmasse.client.blocking import Message
+from enmasse.pipeline.workers.environment import complete_source_environment, source_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,3 +67,17 @@ def test_functions_run_in_forks_of_the_daemon_that_reads_addresses(
     for row in told:
         assert row["zips"] == 0
         assert row["loaded"] == ["enmasse.pipeline.source.data_source", "pandas"]
+
+
+def test_a_query_that_begins_adds_nothing_to_what_all_queries_share(
+    spark: SparkSession, stream_node: StreamNode, tmp_path: Path
+) -> None:
+    address = stream_node.create("environment")
+    complete_source_environment(spark)
+    before = set(source_environment(spark))
+    source = spark.readStream.format("enmasse").options(url=stream_node.url, address=address).load()
+    query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    query.processAllAvailable()
+    query.stop()
+    assert {"PYTHONPATH", "SPARK_BUFFER_SIZE"} <= before
+    assert set(source_environment(spark)) == before

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from enmasse.pipeline.class_sharing import recording_options, sharing_options
 from enmasse.pipeline.errors import SparkMissingError
-from enmasse.pipeline.workers.launcher import DAEMON, Zygote, share_workers, write_launcher
+from enmasse.pipeline.workers.environment import share_workers
+from enmasse.pipeline.workers.launcher import DAEMON, Zygote, write_launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,9 +13,12 @@ LONGEST: Final = 500
 _OURS = re.compile(r"enmasse\.(?:[a-z_]+\.)*errors\.(\w+Error): ((?:.|\n)*?)(?=\n\s*\n|\n\s+at |\n\tat |\nJVM|$)")
 """An error of this package, wherever in the stacks it is."""
 _PYTHON = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Warning|Interrupt|Exit)): (.+)$", re.MULTILINE)
-_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+): (.+)$", re.MULTILINE)
+_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*([\w$]+): (.+)$", re.MULTILINE)
+"""Of Java's exceptions; the outermost that Py4J tells of has a colon alone."""
 _CLASS = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_JAVAS = "Py4JJavaError"
+"""Python's name for an error of Java's, which comes after it."""
 _CRASHED = "Python worker exited unexpectedly"
 _SLOW = "waiting for the Python worker to connect back"
 _NO_SPACE = "No space left on device"
@@ -41,7 +44,8 @@ def sentence_of(error: BaseException | str) -> str:
         return "this machine is too busy: a Python process did not start within Spark's ten seconds"
     if "Traceback (most recent call last)" in text and (python := _PYTHON.findall(text)):
         name, message = python[-1]
-        return _short(f"{name}: {message}")
+        if name != _JAVAS:
+            return _short(f"{name}: {message}")
     if causes := _CAUSE.findall(text):
         name, message = causes[-1]
         return _short(f"{name}: {_plain(message)}")

@@ -1,4 +1,4 @@
-"""How Spark starts Python: with PySpark as it is installed, and one set of workers for all that runs in Python.
+"""How Spark starts Python: with PySpark as it is installed, forked from a process that has loaded it.
 
 Spark puts a zip of PySpark before the one that is installed. Python compiles what it reads from a zip at each
 start, and keeps the list of all that is in it: a second and 10 MB for each process, of which there are dozens.
@@ -12,14 +12,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from enmasse.pipeline.workers import start
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["DAEMON", "Zygote", "share_workers", "write_launcher"]
+__all__ = ["DAEMON", "Zygote", "write_launcher"]
 
 DAEMON: Final = "enmasse.pipeline.workers.daemon"
 """The module whose process is forked for each worker (``spark.python.daemon.module``)."""
@@ -79,16 +76,3 @@ def write_launcher(folder: Path, zygote: Path) -> Path:
     launcher.write_text(f'#!/bin/sh\n{setting}\nexec {command} "$@"\n')
     launcher.chmod(0o755)
     return launcher
-
-
-def share_workers(spark: SparkSession) -> None:
-    """Let functions of Python's run in the workers that read and write addresses.
-
-    Spark keeps a daemon and workers for each environment that it was told of, and tells functions another one than
-    sources of data, though both come to the same.
-    """
-    environment = spark.sparkContext.environment
-    environment.pop("PYTHONHASHSEED", None)  # Java has it from its start script and hands it on.
-    java: Any = spark._jvm  # noqa: SLF001  # what Spark prefixes, it tells nobody else
-    installed = java.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (installed, os.environ.get("PYTHONPATH"))))

@@ -14,6 +14,17 @@ Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent c
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
 """
 
+BATCH = """\
+Caused by: py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: \
+Traceback (most recent call last):
+  File "delta.py", line 1, in append
+    frame.collect()
+py4j.protocol.Py4JJavaError: An error occurred while calling o12.collectToPython.
+: org.apache.spark.SparkException: Job aborted
+\tat org.apache.spark.rdd.RDD.collect(RDD.scala:1)
+{}\t... 28 more
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
@@ -33,6 +44,8 @@ Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent c
             "Caused by: a.b.Outer: no\nCaused by: java.io.FileNotFoundException: /x (gone)",
             "FileNotFoundException: /x (gone)",
         ),
+        (BATCH.format(""), "SparkException: Job aborted"),
+        (BATCH.format("Caused by: java.io.IOException: disk is gone\n"), "IOException: disk is gone"),
         ("plain words\n\tat java.Thing.run(Thing.java:1)", "plain words"),
     ],
 )
