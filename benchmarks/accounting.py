@@ -26,7 +26,8 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     total = 0
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-            total += int(task.read_text().split()[0])
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+                total += int(task.read_text().split()[0])
     return total / 1e9
 
 

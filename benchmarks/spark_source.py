@@ -18,11 +18,13 @@ the wall clock. CPU is what the server and everything of Spark used for a row.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 DEVICES = [b"device-%03d" % n for n in range(100)]
 STARTED_MS = 1_769_860_800_000
+ZYGOTE = b"enmasse.pipeline.workers.zygote"
+"""In the command line of it and of its forks."""
 CASES = ("noop", "heads", "json", "memory", "frames")
 
 
@@ -129,7 +133,7 @@ class Bench:
         return cpu_seconds([*server, *self.processes()])
 
     def processes(self) -> list[int]:
-        """Java and the Python processes that it has started."""
+        """Java and the Python processes that it has asked for."""
         return [*self.java(), *self.python()]
 
     def java(self) -> list[int]:
@@ -139,12 +143,18 @@ class Bench:
         return [gateway.proc.pid]
 
     def python(self) -> list[int]:
-        """Planners and workers."""
-        return descendants(self.java()[0])
+        """Planners and workers, and the process from which they are forked: it is ours, not Java's."""
+        return [*descendants(self.java()[0]), *(pid for pid in descendants(os.getpid()) if _is_fork(pid))]
 
     def nodes(self) -> list[int]:
         """The node and its journal."""
         return self.node.pids
+
+
+def _is_fork(pid: int) -> bool:
+    with suppress(OSError):  # it has ended
+        return ZYGOTE in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def kafka_at(kafka: Kafka) -> dict[str, str]:
