@@ -136,7 +136,8 @@ def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
         write_objects(writer, Output.WIDE, kind, found.pipelines, with_namespace=_is_spread(found.pipelines))
         if found.host is None:
             writer.say(
-                "Pipelines are not run: there is no host of them, because of --no-pipelines or an older version."
+                "Pipelines are not run: their host is not there. It starts seconds after the node, and not at all "
+                "with --no-pipelines."
             )
         writer.say("")
     if found.nodes:
