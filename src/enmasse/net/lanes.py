@@ -8,6 +8,7 @@ has the whole turn.
 
 Short turns cost more of the processor. They are worth that to other tenants, and to whoever waits for a commit
 of a few messages, as a commit is two turns longer for the node; not to other connections of a tenant's own.
+Where they are, what busy connections bring is put aside until a turn has written what it has for the others.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ BESIDE_OTHERS = Share(0.0001, 2 << 10)
 BESIDE_S = 1.0
 """For so long after another lane brought bytes there is another, in seconds."""
 
+AWAITED_S = 0.02
+"""For so long after a commit was awaited the next one is: its message is to find short turns, and its answer, too."""
+
 WINDOW_S = 0.1
 """How long it takes to see how busy a connection keeps the loop."""
 
@@ -67,7 +71,8 @@ class Lanes:
 
     def __init__(self, turn: Turn, is_awaited: Callable[[], bool] = lambda: False) -> None:
         self.turn = turn
-        self.is_awaited = is_awaited
+        self._is_awaited = is_awaited
+        self._awaited_until = 0.0
         self.last: Lane | None = None
         """Who brought bytes last."""
         self.shared_until = 0.0
@@ -76,11 +81,18 @@ class Lanes:
         """Beside another tenant."""
         self._roads: WeakValueDictionary[str, Road] = WeakValueDictionary()
 
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for the commit of a few messages, or has just done so and may again."""
+        now = self.turn.now
+        if self._is_awaited():
+            self._awaited_until = now + AWAITED_S
+        return now < self._awaited_until
+
     def of(self, name: str) -> Road:
         """The road of a tenant; it lasts as long as a connection has it."""
         road = self._roads.get(name)
         if road is None:
-            road = self._roads[name] = Road(Lane(self, name), Lane(self, name))
+            road = self._roads[name] = Road(Lane(self, name), Lane(self, name, gives_way=True))
         return road
 
 
@@ -132,12 +144,14 @@ class Lane:
     Args:
         lanes: of the loop.
         tenant: whose it is.
+        gives_way: what it brings waits until a turn is over for the others, if somebody needs short turns.
     """
 
-    __slots__ = ("_is_due", "_lanes", "_left_s", "_turn", "_turn_number", "_waiting", "tenant")
+    __slots__ = ("_gives_way", "_is_due", "_lanes", "_left_s", "_turn", "_turn_number", "_waiting", "tenant")
 
-    def __init__(self, lanes: Lanes, tenant: str) -> None:
+    def __init__(self, lanes: Lanes, tenant: str, *, gives_way: bool = False) -> None:
         self.tenant = tenant
+        self._gives_way = gives_way
         self._lanes = lanes
         self._turn = lanes.turn
         self._turn_number = 0
@@ -164,8 +178,10 @@ class Lane:
         return BESIDE_COMMITS if self._lanes.is_awaited() else BESIDE_OWN
 
     def is_full(self) -> bool:
-        """Whether what comes now has to wait: for the next turn, or for what came before."""
-        return bool(self._waiting) or self._left() <= 0
+        """Whether what comes now waits: for the next turn, for what came before, or for who needs short turns."""
+        if self._waiting or self._left() <= 0:
+            return True
+        return self._gives_way and self.share is not BESIDE_OWN
 
     def _left(self) -> float:
         """How much of its share of this turn is left, in seconds."""

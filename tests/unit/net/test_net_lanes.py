@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any
 
-from enmasse.net.lanes import BESIDE_COMMITS, BESIDE_OTHERS, BESIDE_OWN, WINDOW_S, Lanes, Load
+from enmasse.net.lanes import AWAITED_S, BESIDE_COMMITS, BESIDE_OTHERS, BESIDE_OWN, WINDOW_S, Lanes, Load
 from enmasse.net.loop import Turn
 from tests.unit.net.test_net_transport import meeting
 
@@ -44,6 +44,37 @@ async def test_other_tenants_and_who_waits_for_a_commit_are_worth_shorter_turns(
     assert road.busy.share == BESIDE_COMMITS
     lanes.of("other").calm.is_shared()
     assert road.busy.share == BESIDE_OTHERS
+
+
+async def test_who_has_waited_for_a_commit_may_do_so_again() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    is_awaited = True
+    lanes = Lanes(turn, lambda: is_awaited)
+    turn.begin()
+    assert lanes.is_awaited()
+    is_awaited = False
+    turn.now += AWAITED_S / 2
+    assert lanes.is_awaited()
+    turn.now += AWAITED_S
+    assert not lanes.is_awaited()
+
+
+async def test_busy_connections_give_way_to_those_that_short_turns_are_for() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    is_awaited = False
+    lanes = Lanes(turn, lambda: is_awaited)
+    road = lanes.of("one")
+    turn.begin()
+    assert not road.busy.is_full()
+    is_awaited = True
+    assert road.busy.is_full()
+    assert not road.calm.is_full()
+    is_awaited = False
+    turn.now += 2 * AWAITED_S
+    assert not road.busy.is_full()
+    road.busy.is_shared()
+    lanes.of("other").calm.is_shared()
+    assert road.busy.is_full()
 
 
 async def test_a_tenant_has_one_road_for_all_its_connections() -> None:
