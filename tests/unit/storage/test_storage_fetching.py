@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from enmasse.storage import fetching
 from enmasse.storage.errors import JournalStateError
 from enmasse.storage.link import JournalLink
 from enmasse.storage.pages import PageFile
+from enmasse.storage.reading import split_reads
 from enmasse.testing.memory_storage import RecordingListener
 
 if TYPE_CHECKING:
@@ -70,6 +72,23 @@ async def started(directory: Path, frames: int) -> JournalLink:
 def pid_of(link: JournalLink) -> int:
     assert link.reader_pid is not None
     return link.reader_pid
+
+
+def wait_until_answered(link: JournalLink, count: int) -> None:
+    """Block the loop until the reader has answered so often, so that it hears all answers at once."""
+    fetcher = link._fetcher
+    assert fetcher is not None
+    process = fetcher._process
+    assert process is not None
+    deadline = time.monotonic() + 30
+    said = b""
+    while len(split_reads(said)[0]) < count:
+        assert time.monotonic() < deadline, f"{count} answers did not come"
+        time.sleep(0.002)
+        try:
+            said = process._socket.recv(1 << 13, socket.MSG_PEEK)
+        except BlockingIOError:
+            continue
 
 
 class Answers:
@@ -231,9 +250,13 @@ async def test_other_work_gets_its_turn_between_large_reads(tmp_path: Path) -> N
         if link.waiting_reads:
             loop.call_soon(count)
 
+    answers = Answers()
+    fetch(link, answers, 1, 2)
+    await until(lambda: answers.keys, "the reader")
     first, last = log_range(1, 0)
     for _ in range(8):
         link.fetch(Table.FRAME, first, last, 8 << 20, note)
+    wait_until_answered(link, 8)
     loop.call_soon(count)
     await until(lambda: len(turns) == 8, "the reads")
     assert len(set(turns)) == 8
