@@ -29,8 +29,9 @@ RATIO = 2.0
 def accepted_sends(setting: Setting) -> Iterator[Line]:
     """1,000 durable messages a second, from the moment each was due to its outcome.
 
-    In turns of a second with a bare LMDB commit of the same: first on a quiet machine, then while anycast
-    traffic takes whatever the node has. What is told are medians of the turns.
+    In turns of a second with a bare LMDB commit of the same, in one process and passed on to it by others as a
+    node does: first on a quiet machine, then while anycast traffic takes whatever the node has. What is told
+    are medians of the turns.
     """
     turns = max(1, round(setting.runs * max(setting.seconds, SECONDS) / TURN_S))
     with setting.node() as node:
@@ -38,6 +39,7 @@ def accepted_sends(setting: Setting) -> Iterator[Line]:
         node.declare("anycast.0", addressType="anycast")
         for name in ("quiet", "saturated by anycast traffic"):
             bare: list[dict[str, float]] = []
+            passed_on: list[dict[str, float]] = []
             ours: list[dict[str, float]] = []
             setting.patience.wait()
             with ExitStack() as stack:
@@ -45,6 +47,7 @@ def accepted_sends(setting: Setting) -> Iterator[Line]:
                     stack.enter_context(_saturated(node, turns * LONGEST_TURN_S))
                 for _ in range(turns):
                     bare.append(_commit(setting.directory, TURN_S))
+                    passed_on.append(_commit(setting.directory, TURN_S, "--passed-on"))
                     arguments = ("--mode", "send", "--durable", "--rate", str(RATE))
                     traffic = send_traffic(node, "queue.0", *arguments, seconds=TURN_S, warmup=WARMUP_S)
                     ours.append(traffic.result["lat_us"])
@@ -52,13 +55,14 @@ def accepted_sends(setting: Setting) -> Iterator[Line]:
                 theirs = median(run[part] for run in bare)
                 accepted = median(run[part] for run in ours)
                 yield Line(f"{name}: {part} of a bare LMDB commit", theirs, "us")
+                yield Line("the same, passed on", median(run[part] for run in passed_on), "us")
                 yield Line(f"{part} of an accepted send", accepted, "us")
-                yield Line("ratio", accepted / theirs, "", target=RATIO if part == "p99" else 0)
+                yield Line("ratio to the bare commit", accepted / theirs, "", target=RATIO if part == "p99" else 0)
 
 
-def _commit(directory: Path, seconds: float) -> dict[str, float]:
+def _commit(directory: Path, seconds: float, *how: str) -> dict[str, float]:
     script = Path(__file__).parent / "bare_commits.py"
-    command = [sys.executable, str(script), "--rate", str(RATE), "--seconds", str(seconds)]
+    command = [sys.executable, str(script), "--rate", str(RATE), "--seconds", str(seconds), *how]
     done = subprocess.run(
         [*command, "--directory", str(directory)], capture_output=True, text=True, check=True, timeout=seconds + 60
     )

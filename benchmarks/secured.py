@@ -24,7 +24,7 @@ WARMUP_S = 0.5
 RECORD_BYTES = 16 << 10
 """What a record of TLS holds at most, and what both ends fill it with under load."""
 PORTION_BYTES = 256 << 10
-"""What a busy node reads at once, and writes."""
+"""As much as stays in the processor's cache: the library alone is given its best."""
 ALONE_BYTES = 64 << 20
 RATIO = 1.3
 TURNS = 3
@@ -73,7 +73,7 @@ def _compare(setting: Setting, node: Node, certificates: Path, shown: str, size:
 
 
 def _library_us_per_byte(certificates: Path) -> float:
-    """CPU microseconds of the library to open and to seal a byte, in memory, as much at once as a busy node has."""
+    """CPU microseconds of the library to open and to seal a byte, in memory, in portions."""
     server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_context.load_cert_chain(certificates / "default.crt", certificates / "default.key")
     client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
