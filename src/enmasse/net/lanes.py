@@ -8,7 +8,8 @@ has the whole turn.
 
 Short turns cost more of the processor. They are worth that to other tenants, and to whoever waits for a commit
 of a few messages, as a commit is two turns longer for the node; not to other connections of a tenant's own.
-Where they are, what busy connections bring is put aside until a turn has written what it has for the others.
+Where they are, what busy connections bring is put aside until a turn has written what it has for the others,
+and what they are to be sent is gathered over some turns.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from enmasse.net.loop import Turn
+from enmasse.net.loop import Flushable, Turn
 
-__all__ = ["BESIDE_COMMITS", "BESIDE_OTHERS", "BESIDE_OWN", "Lane", "Lanes", "Load", "Road", "Share"]
+__all__ = ["BESIDE_OTHERS", "BESIDE_OWN", "Lane", "Lanes", "Load", "Road", "Share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +40,17 @@ class Share:
 BESIDE_OWN = Share(0.0005, 32 << 10)
 """While another lane of the tenant brings something."""
 
-BESIDE_COMMITS = Share(0.0002, 8 << 10)
-"""While it does, and somebody waits for the commit of a few messages."""
-
 BESIDE_OTHERS = Share(0.0001, 2 << 10)
-"""While another tenant does."""
+"""While another tenant does, or somebody waits for the commit of a few messages."""
 
 BESIDE_S = 1.0
 """For so long after another lane brought bytes there is another, in seconds."""
 
 AWAITED_S = 0.02
 """For so long after a commit was awaited the next one is: its message is to find short turns, and its answer, too."""
+
+PUT_OFF_S = 0.0004
+"""For how long what busy connections are to be sent is gathered while turns are short, in seconds."""
 
 WINDOW_S = 0.1
 """How long it takes to see how busy a connection keeps the loop."""
@@ -147,7 +148,10 @@ class Lane:
         gives_way: what it brings waits until a turn is over for the others, if somebody needs short turns.
     """
 
-    __slots__ = ("_gives_way", "_is_due", "_lanes", "_left_s", "_turn", "_turn_number", "_waiting", "tenant")
+    __slots__ = (
+        "_gives_way", "_is_due", "_lanes", "_left_s", "_put_off", "_turn", "_turn_number", "_waiting",
+        "_written_at", "_written_in", "tenant",
+    )  # fmt: skip
 
     def __init__(self, lanes: Lanes, tenant: str, *, gives_way: bool = False) -> None:
         self.tenant = tenant
@@ -158,6 +162,9 @@ class Lane:
         self._left_s = 0.0
         self._is_due = False
         self._waiting: deque[Callable[[], None]] = deque()
+        self._put_off: list[Flushable] = []
+        self._written_at = 0.0
+        self._written_in = 0
 
     def is_shared(self) -> bool:
         """Note that bytes have come in this turn; tell whether others bring some, too."""
@@ -173,15 +180,32 @@ class Lane:
     @property
     def share(self) -> Share:
         """What it has of a turn beside others."""
-        if self._turn.now < self._lanes.crowded_until:
-            return BESIDE_OTHERS
-        return BESIDE_COMMITS if self._lanes.is_awaited() else BESIDE_OWN
+        is_short = self._turn.now < self._lanes.crowded_until or self._lanes.is_awaited()
+        return BESIDE_OTHERS if is_short else BESIDE_OWN
 
     def is_full(self) -> bool:
         """Whether what comes now waits: for the next turn, for what came before, or for who needs short turns."""
         if self._waiting or self._left() <= 0:
             return True
         return self._gives_way and self.share is not BESIDE_OWN
+
+    def puts_off(self, output: Flushable) -> bool:
+        """Whether the output of one of its connections waits: if so, ``output`` is flushed anew in a later turn."""
+        turn = self._turn
+        if not self._gives_way or turn.now >= self._lanes.shared_until or self._written_in == turn.number:
+            return False
+        if turn.now - self._written_at >= PUT_OFF_S or self.share is BESIDE_OWN:
+            self._written_at, self._written_in = turn.now, turn.number
+            return False
+        if not self._put_off:
+            turn.later(self._flush)
+        self._put_off.append(output)
+        return True
+
+    def _flush(self) -> None:
+        outputs, self._put_off = self._put_off, []
+        for output in outputs:
+            self._turn.mark(output)
 
     def _left(self) -> float:
         """How much of its share of this turn is left, in seconds."""

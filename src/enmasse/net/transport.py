@@ -3,7 +3,7 @@
 Rules:
 1. An engine hears of bytes at once, of as many in a turn as it takes in ``SHARE_S``: all others wait for
    it. What it wants to write is written at the end of the turn. Beside others, busy connections share
-   one part of the turn (``lanes``).
+   one part of the turn, and their output may be gathered over several (``lanes``).
 2. A peer that does not read is sent nothing more: above ``HIGH_WATER`` bytes owed, the engine's
    links are blocked and, on a server, the peer's own bytes are left in the socket. Clients go on
    reading, or two ends that both wait for the other to read would wait for ever. A server leaves a peer's
@@ -283,7 +283,9 @@ class EngineProtocol(asyncio.Protocol):
             self._turn.mark(self)
 
     def flush(self) -> None:
-        """Write what the engine has to say; called at the end of a turn."""
+        """Write what the engine has to say, unless its lane puts that off; called at the end of a turn."""
+        if self.load is not None and self.load.lane.puts_off(self):
+            return
         self._guard("output for", self._write)
         self._is_dirty = False
 

@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any
 
-from enmasse.net.lanes import AWAITED_S, BESIDE_COMMITS, BESIDE_OTHERS, BESIDE_OWN, WINDOW_S, Lanes, Load
+from enmasse.net.lanes import AWAITED_S, BESIDE_OTHERS, BESIDE_OWN, BESIDE_S, PUT_OFF_S, WINDOW_S, Lane, Lanes, Load
 from enmasse.net.loop import Turn
 from tests.unit.net.test_net_transport import meeting
 
@@ -41,7 +41,10 @@ async def test_other_tenants_and_who_waits_for_a_commit_are_worth_shorter_turns(
     road.busy.is_shared()
     assert road.busy.share == BESIDE_OWN
     is_awaited = True
-    assert road.busy.share == BESIDE_COMMITS
+    assert road.busy.share == BESIDE_OTHERS
+    is_awaited = False
+    turn.now += 2 * AWAITED_S
+    assert road.busy.share == BESIDE_OWN
     lanes.of("other").calm.is_shared()
     assert road.busy.share == BESIDE_OTHERS
 
@@ -75,6 +78,67 @@ async def test_busy_connections_give_way_to_those_that_short_turns_are_for() -> 
     road.busy.is_shared()
     lanes.of("other").calm.is_shared()
     assert road.busy.is_full()
+
+
+class Output:
+    """Something to be written to a connection of a lane."""
+
+    def __init__(self, turn: Turn, lane: Lane) -> None:
+        self.lane = lane
+        self.turn = turn
+        self.written: list[int] = []
+
+    def flush(self) -> None:
+        if not self.lane.puts_off(self):
+            self.written.append(self.turn.number)
+
+
+async def test_while_turns_are_short_the_output_of_busy_connections_is_gathered() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    lanes = Lanes(turn, lambda: True)
+    road = lanes.of("one")
+    turn.begin()
+    road.calm.is_shared()
+    road.busy.is_shared()
+    busy, beside, calm = Output(turn, road.busy), Output(turn, road.busy), Output(turn, road.calm)
+    busy.flush()
+    assert busy.written == [turn.number], "it has waited long enough before"
+    first = turn.number
+    began = turn.now
+    while turn.number == first:
+        await turn_over()
+        turn.begin()
+    turn.mark(busy)
+    turn.mark(beside)
+    turn.mark(calm)
+    while not calm.written:
+        await turn_over()
+    assert turn.now - began >= PUT_OFF_S or not busy.written[1:]
+    while not beside.written:
+        await turn_over()
+    assert busy.written[1:] == beside.written, "in one turn, and each once"
+    assert turn.now - began >= PUT_OFF_S
+
+
+async def test_while_turns_are_long_or_a_lane_is_alone_nothing_is_put_off() -> None:
+    turn = Turn(asyncio.get_running_loop())
+    is_awaited = True
+    lanes = Lanes(turn, lambda: is_awaited)
+    road = lanes.of("one")
+    turn.begin()
+    road.busy.is_shared()
+    turn.now += 1
+    assert not road.busy.puts_off(Output(turn, road.busy)), "it is alone"
+    road.calm.is_shared()
+    assert not road.busy.puts_off(Output(turn, road.busy))
+    turn.number += 1
+    assert road.busy.puts_off(Output(turn, road.busy))
+    is_awaited = False
+    turn.now += BESIDE_S / 2
+    road.calm.is_shared()
+    assert not road.busy.puts_off(Output(turn, road.busy))
+    turn.number += 1
+    assert not road.busy.puts_off(Output(turn, road.busy)), "nobody needs short turns"
 
 
 async def test_a_tenant_has_one_road_for_all_its_connections() -> None:
