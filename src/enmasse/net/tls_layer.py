@@ -21,14 +21,20 @@ __all__ = ["TlsLayer"]
 RECORD_BYTES = 16384
 """No record holds more [RFC 8446 5.1]."""
 
-SLICE_BYTES = 64 << 10
+SEALED_RECORD_BYTES = 5 + RECORD_BYTES + 1 + 16
+"""What a full record takes on its way: with its header, its type and the cipher's tag [RFC 8446 5.2]."""
+
+SLICE_BYTES = 4 * RECORD_BYTES
 """So much goes through OpenSSL at once: its buffers keep the size that they once had."""
+
+SEALED_SLICE_BYTES = 4 * SEALED_RECORD_BYTES
+"""The same of what is sealed: a slice that ends in the middle of a record costs an exception."""
 
 READ_BYTES = 512 << 10
 """So much is read from a socket at once: with half of it, TLS adds a tenth more to messages of 64 KiB."""
 
-_SEALED = memoryview(bytearray(READ_BYTES))
-_CLEAR = memoryview(bytearray(READ_BYTES + RECORD_BYTES))  # with what OpenSSL had of a record before
+_CLEAR = memoryview(bytearray(RECORD_BYTES + READ_BYTES))
+_SEALED = _CLEAR[RECORD_BYTES:]
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +42,9 @@ _log = logging.getLogger(__name__)
 class TlsLayer(Layer, asyncio.BufferedProtocol):
     """One TLS connection on the server's side.
 
-    What comes is read into one buffer and decrypted into another, which all connections share: nothing is left
-    in them from one read to the next, and both stay in the processor's cache.
+    What comes is read into a buffer that all connections share, and decrypted into the same one: nothing is left
+    in it from one read to the next, and it stays in the processor's cache. What is decrypted begins a record
+    earlier, as OpenSSL may have had most of one before, and so never reaches what is not decrypted yet.
 
     Args:
         upper: what it carries, connected once the handshake is done.
@@ -87,8 +94,8 @@ class TlsLayer(Layer, asyncio.BufferedProtocol):
         # Typeshed does not know that it returns a number when it is given a buffer.
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]
         size = 0
-        for at in range(0, len(data), SLICE_BYTES):
-            incoming.write(data[at : at + SLICE_BYTES])
+        for at in range(0, len(data), SEALED_SLICE_BYTES):
+            incoming.write(data[at : at + SEALED_SLICE_BYTES])
             try:
                 if not self._is_up:
                     self._shake_hands()
