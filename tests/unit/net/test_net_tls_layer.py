@@ -131,12 +131,13 @@ def test_reads_what_was_sent_wherever_it_is_cut(
 def test_reads_a_full_buffer_after_most_of_a_record(
     contexts: tuple[ssl.SSLContext, ssl.SSLContext], first: int
 ) -> None:
-    # What OpenSSL has already is then decrypted into the place of what is read next.
+    # Then more is decrypted than was read, and it lies in the same buffer.
     connection = Connection(*contexts)
-    sent = content(2 * READ_BYTES, 1)
-    connection.client.write(sent)
+    sent = [content(size, number) for number, size in enumerate((RECORD_BYTES, 5000, 2 * READ_BYTES))]
+    for part in sent:
+        connection.client.write(part)
     connection.pass_on((first, READ_BYTES, READ_BYTES, READ_BYTES))
-    assert connection.reader.received == sent
+    assert connection.reader.received == b"".join(sent)
 
 
 def test_connections_share_a_buffer_and_nothing_else(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
