@@ -1,4 +1,8 @@
-"""What TLS adds to a message, beside what the same bytes cost through the TLS library alone."""
+"""What TLS adds to a message in a node, beside what it adds in a relay that does nothing but TLS.
+
+The relay passes the same bytes on in the same records, and finds the processor's caches as cold as a server does.
+The library in a loop, in memory and with warm caches, is told as well: no server reaches that.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,26 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from benchmarks.generators import build
-from benchmarks.measurement import Line, Setting, send_traffic
+from benchmarks.generators import Load, build, run
+from benchmarks.measurement import LIMIT_S, Line, Setting
 from benchmarks.node import Node
+from benchmarks.processes import Process, free_port
 from enmasse.engines.authority import Authority
 
 __all__ = ["cost_of_tls", "missing_tls"]
 
+ADDRESS = "anycast.0"
 SIZES = {"100 B": 100, "1 KiB": 1024, "64 KiB": 65_536}
-TURN_S = 1.0
-"""Of traffic with TLS and without, in turns: a machine's speed changes within seconds."""
-WARMUP_S = 0.5
+TURN_S = 0.5
+"""Of traffic with TLS and without, through the node and through the relay, in turns: a machine's speed changes
+within seconds."""
+WARMUP_S = 0.3
 RECORD_BYTES = 16 << 10
 """What a record of TLS holds at most, and what both ends fill it with under load."""
 PORTION_BYTES = 256 << 10
-"""As much as stays in the processor's cache: the library alone is given its best."""
-ALONE_BYTES = 64 << 20
+LOOP_BYTES = 16 << 20
 RATIO = 1.3
-TURNS = 3
+TURNS = 4
 """As many more than other cases have: a small difference of two figures."""
 
 
@@ -35,6 +41,25 @@ def missing_tls() -> str:
     """How to get a load generator that speaks TLS."""
     told = subprocess.run([str(build("amqp_load")), "--tls", "--help"], capture_output=True, text=True, check=False)
     return "OpenSSL's headers (apt-get install libssl-dev)" if "without TLS" in told.stderr else ""
+
+
+class Relay:
+    """A process that passes on whatever comes to a port.
+
+    Args:
+        directory: for what it prints.
+        to: the port that it passes everything on to.
+        certificates: where those are that it speaks TLS with; without them it speaks none.
+    """
+
+    def __init__(self, directory: Path, to: int, certificates: Path | None = None) -> None:
+        self.port = free_port()
+        more: tuple[str, ...] = ()
+        if certificates is not None:
+            more = ("--certificate", str(certificates / "default.crt"), "--key", str(certificates / "default.key"))
+        log = directory / f"relay-{self.port}.log"
+        self.process = Process([str(build("tls_relay")), "--port", str(self.port), "--to", str(to), *more], log)
+        self.process.wait_until(lambda: "ready" in log.read_text(), "opened its port")
 
 
 def cost_of_tls(setting: Setting) -> Iterator[Line]:
@@ -45,31 +70,48 @@ def cost_of_tls(setting: Setting) -> Iterator[Line]:
         certificates.mkdir()
         Authority(certificates).keep_server_certificate("default", ("localhost", "127.0.0.1"))
         node = Node(directory, tls=certificates)
+        relays: list[Relay] = []
         try:
-            node.declare("anycast.0", addressType="anycast")
+            node.declare(ADDRESS, addressType="anycast")
+            relays += [Relay(directory, node.port), Relay(directory, node.port, certificates)]
             for shown, size in SIZES.items():
-                yield from _compare(setting, node, certificates, shown, size)
+                yield from _compare(setting, node, relays, certificates, shown, size)
         finally:
+            for relay in relays:
+                relay.process.stop()
             node.stop()
 
 
-def _compare(setting: Setting, node: Node, certificates: Path, shown: str, size: int) -> Iterator[Line]:
-    costs: dict[bool, list[float]] = {False: [], True: []}
-    alone: list[float] = []
+def _compare(
+    setting: Setting, node: Node, relays: list[Relay], certificates: Path, shown: str, size: int
+) -> Iterator[Line]:
+    everybody = [pid for pids in node.processes.values() for pid in pids]
+    bare, secured = relays
+    ways: dict[str, tuple[int, list[int], tuple[str, ...]]] = {
+        "node": (node.port, everybody, ()),
+        "node over TLS": (node.port, everybody, ("--tls",)),
+        "relay": (bare.port, [bare.process.pid], ()),
+        "relay over TLS": (secured.port, [secured.process.pid], ("--tls",)),
+    }
+    costs: dict[str, list[float]] = {way: [] for way in ways}
+    loop: list[float] = []
     setting.patience.wait()
-    for _ in range(max(1, round(TURNS * setting.runs * setting.seconds / TURN_S))):
-        for is_secured, found in costs.items():
-            more = ("--tls",) if is_secured else ()
-            arguments = ("--size", str(size), *more)
-            traffic = send_traffic(node, "anycast.0", *arguments, seconds=TURN_S, warmup=WARMUP_S)
-            found.append(traffic.result["server_cpu_us_per_msg"])
+    for _ in range(max(1, round(TURNS * setting.runs * setting.seconds / TURN_S / 2))):
+        for way, (port, pids, more) in ways.items():
+            where = ("--port", str(port), "--address", ADDRESS, "--limit", str(LIMIT_S), "--size", str(size))
+            result = run(Load("amqp_load", (*where, *more)), pids, seconds=TURN_S, warmup=WARMUP_S, late=2 * LIMIT_S)
+            costs[way].append(result["server_cpu_us_per_msg"])
         # A message comes in and goes out, each time in a frame that is a little longer than it.
-        alone.append(_library_us_per_byte(certificates) * (size + (29 if size < 256 else 32)))
-    added = median(secured - plain for plain, secured in zip(costs[False], costs[True], strict=True))
-    yield Line(f"1:1, {shown}, unsettled, plain", median(costs[False]), "us/message")
-    yield Line("what TLS adds", added, "us/message")
-    yield Line("the same bytes through the TLS library alone", median(alone), "us/message")
-    yield Line("multiple", added / median(alone), "", target=RATIO)
+        loop.append(_library_us_per_byte(certificates) * (size + (29 if size < 256 else 32)))
+    added = {
+        way: median(more - less for less, more in zip(costs[way], costs[f"{way} over TLS"], strict=True))
+        for way in ("node", "relay")
+    }
+    yield Line(f"1:1, {shown}, unsettled, plain", median(costs["node"]), "us/message")
+    yield Line("what TLS adds", added["node"], "us/message")
+    yield Line("what it adds to a relay of the same bytes", added["relay"], "us/message")
+    yield Line("multiple", added["node"] / added["relay"], "", target=RATIO)
+    yield Line("the library in a loop, for as many bytes", median(loop), "us/message")
 
 
 def _library_us_per_byte(certificates: Path) -> float:
@@ -91,7 +133,7 @@ def _library_us_per_byte(certificates: Path) -> float:
             waiting.reverse()
     portion = bytes(PORTION_BYTES)
     used = 0
-    for _ in range(ALONE_BYTES // PORTION_BYTES):
+    for _ in range(LOOP_BYTES // PORTION_BYTES):
         client.write(portion)
         sealed = to_server.read()
         began = time.thread_time_ns()
@@ -101,4 +143,4 @@ def _library_us_per_byte(certificates: Path) -> float:
         server.write(portion)
         to_client.read()
         used += time.thread_time_ns() - began
-    return used / 1e3 / ALONE_BYTES
+    return used / 1e3 / LOOP_BYTES
