@@ -11,7 +11,17 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, cast
 
-__all__ = ["Layer"]
+__all__ = ["Borrower", "Layer"]
+
+
+class Borrower(asyncio.Protocol):
+    """A protocol that may be lent what has come, rather than given it."""
+
+    __slots__ = ()
+
+    def data_lent(self, data: memoryview) -> None:
+        """Bytes have come, and lie where others will lie as soon as this returns."""
+        self.data_received(bytes(data))
 
 
 class Layer(asyncio.Transport, asyncio.BaseProtocol):

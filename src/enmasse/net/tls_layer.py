@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from enmasse.net.layer import Layer
+from enmasse.net.layer import Borrower, Layer
 from enmasse.net.logs import log_event
 
 __all__ = ["TlsLayer"]
@@ -84,7 +84,11 @@ class TlsLayer(Layer, asyncio.BufferedProtocol):
         if self._outgoing.pending:
             self.lower.write(self._outgoing.read())
         if size:
-            self.upper.data_received(bytes(_CLEAR[:size]))
+            upper = self.upper
+            if isinstance(upper, Borrower):
+                upper.data_lent(_CLEAR[:size])
+            else:
+                upper.data_received(bytes(_CLEAR[:size]))
         if is_ended and not self.is_closing() and not self.upper.eof_received():
             self.close()
 

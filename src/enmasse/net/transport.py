@@ -22,6 +22,7 @@ from typing import Any, Protocol, cast
 
 from enmasse.net.door import Ticket
 from enmasse.net.lanes import Load
+from enmasse.net.layer import Borrower
 from enmasse.net.loop import Turn
 from enmasse.net.tls_names import peer_names_of, server_name_of
 
@@ -91,7 +92,7 @@ class Engine(Protocol):
         """The socket is gone."""
 
 
-class EngineProtocol(asyncio.Protocol):
+class EngineProtocol(Borrower):
     """One connection: an engine, its socket, and its place in the turn.
 
     Use it as the factory's product of ``create_server``, ``create_connection`` and their siblings
@@ -189,6 +190,15 @@ class EngineProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
+        self._receive(data)
+
+    def data_lent(self, data: memoryview) -> None:
+        """Bytes have come, and lie where others will lie as soon as this returns."""
+        self._receive(data)
+        if self._rest.obj is data.obj:
+            self._rest = memoryview(bytes(self._rest))
+
+    def _receive(self, data: bytes | memoryview) -> None:
         self.bytes_in += len(data)
         self._turn.begin()
         load = self.load

@@ -119,6 +119,18 @@ async def test_what_has_come_is_heard_before_the_loss(script: Any, until: Any) -
         assert engine.calls == ["lost"]
 
 
+async def test_bytes_that_were_lent_are_kept_until_the_engine_hears_them(script: Any, until: Any) -> None:
+    engine = script()
+    engine.on_receive = lambda _: time.sleep(2 * SHARE_S)
+    async with meeting(engine) as met:
+        lent = bytearray(random.Random(1).randbytes(4 * MIN_SHARE_BYTES))
+        wanted = bytes(lent)
+        met.shell.data_lent(memoryview(lent))
+        lent[:] = bytes(len(lent))
+        await until(lambda: len(engine.received) == len(wanted))
+        assert engine.received == wanted
+
+
 async def test_what_the_engine_says_first_is_written(script: Any) -> None:
     engine = script()
     engine.out.append(b"greetings")
