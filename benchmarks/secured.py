@@ -1,6 +1,6 @@
 """What TLS adds to a message in a node, beside what it adds in a relay that does nothing but TLS.
 
-The relay passes the same bytes on in the same records, and finds the processor's caches as cold as a server does.
+The relay passes the same traffic on, and finds the processor's caches as cold as a server does.
 The library in a loop, in memory and with warm caches, is told as well: no server reaches that.
 """
 

@@ -6,8 +6,8 @@
  *       on P's side, by OpenSSL through memory, in reads of up to 256 KiB.
  *
  * The CPU time of one with TLS less that of one without is what the library and
- * its use cost for these bytes, in the records and at the moments at which they
- * come.  It prints "ready" and runs until it is killed.
+ * its use cost a server for this traffic.  It prints "ready" and runs until it is
+ * killed.
  *
  *   cc -O2 -Wall -DWITH_TLS -o tls_relay tls_relay.c -lssl -lcrypto      (libssl-dev)
  */
