@@ -1,65 +1,48 @@
 """What TLS adds to a message, beside what the same bytes cost through the TLS library alone.
 
-The library is asked in a loop, in memory and with warm caches. What TLS adds to a relay that does nothing else is
-told as well, without a target: as it is never saturated, it may be woken for other pieces with TLS than without.
+The node has one processor to itself and the generator another, or a busier generator would move the node about. A
+machine that others share is slower for parts of the time, by up to the double, and seconds later it is not: so runs
+are short and many, with TLS and without in turns, and the calmest tenth of each counts. The library is asked in a
+loop, in memory and with warm caches, on the node's processor.
 """
 
 from __future__ import annotations
 
+import os
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.generators import Load, build, run
 from benchmarks.measurement import LIMIT_S, Line, Setting
 from benchmarks.node import Node
-from benchmarks.processes import Process, free_port
 from enmasse.engines.authority import Authority
 
 __all__ = ["cost_of_tls", "missing_tls"]
 
 ADDRESS = "anycast.0"
 SIZES = {"100 B": 100, "1 KiB": 1024, "64 KiB": 65_536}
-TURN_S = 0.5
-"""Of traffic with TLS and without, through the node and through the relay, in turns: a machine's speed changes
-within seconds."""
-WARMUP_S = 0.3
+TURN_S = 0.4
+WARMUP_S = 0.15
+TURNS = 12
+"""Pairs of runs for each second that other cases measure for."""
+CALM = 0.1
+"""Of the runs that count, the one above so many."""
 RECORD_BYTES = 16 << 10
 """What a record of TLS holds at most, and what both ends fill it with under load."""
 PORTION_BYTES = 256 << 10
 ALONE_BYTES = 16 << 20
 RATIO = 1.3
-TURNS = 4
-"""As many more than other cases have: a small difference of two figures."""
 
 
 def missing_tls() -> str:
     """How to get a load generator that speaks TLS."""
     told = subprocess.run([str(build("amqp_load")), "--tls", "--help"], capture_output=True, text=True, check=False)
     return "OpenSSL's headers (apt-get install libssl-dev)" if "without TLS" in told.stderr else ""
-
-
-class Relay:
-    """A process that passes on whatever comes to a port.
-
-    Args:
-        directory: for what it prints.
-        to: the port that it passes everything on to.
-        certificates: where those are that it speaks TLS with; without them it speaks none.
-    """
-
-    def __init__(self, directory: Path, to: int, certificates: Path | None = None) -> None:
-        self.port = free_port()
-        more: tuple[str, ...] = ()
-        if certificates is not None:
-            more = ("--certificate", str(certificates / "default.crt"), "--key", str(certificates / "default.key"))
-        log = directory / f"relay-{self.port}.log"
-        self.process = Process([str(build("tls_relay")), "--port", str(self.port), "--to", str(to), *more], log)
-        self.process.wait_until(lambda: "ready" in log.read_text(), "opened its port")
 
 
 def cost_of_tls(setting: Setting) -> Iterator[Line]:
@@ -70,48 +53,63 @@ def cost_of_tls(setting: Setting) -> Iterator[Line]:
         certificates.mkdir()
         Authority(certificates).keep_server_certificate("default", ("localhost", "127.0.0.1"))
         node = Node(directory, tls=certificates)
-        relays: list[Relay] = []
         try:
             node.declare(ADDRESS, addressType="anycast")
-            relays += [Relay(directory, node.port), Relay(directory, node.port, certificates)]
-            for shown, size in SIZES.items():
-                yield from _compare(setting, node, relays, certificates, shown, size)
+            with _kept_apart(node.pids) as processor:
+                for shown, size in SIZES.items():
+                    yield from _compare(setting, node, certificates, processor, shown, size)
         finally:
-            for relay in relays:
-                relay.process.stop()
             node.stop()
 
 
 def _compare(
-    setting: Setting, node: Node, relays: list[Relay], certificates: Path, shown: str, size: int
+    setting: Setting, node: Node, certificates: Path, processor: set[int], shown: str, size: int
 ) -> Iterator[Line]:
-    everybody = [pid for pids in node.processes.values() for pid in pids]
-    bare, secured = relays
-    ways: dict[str, tuple[int, list[int], tuple[str, ...]]] = {
-        "node": (node.port, everybody, ()),
-        "node over TLS": (node.port, everybody, ("--tls",)),
-        "relay": (bare.port, [bare.process.pid], ()),
-        "relay over TLS": (secured.port, [secured.process.pid], ("--tls",)),
-    }
-    costs: dict[str, list[float]] = {way: [] for way in ways}
+    where = ("--port", str(node.port), "--address", ADDRESS, "--limit", str(LIMIT_S), "--size", str(size))
+    # A message comes in and goes out, each time in a frame that is a little longer than it.
+    carried = size + (29 if size < 256 else 32)
+    plain: list[float] = []
+    secured: list[float] = []
     alone: list[float] = []
     setting.patience.wait()
-    for _ in range(max(1, round(TURNS * setting.runs * setting.seconds / TURN_S / 2))):
-        for way, (port, pids, more) in ways.items():
-            where = ("--port", str(port), "--address", ADDRESS, "--limit", str(LIMIT_S), "--size", str(size))
-            result = run(Load("amqp_load", (*where, *more)), pids, seconds=TURN_S, warmup=WARMUP_S, late=2 * LIMIT_S)
-            costs[way].append(result["server_cpu_us_per_msg"])
-        # A message comes in and goes out, each time in a frame that is a little longer than it.
-        alone.append(_library_us_per_byte(certificates) * (size + (29 if size < 256 else 32)))
-    added = {
-        way: median(more - less for less, more in zip(costs[way], costs[f"{way} over TLS"], strict=True))
-        for way in ("node", "relay")
-    }
-    yield Line(f"1:1, {shown}, unsettled, plain", median(costs["node"]), "us/message")
-    yield Line("what TLS adds", added["node"], "us/message")
-    yield Line("the same bytes through the TLS library alone", median(alone), "us/message")
-    yield Line("multiple", added["node"] / median(alone), "", target=RATIO)
-    yield Line("what TLS adds to a relay of the same traffic", added["relay"], "us/message")
+    for _ in range(max(1, round(TURNS * setting.runs * setting.seconds))):
+        for costs, more in ((plain, ()), (secured, ("--tls",))):
+            load = Load("amqp_load", (*where, *more))
+            result = run(load, node.pids, seconds=TURN_S, warmup=WARMUP_S, late=2 * LIMIT_S)
+            costs.append(result["server_cpu_us_per_msg"])
+        with _on(processor):
+            alone.append(_library_us_per_byte(certificates) * carried)
+    added, library = _calm(secured) - _calm(plain), _calm(alone)
+    yield Line(f"1:1, {shown}, unsettled, plain", _calm(plain), "us/message")
+    yield Line("what TLS adds", added, "us/message")
+    yield Line("the same bytes through the TLS library alone", library, "us/message")
+    yield Line("multiple", added / library, "", target=RATIO)
+
+
+def _calm(costs: list[float]) -> float:
+    return sorted(costs)[int(CALM * len(costs))]
+
+
+@contextmanager
+def _kept_apart(pids: Iterable[int]) -> Iterator[set[int]]:
+    """Give processes one processor, and ourselves with whatever we start another; tell which is theirs."""
+    ours = os.sched_getaffinity(0)
+    theirs = {min(ours)}
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), theirs)
+    with _on(ours - theirs or ours):
+        yield theirs
+
+
+@contextmanager
+def _on(processors: set[int]) -> Iterator[None]:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processors)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _library_us_per_byte(certificates: Path) -> float:

@@ -110,5 +110,5 @@ def test_what_tls_adds_is_measured_for_every_size_or_what_is_missing_is_said(
         assert figures[f"1:1, {size}, unsettled, plain"] > 0
     assert figures["what TLS adds"] > 0
     assert figures["the same bytes through the TLS library alone"] > 0
-    assert "what TLS adds to a relay of the same traffic" in figures
+    assert figures["multiple"] != 0
     assert list(tmp_path.iterdir()) == [kept]
