@@ -20,11 +20,20 @@ async def turn_over() -> None:
     await asyncio.sleep(0)
 
 
+class Scene:
+    """A turn that has begun, its lanes, and whether somebody waits for the commit of a few messages."""
+
+    def __init__(self, *, is_awaited: bool = False) -> None:
+        self.is_awaited = is_awaited
+        self.turn = Turn(asyncio.get_running_loop())
+        self.lanes = Lanes(self.turn, lambda: self.is_awaited)
+        self.road = self.lanes.of("one")
+        self.turn.begin()
+
+
 async def test_a_lane_is_shared_while_another_brings_something() -> None:
-    turn = Turn(asyncio.get_running_loop())
-    lanes = Lanes(turn)
-    one, other = lanes.of("one").calm, lanes.of("other").calm
-    turn.begin()
+    scene = Scene()
+    one, other = scene.lanes.of("one").calm, scene.lanes.of("other").calm
     assert not one.is_shared()
     assert not one.is_shared()
     assert other.is_shared()
@@ -32,51 +41,43 @@ async def test_a_lane_is_shared_while_another_brings_something() -> None:
 
 
 async def test_other_tenants_and_who_waits_for_a_commit_are_worth_shorter_turns() -> None:
-    turn = Turn(asyncio.get_running_loop())
-    is_awaited = False
-    lanes = Lanes(turn, lambda: is_awaited)
-    road = lanes.of("one")
-    turn.begin()
+    scene = Scene()
+    turn, road = scene.turn, scene.road
     road.calm.is_shared()
     road.busy.is_shared()
     assert road.busy.share == BESIDE_OWN
-    is_awaited = True
+    scene.is_awaited = True
     assert road.busy.share == BESIDE_OTHERS
-    is_awaited = False
+    scene.is_awaited = False
     turn.now += 2 * AWAITED_S
     assert road.busy.share == BESIDE_OWN
-    lanes.of("other").calm.is_shared()
+    scene.lanes.of("other").calm.is_shared()
     assert road.busy.share == BESIDE_OTHERS
 
 
 async def test_who_has_waited_for_a_commit_may_do_so_again() -> None:
-    turn = Turn(asyncio.get_running_loop())
-    is_awaited = True
-    lanes = Lanes(turn, lambda: is_awaited)
-    turn.begin()
-    assert lanes.is_awaited()
-    is_awaited = False
+    scene = Scene(is_awaited=True)
+    turn = scene.turn
+    assert scene.lanes.is_awaited()
+    scene.is_awaited = False
     turn.now += AWAITED_S / 2
-    assert lanes.is_awaited()
+    assert scene.lanes.is_awaited()
     turn.now += AWAITED_S
-    assert not lanes.is_awaited()
+    assert not scene.lanes.is_awaited()
 
 
 async def test_busy_connections_give_way_to_those_that_short_turns_are_for() -> None:
-    turn = Turn(asyncio.get_running_loop())
-    is_awaited = False
-    lanes = Lanes(turn, lambda: is_awaited)
-    road = lanes.of("one")
-    turn.begin()
+    scene = Scene()
+    turn, road = scene.turn, scene.road
     assert not road.busy.is_full()
-    is_awaited = True
+    scene.is_awaited = True
     assert road.busy.is_full()
     assert not road.calm.is_full()
-    is_awaited = False
+    scene.is_awaited = False
     turn.now += 2 * AWAITED_S
     assert not road.busy.is_full()
     road.busy.is_shared()
-    lanes.of("other").calm.is_shared()
+    scene.lanes.of("other").calm.is_shared()
     assert road.busy.is_full()
 
 
@@ -94,10 +95,8 @@ class Output:
 
 
 async def test_while_turns_are_short_the_output_of_busy_connections_is_gathered() -> None:
-    turn = Turn(asyncio.get_running_loop())
-    lanes = Lanes(turn, lambda: True)
-    road = lanes.of("one")
-    turn.begin()
+    scene = Scene(is_awaited=True)
+    turn, road = scene.turn, scene.road
     road.calm.is_shared()
     road.busy.is_shared()
     busy, beside, calm = Output(turn, road.busy), Output(turn, road.busy), Output(turn, road.calm)
@@ -121,11 +120,8 @@ async def test_while_turns_are_short_the_output_of_busy_connections_is_gathered(
 
 
 async def test_while_turns_are_long_or_a_lane_is_alone_nothing_is_put_off() -> None:
-    turn = Turn(asyncio.get_running_loop())
-    is_awaited = True
-    lanes = Lanes(turn, lambda: is_awaited)
-    road = lanes.of("one")
-    turn.begin()
+    scene = Scene(is_awaited=True)
+    turn, road = scene.turn, scene.road
     road.busy.is_shared()
     turn.now += 1
     assert not road.busy.puts_off(Output(turn, road.busy)), "it is alone"
@@ -133,7 +129,7 @@ async def test_while_turns_are_long_or_a_lane_is_alone_nothing_is_put_off() -> N
     assert not road.busy.puts_off(Output(turn, road.busy))
     turn.number += 1
     assert road.busy.puts_off(Output(turn, road.busy))
-    is_awaited = False
+    scene.is_awaited = False
     turn.now += BESIDE_S / 2
     road.calm.is_shared()
     assert not road.busy.puts_off(Output(turn, road.busy))
