@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,8 @@ def test_a_connection_ends_with_its_token(corporate: Installation, keycloak: Key
 @contextmanager
 def proton(installation: Installation, space: str, **options: Any) -> Iterator[Any]:
     """A connection of Proton's blocking client."""
-    pytest.importorskip("proton", reason="python-qpid-proton is missing: run `make clean setup`")
+    if find_spec("proton") is None and os.environ.get("CI") != "true":
+        pytest.skip("python-qpid-proton is missing: install a C compiler, then run `make clean setup`")
     from proton import SSLDomain
     from proton.utils import BlockingConnection
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -189,7 +192,9 @@ def _compare_with_spark(stage: Stage, version: str) -> None:
 def test_an_alert_becomes_a_command_for_its_device(
     stage: Stage, stream_node: StreamNode, request: pytest.FixtureRequest
 ) -> None:
-    proton = pytest.importorskip("proton.utils")
+    if find_spec("proton") is None and os.environ.get("CI") != "true":
+        pytest.skip("python-qpid-proton is missing: install a C compiler, then run `make clean setup`")
+    proton = import_module("proton.utils")
     stream_node.create("alerts")
     stream_node.create("commands", "queue")
     stage.addresses = {"commands": AddressFacts("queue")}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,8 @@ def test_the_first_five_minutes_end_with_messages_received(
 
     urls = re.findall(r"amqp://[\d.]+:\d+", run("enmasse endpoints", environment))
     program = blocks["proton"].replace("amqp://127.0.0.1:5672", urls[0])
-    pytest.importorskip("proton", reason="python-qpid-proton: make setup builds it where there is a C compiler")
+    if find_spec("proton") is None and os.environ.get("CI") != "true":
+        pytest.skip("python-qpid-proton is missing: install a C compiler, then run `make clean setup`")
     shown = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=30, check=True
     )
