@@ -183,12 +183,17 @@ def test_killed_processes_come_back_on_the_same_ports_with_everything(own: Insta
     own.ok("send", "more", "x")
 
 
-def test_a_node_that_lost_everything_is_told_everything_again(own: Installation) -> None:
+def test_a_node_that_lost_everything_is_missed_and_once_begun_anew_is_told_everything_again(own: Installation) -> None:
     own.ok("apply", "-f", str(EXAMPLES))
     own.ok("status", "--wait", "30")
     assert own.stop() == 0
     for path in sorted((own.data / "nodes").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
+    refused = own.run("up")
+    journal = own.data / "nodes" / "node-0" / "journal"
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert refused.err.startswith(f"error: the journal in {journal} is gone: there is no {journal}/data.mdb")
+    own.ok("journal", "init")
     own.start()
     own.ok("status", "--wait", "30")
     own.ok("send", "orders", "x")

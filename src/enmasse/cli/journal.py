@@ -109,3 +109,12 @@ def restore(
 ) -> None:
     """Make a backup the journal of a node, which must be stopped."""
     _run("restore", _place(directory, data, name), str(source), *(["--force"] if force else []))
+
+
+@journal.command()
+def init(directory: Directory = None, name: Name = DEFAULT_NODE, data: Data = DEFAULT_DATA) -> None:
+    """Begin a journal anew where the former one is gone for good, so that its node starts again.
+
+    A journal that is there is left alone, and this fails.
+    """
+    _run("init", _place(directory, data, name))

@@ -154,6 +154,7 @@ class Core:
         self._scheduled = 0
         self._now = 0.0
         self._paused_until: float | None = None
+        self._is_shut = False
         self._calls: list[tuple[float, _Call]] = []
         """What is to be called so many seconds from the next turn on."""
 
@@ -244,8 +245,8 @@ class Core:
 
     @property
     def is_pressed(self) -> bool:
-        """Whether the journal is so far behind that nothing more should be taken for it."""
-        return self.storage.unconfirmed_bytes + self.gathered_bytes > MAX_UNCONFIRMED_BYTES
+        """Whether the journal is so far behind that nothing more should be taken for it, or is lost."""
+        return self._is_shut or self.storage.unconfirmed_bytes + self.gathered_bytes > MAX_UNCONFIRMED_BYTES
 
     def hold(self, address: Address) -> None:
         """Have the address's ``on_turn`` called once the journal is pressed no more."""
@@ -317,6 +318,11 @@ class Core:
                 self._on_fault(address.name, error)
 
     # The journal
+
+    def shut(self, is_shut: bool) -> None:
+        """Take nothing more for the journal, as it is lost, or take it again."""
+        self._is_shut = is_shut
+        self._go_on()
 
     def _write_batch(self) -> None:
         logs, self._logs = self._logs, {}

@@ -5,7 +5,8 @@ Rules:
    was is told with it. Nothing else makes a node unhealthy, as nothing else is mended by a restart.
 2. *Ready* means that clients can be served as usual: what was stored is loaded, the ports are open, the
    journal process runs, and the node is not about to stop.
-3. A journal that cannot write (a full disk) is a warning and no more: receivers must still come in, for it is
+3. A journal that is lost, as its file was deleted under it, makes the node not ready: nothing is stored any more.
+   A journal that cannot write (a full disk) is a warning and no more: receivers must still come in, for it is
    they who make room.
 """
 

@@ -94,6 +94,7 @@ class Server:
         users: the file of users; without it there are none.
         ports: what the operator decides on the ports.
         domain: host names below it always mean a space, as in ``<space>.<namespace>.<domain>``.
+        mark: the file that tells that there was a journal; see ``JournalLink``.
 
     Raises:
         ConfigError: the file of users or a certificate cannot be read, or holds what cannot be.
@@ -111,14 +112,24 @@ class Server:
         users: Path | None = None,
         ports: PortOptions | None = None,
         domain: str = DOMAIN,
+        mark: str | None = None,
     ) -> None:
         self.name = name
         self.instance = secrets.token_hex(8)
         """Another one with every start."""
         self.directory = directory
         self._turn = Turn(asyncio.get_running_loop())
-        directory.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
-        self.journal = JournalLink(directory / "journal", journal_changed=journal_changed)
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+        except OSError as error:
+            sentence = f"{directory} cannot be made: {error.strerror}; name another place with --data"
+            raise ConfigError(sentence) from None
+        self.journal = JournalLink(
+            directory / "journal",
+            mark=mark,
+            loss_changed=lambda is_lost: self.core.shut(is_lost),  # noqa: PLW0108  made below
+            journal_changed=journal_changed,
+        )
         self.core = Core(self.journal, self._request_turn, self._on_fault)
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self._close_space)
@@ -297,21 +308,22 @@ class Server:
         Raises:
             ConfigError: the socket cannot be made there.
         """
-        path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
-        path.unlink(missing_ok=True)
 
         def connected(shell: EngineProtocol) -> Connection:
             return self._make_engine(shell, self.admin, None, "")
 
-        before = os.umask(0o177)
         try:
-            server = await self._turn.loop.create_unix_server(
-                lambda: EngineProtocol(self._turn, connected), str(path)
-            )
+            path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+            path.unlink(missing_ok=True)
+            before = os.umask(0o177)
+            try:
+                server = await self._turn.loop.create_unix_server(
+                    lambda: EngineProtocol(self._turn, connected), str(path)
+                )
+            finally:
+                os.umask(before)
         except OSError as error:
             raise ConfigError(f"the socket {path} cannot be made: {error.strerror or error}") from None
-        finally:
-            os.umask(before)
         self.listeners.append(Listener("admin", str(path), 0, server))
 
     async def listen_management(self, host: str, port: int, tls: Path) -> int:

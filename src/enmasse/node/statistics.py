@@ -82,11 +82,16 @@ def read_configuration(server: Server) -> list[dict[str, Any]]:
 def check_server(server: Server) -> list[Check]:
     """What makes a node ready."""
     journal = server.journal
-    trouble = f"the last batch could not be written: {journal.failure}" if journal.failure else ""
+    failure = "" if journal.loss else journal.failure
+    trouble = f"the last batch could not be written: {failure}" if failure else ""
     return [
         Check("snapshot", server.is_loaded, "" if server.is_loaded else "not loaded yet"),
         Check("listeners", bool(server.listeners), "" if server.listeners else "none is open yet"),
-        Check("journal", journal.is_running, "" if journal.is_running else "its process is being started"),
+        Check(
+            "journal",
+            journal.is_running and not journal.loss,
+            journal.loss or ("" if journal.is_running else "its process is being started"),
+        ),
         Check("storage", not trouble, trouble, is_needed=False),
         Check("stopping", not server.is_stopping, "the node is stopping" if server.is_stopping else ""),
     ]

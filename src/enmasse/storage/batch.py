@@ -210,6 +210,9 @@ class AnswerKind:
     """Another process holds the directory; extra: which, as UTF-8. The process ends."""
     REFUSED = 5
     """The directory cannot be opened; extra: why, as UTF-8. The process ends."""
+    LOST = 6
+    """The data file is not in its place any more, so that every batch fails; extra: why, as UTF-8.
+    Empty: it is back."""
 
 
 _ANSWER = struct.Struct("<B3xIQQ")

@@ -9,7 +9,8 @@ EnmasseError
 │   └── JournalUnavailableError  the journal process could not be started, or did not finish
 └── ConfigError
     ├── JournalFormatError     the directory holds something that this version cannot read
-    │   └── JournalDamagedError  a journal with damage that a start notices
+    │   ├── JournalDamagedError  a journal with damage that a start notices
+    │   └── JournalMissingError  there was a journal, and it is not there any more
     ├── PageError              a page of the data file is not what it should be
     └── ToolError              a tool cannot do what was asked, as things are
 """
@@ -23,6 +24,7 @@ __all__ = [
     "JournalDamagedError",
     "JournalFormatError",
     "JournalLockedError",
+    "JournalMissingError",
     "JournalStateError",
     "JournalUnavailableError",
     "PageError",
@@ -52,6 +54,10 @@ class JournalFormatError(ConfigError):
 
 class JournalDamagedError(JournalFormatError):
     """The journal is damaged in a way that a start notices; nothing was changed."""
+
+
+class JournalMissingError(JournalFormatError):
+    """There was a journal, and it is not there any more; none was begun in its place."""
 
 
 class PageError(ConfigError):

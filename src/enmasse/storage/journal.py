@@ -1,6 +1,7 @@
 """The journal process: the only writer of a node's stored data.
 
-    python -m enmasse.storage.journal --directory D --fd N [--map-bytes B] [--lock-wait SECONDS]
+    python -m enmasse.storage.journal --directory D --fd N [--map-bytes B] [--lock-wait SECONDS] [--mark FILE]
+        [--file DEVICE:INODE]
 
 Started by ``enmasse.storage.process`` with one end of a socket pair. Rules:
 
@@ -11,7 +12,8 @@ Started by ``enmasse.storage.process`` with one end of a socket pair. Rules:
    are reported failed; answers stay in the order of numbers.
 4. It ends at end of file, after the complete batches, without the torn one. SIGINT and SIGTERM are
    for the node.
-5. Few imports: this process starts anew while messages wait for it.
+5. Every ``LOOK_S`` it looks whether the data file is still in its place. Where it is not, every batch fails.
+6. Few imports: this process starts anew while messages wait for it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import select
 import signal
 import sys
 import time
-from typing import NoReturn
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
 
 import lmdb
 
@@ -30,6 +33,10 @@ from enmasse.storage.batch import AnswerKind, Batch, encode_answer, split_batche
 from enmasse.storage.environment import DEFAULT_MAP_BYTES, WriteEnvironment
 from enmasse.storage.errors import BatchError, JournalFormatError
 from enmasse.storage.lock import DirectoryLock
+from enmasse.storage.presence import explain_loss, file_id, leave_mark, require_journal
+
+if TYPE_CHECKING:
+    from enmasse.storage.presence import FileId
 
 __all__ = ["JournalWriter", "main"]
 
@@ -37,6 +44,9 @@ _BUFFER_BYTES = 4 << 20
 """Bounds a group: 4 MiB are on disk in a few milliseconds, so the next group never waits long."""
 
 _LOCK_POLL_MS = 20
+
+LOOK_S = 0.5
+"""So often the data file is looked for, under load too: a commit is confirmed at most so long after its loss."""
 
 EXIT_REFUSED = 2
 EXIT_BROKEN = 3
@@ -48,11 +58,19 @@ class JournalWriter:
     Args:
         fd: the journal's end of the socket pair, blocking.
         environment: where to; the caller holds its lock.
+        directory: of the environment.
+        file: its data file.
     """
 
-    def __init__(self, fd: int, environment: WriteEnvironment) -> None:
+    def __init__(self, fd: int, environment: WriteEnvironment, directory: str, file: FileId) -> None:
         self._fd = fd
         self._environment = environment
+        self._directory = directory
+        self._file = file
+        self._loss = ""
+        self._looked = time.monotonic()
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._filled = 0
         self._last = (environment.epoch, environment.number)
@@ -78,6 +96,8 @@ class JournalWriter:
 
     def _receive(self) -> bool:
         """Wait for bytes and take all that are there, as far as the buffer goes."""
+        while not self._poll.poll(LOOK_S * 1000):
+            self._look()
         try:
             count = os.readv(self._fd, [self._buffer[self._filled :]])
         except ConnectionResetError:
@@ -97,6 +117,14 @@ class JournalWriter:
             self._buffer[:rest] = self._buffer[used : self._filled]
         self._filled = rest
 
+    def _look(self) -> None:
+        """See whether the data file is in its place, and say so if that has changed."""
+        self._looked = time.monotonic()
+        loss = explain_loss(self._directory, self._file)
+        if loss != self._loss:
+            self._loss = loss
+            self._answer(encode_answer(AnswerKind.LOST, 0, 0, loss.encode()[:1000]))
+
     def _commit(self, batches: list[Batch]) -> bytes:
         """Commit a group and return what to answer."""
         last = batches[-1]
@@ -106,13 +134,17 @@ class JournalWriter:
                 raise BatchError(f"batch {batch.number} of epoch {batch.epoch} came after {before[1]} of {before[0]}")
             before = (batch.epoch, batch.number)
         self._last = before
+        if self._loss or time.monotonic() - self._looked >= LOOK_S:
+            self._look()
+        if self._loss:
+            return b"".join(self._failed(batch, self._loss) for batch in batches)
         try:
             self._environment.apply(batches)
         except lmdb.PanicError:
             raise
         except lmdb.Error as error:
             if len(batches) == 1:
-                return self._failed(last, error)
+                return self._failed(last, self._environment.explain(error))
             return self._commit_singly(batches)
         return encode_answer(AnswerKind.COMMITTED, last.epoch, last.number)
 
@@ -126,16 +158,14 @@ class JournalWriter:
                 raise
             except lmdb.Error as error:
                 failed.append(batch.number)
-                answers.append(self._failed(batch, error))
+                answers.append(self._failed(batch, self._environment.explain(error)))
             else:
                 failed = []
                 answers.append(encode_answer(AnswerKind.COMMITTED, batch.epoch, batch.number))
         return b"".join(answers)
 
-    def _failed(self, batch: Batch, error: lmdb.Error) -> bytes:
-        return encode_answer(
-            AnswerKind.FAILED, batch.epoch, batch.number, self._environment.explain(error).encode()[:1000]
-        )
+    def _failed(self, batch: Batch, reason: str) -> bytes:
+        return encode_answer(AnswerKind.FAILED, batch.epoch, batch.number, reason.encode()[:1000])
 
     def _answer(self, data: bytes) -> None:
         view = memoryview(data)
@@ -147,8 +177,9 @@ class JournalWriter:
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write(f"journal {os.getpid()}: {text}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a log on a full disk
+        sys.stderr.write(f"journal {os.getpid()}: {text}\n")
+        sys.stderr.flush()
 
 
 def _refuse(fd: int, kind: int, text: str) -> NoReturn:
@@ -170,22 +201,36 @@ def _wait_for_lock(lock: DirectoryLock, fd: int, seconds: float) -> bool:
     return True
 
 
-def _run(directory: str, fd: int, map_bytes: int, lock_wait_s: float) -> None:
+def _run(
+    directory: str, fd: int, map_bytes: int, lock_wait_s: float, mark: str | None, former: FileId | None
+) -> None:
+    if former is not None and (loss := explain_loss(directory, former)):
+        _refuse(fd, AnswerKind.REFUSED, loss)
     try:
+        if mark is not None:
+            require_journal(directory, mark)
         os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib would double the start time
         lock = DirectoryLock(directory)
+    except JournalFormatError as error:
+        _refuse(fd, AnswerKind.REFUSED, str(error))
     except OSError as error:
         _refuse(fd, AnswerKind.REFUSED, f"the journal directory {directory} cannot be used: {error}")
     if not _wait_for_lock(lock, fd, lock_wait_s):
         _refuse(fd, AnswerKind.LOCKED, f"process {lock.holder()} still writes the journal in {directory}")
     try:
         environment = WriteEnvironment(directory, map_bytes)
+        file = file_id(directory)
     except JournalFormatError as error:
         _refuse(fd, AnswerKind.REFUSED, str(error))
     except (OSError, lmdb.Error) as error:
         _refuse(fd, AnswerKind.REFUSED, f"the journal in {directory} cannot be opened: {error}")
+    if mark is not None:
+        try:
+            leave_mark(directory, mark)
+        except OSError as error:
+            _complain(f"{mark} cannot be made, so that a later loss of the journal would go unnoticed: {error}")
     try:
-        JournalWriter(fd, environment).run()
+        JournalWriter(fd, environment, directory, file).run()
     except (BatchError, lmdb.PanicError) as error:
         # Exits without an answer: the node starts another journal, which tells what was committed.
         _complain(str(error))
@@ -201,11 +246,14 @@ def main(arguments: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     gc.disable()  # nothing here makes cycles
     options = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    device, _, inode = options.get("--file", "").partition(":")
     _run(
         options["--directory"],
         int(options["--fd"]),
         int(options.get("--map-bytes", DEFAULT_MAP_BYTES)),
         float(options.get("--lock-wait", "10")),
+        options.get("--mark"),
+        (int(device), int(inode)) if inode else None,
     )
 
 

@@ -28,6 +28,7 @@ from enmasse.storage.errors import (
     JournalUnavailableError,
 )
 from enmasse.storage.fetching import Fetcher
+from enmasse.storage.presence import file_id
 from enmasse.storage.process import PairedProcess
 from enmasse.storage.reading import ReadRequest
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from enmasse.errors import EnmasseError
     from enmasse.messaging.storage import Fetched, Operation, StorageListener, Table
     from enmasse.storage.batch import Answer
+    from enmasse.storage.presence import FileId
 
 __all__ = ["JournalLink"]
 
@@ -68,6 +70,10 @@ class JournalLink:
         directory: of the journal; made if it is missing.
         map_bytes: upper bound of the data file; a smaller one is used where the platform refuses it.
         lock_wait_s: how long a new journal process waits for an old one to finish.
+        mark: the file that tells, once there is a journal, that there was one; without it a journal that is missing
+            is always begun anew.
+        loss_changed: called with whether the journal is lost, whenever that has changed: its data file is not in its
+            place any more, or it is back.
         journal_changed: called with the new process id whenever the journal process was replaced
             (not at start), when the new one is ready.
     """
@@ -78,9 +84,15 @@ class JournalLink:
         *,
         map_bytes: int = DEFAULT_MAP_BYTES,
         lock_wait_s: float = 10.0,
+        mark: str | None = None,
+        loss_changed: Callable[[bool], None] | None = None,
         journal_changed: Callable[[int], None] | None = None,
     ) -> None:
         self._directory = str(directory)
+        self._mark = mark
+        self._file: FileId | None = None
+        """The data file that is in use: no other one may take its place."""
+        self._loss_changed = loss_changed
         self._map_bytes = map_bytes
         self._lock_wait_s = lock_wait_s
         self._journal_changed = journal_changed
@@ -107,6 +119,8 @@ class JournalLink:
         self._is_failing = False
         self.failure = ""
         """Why the last batch could not be written; empty if it was."""
+        self.loss = ""
+        """Why the journal is no more the one that was loaded; empty if it is."""
         self.replacements = 0
         """Journal processes that took over from one that died."""
         self.commit_times = Durations(COMMIT_BOUNDS_S)
@@ -150,7 +164,7 @@ class JournalLink:
 
         Raises:
             JournalLockedError: another process holds the directory and did not finish in time.
-            JournalFormatError: the directory holds no journal that this version can read.
+            JournalFormatError: the directory holds no journal that this version can read, or none where one was.
             JournalUnavailableError: the process did not come up.
         """
         if self._state is not _State.NEW:
@@ -168,6 +182,7 @@ class JournalLink:
         try:
             await started
             self._reader = ReadEnvironment(self._directory, self._map_bytes)
+            self._file = file_id(self._directory)
         except BaseException:
             await self._abandon()
             raise
@@ -294,6 +309,10 @@ class JournalLink:
         self._refusal = None
         arguments = ["--directory", self._directory, "--map-bytes", str(self._map_bytes)]
         arguments += ["--lock-wait", str(self._lock_wait_s)]
+        if self._mark is not None:
+            arguments += ["--mark", self._mark]
+        if self._file is not None:
+            arguments += ["--file", "{}:{}".format(*self._file)]
         self._process = PairedProcess(
             self._loop, "enmasse.storage.journal", arguments, split_answers, self._answered, self._process_ended
         )
@@ -308,6 +327,8 @@ class JournalLink:
                 self._failed(answer.number, answer.text)
             elif answer.kind == AnswerKind.HELLO:
                 self._greeted(answer)
+            elif answer.kind == AnswerKind.LOST:
+                self._set_loss(answer.text)
             elif answer.kind == AnswerKind.LOCKED:
                 self._refusal = JournalLockedError(answer.text)
             else:
@@ -340,6 +361,18 @@ class JournalLink:
             _log.error("the journal in %s cannot be written: %s", self._directory, reason)
         self._listener.on_failed(number, reason)
 
+    def _set_loss(self, loss: str) -> None:
+        if loss == self.loss:
+            return
+        self.loss = self.failure = loss
+        self._is_failing = bool(loss)
+        if loss:
+            _log.error("the journal in %s is lost: %s", self._directory, loss)
+        else:
+            _log.warning("the journal in %s is in its place again", self._directory)
+        if self._loss_changed is not None:
+            self._loss_changed(bool(loss))
+
     def _greeted(self, hello: Answer) -> None:
         """The process has the lock: settle what an earlier one left open, send what follows."""
         assert self._process is not None
@@ -353,6 +386,7 @@ class JournalLink:
                 self._started.set_result(None)
             self._started = None
             return
+        self._set_loss("")
         lost = set(hello.numbers) if hello.epoch == self._epoch else set()
         last = hello.number if hello.epoch == self._epoch else 0
         # Sent before the listener is told: what it submits then has higher numbers.
@@ -390,6 +424,8 @@ class JournalLink:
             self._started = None
             return
         _log.error("%s; starting another", problem)
+        if isinstance(problem, JournalFormatError):
+            self._set_loss(str(problem))
         self._wait_to_spawn()
 
     def _wait_to_spawn(self) -> None:

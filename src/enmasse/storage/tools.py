@@ -1,6 +1,6 @@
 """The journal's tools, as a process of their own.
 
-    python -m enmasse.storage.tools check|dump|salvage|compact|backup|restore ...
+    python -m enmasse.storage.tools check|dump|salvage|compact|backup|restore|init ...
 
 ``enmasse journal`` starts it: should damage end it after all, somebody is left to say so. Results go to
 standard output, progress and errors to standard error. Exit code 0: done and all sound; 1: damage, which
@@ -19,7 +19,7 @@ from enmasse.errors import EnmasseError
 from enmasse.storage.errors import JournalLockedError
 from enmasse.storage.progress import Progress
 from enmasse.storage.tools_check import check, dump
-from enmasse.storage.tools_copy import backup, compact, restore, salvage
+from enmasse.storage.tools_copy import backup, compact, init, restore, salvage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ IN_USE = 4
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m enmasse.storage.tools")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("check", "dump", "salvage", "compact", "backup", "restore"):
+    for name in ("check", "dump", "salvage", "compact", "backup", "restore", "init"):
         command = commands.add_parser(name)
         command.add_argument("directory", type=Path)
         if name in ("salvage", "backup", "restore"):
@@ -59,6 +59,8 @@ def _run(options: argparse.Namespace) -> int:
         return compact(directory, Progress("copied"))
     if options.command == "backup":
         return backup(directory, options.other, Progress("copied"))
+    if options.command == "init":
+        return init(directory)
     return restore(options.other, directory, Progress("copied"), force=options.force)
 
 

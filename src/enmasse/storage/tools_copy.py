@@ -1,10 +1,13 @@
-"""``enmasse journal salvage``, ``compact``, ``backup`` and ``restore``: writing journals anew."""
+"""``enmasse journal salvage``, ``compact``, ``backup``, ``restore`` and ``init``: writing journals anew."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import lmdb
+
 from enmasse.storage.copying import fill, only_writer, replace_data, require_room_for, write_directory
+from enmasse.storage.environment import WriteEnvironment
 from enmasse.storage.errors import PageError, ToolError
 from enmasse.storage.records import describe, explain_bad_record
 from enmasse.storage.snapshot import DATA_NAME, Snapshot
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from enmasse.storage.pages import Node
     from enmasse.storage.progress import Progress
 
-__all__ = ["backup", "compact", "restore", "salvage"]
+__all__ = ["backup", "compact", "init", "restore", "salvage"]
 
 
 def _say(text: str) -> None:
@@ -88,7 +91,7 @@ def compact(directory: Path, progress: Progress) -> int:
 
 def restore(source: Path, directory: Path, progress: Progress, *, force: bool) -> int:
     """Make a backup the journal of a node; returns the exit code."""
-    if (directory / DATA_NAME).exists() and not force:
+    if _holds_data(directory) and not force:
         raise ToolError(f"{directory} holds a journal already: --force replaces it by the backup")
     with Snapshot(source) as snapshot:
         lock = only_writer(directory)
@@ -101,6 +104,30 @@ def restore(source: Path, directory: Path, progress: Progress, *, force: bool) -
             lock.release()
     _say(f"{directory}: {progress.records:,} records, {progress.bytes:,} bytes of {source}")
     return 1 if copy.damaged else 0
+
+
+def init(directory: Path) -> int:
+    """Begin a journal anew where there is none, or an empty file; returns the exit code."""
+    if _holds_data(directory):
+        raise ToolError(
+            f"{directory} holds a journal already, and nothing was changed: a node starts with it as it is, and "
+            f"`enmasse journal check {directory}` tells what is in it"
+        )
+    lock = only_writer(directory)
+    try:
+        WriteEnvironment(str(directory)).close()
+    except (OSError, lmdb.Error) as error:
+        raise ToolError(f"{directory} cannot be written: {error}") from error
+    finally:
+        lock.release()
+    _say(f"{directory}: a journal without anything in it")
+    return 0
+
+
+def _holds_data(directory: Path) -> bool:
+    """Whether there is a data file with anything in it: an empty one is what a crash or a lost disk leaves."""
+    path = directory / DATA_NAME
+    return path.exists() and path.stat().st_size > 0
 
 
 class _Salvage:

@@ -212,7 +212,7 @@ def test_a_command_starts_without_what_only_others_use(command: str, strangers: 
     ("group", "members"),
     [
         ("create", {"space", "namespace", "address", "user"}),
-        ("journal", {"check", "dump", "salvage", "compact", "backup", "restore"}),
+        ("journal", {"check", "dump", "salvage", "compact", "backup", "restore", "init"}),
         ("pipeline", {"list", "run", "logs", "status", "pause", "resume", "restart", "query"}),
     ],
 )

@@ -31,12 +31,13 @@ SMALL_MAP = 128 * 1024
 class RawJournal:
     """A journal process and the node's end of its socket."""
 
-    def __init__(self, directory: Path, *, map_bytes: int = 1 << 40, lock_wait_s: float = 10.0) -> None:
+    def __init__(self, directory: Path, *arguments: str, map_bytes: int = 1 << 40, lock_wait_s: float = 10.0) -> None:
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(30)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "enmasse.storage.journal", "--directory", str(directory),
-             "--fd", str(theirs.fileno()), "--map-bytes", str(map_bytes), "--lock-wait", str(lock_wait_s)],
+             "--fd", str(theirs.fileno()), "--map-bytes", str(map_bytes),
+             "--lock-wait", str(lock_wait_s), *arguments],
             pass_fds=(theirs.fileno(),), stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         theirs.close()

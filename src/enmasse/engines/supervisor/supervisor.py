@@ -30,6 +30,7 @@ from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, r
 from enmasse.engines.supervisor.ports import choose_ports
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.net.logs import JsonFormatter, TextFormatter
+from enmasse.storage.presence import mark_path, require_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +101,9 @@ def run_supervisor(
     layout = Layout(settings.data.absolute())
     with DirectoryLock(layout.data):
         _wait_for_former(layout, tell)
+        # The node would refuse too, but here it is one sentence.
+        journal = layout.data / "nodes" / DEFAULT_NODE / "journal"
+        require_journal(str(journal), mark_path(layout.data, DEFAULT_NODE))
         # The file of a former run would lead others to processes that are gone.
         layout.endpoints.unlink(missing_ok=True)
         layout.logs.mkdir(exist_ok=True)

@@ -1,0 +1,137 @@
+"""Whether a journal is where it was: a disk that is not mounted must not pass for a new journal.
+
+Rules:
+1. A node keeps a *mark* outside of its own directory, made once its journal is on disk and before anything is
+   accepted. Where there is a mark, a data file that is missing or empty is a loss, and no beginning.
+2. A crash between journal and mark leaves a journal without a mark, which gets it at the next start, as those do
+   that are older than marks.
+3. A data file that is in use is known by device and inode. Once another one, or none, has its name, what is
+   written to it would be gone with its last user.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from enmasse.storage.errors import JournalMissingError
+
+# ruff: noqa: PTH100, PTH103, PTH110, PTH116, PTH118, PTH120
+# pathlib would double the start time of the journal process
+
+__all__ = ["FileId", "explain_loss", "file_id", "leave_mark", "mark_path", "require_journal"]
+
+FileId = tuple[int, int]
+"""Device and inode."""
+
+
+def mark_path(data: str | os.PathLike[str], node: str) -> str:
+    """Where the mark of a node's journal lies: beside ``nodes``, which may be a disk of its own."""
+    return os.path.join(data, "journals", node)
+
+
+def _data_path(directory: str) -> str:
+    return os.path.join(directory, "data.mdb")
+
+
+def file_id(directory: str) -> FileId:
+    """The identity of the data file that has the name now.
+
+    Raises:
+        OSError: there is none.
+    """
+    found = os.stat(_data_path(directory))
+    return found.st_dev, found.st_ino
+
+
+def explain_loss(directory: str, used: FileId) -> str:
+    """Why the data file that is in use is not the journal any more; empty if it still is.
+
+    Args:
+        directory: of the journal.
+        used: the file in use.
+    """
+    path = _data_path(directory)
+    try:
+        if file_id(directory) == used:
+            return ""
+        what = f"another file has taken the place of {path}"
+    except (FileNotFoundError, NotADirectoryError):
+        what = f"{path} was deleted or moved away"
+    except OSError as error:
+        what = f"{path} cannot be found any more ({error.strerror})"
+    return (
+        f"{what} while the node uses it, so nothing more is accepted. "
+        "Before the node is stopped, what it stored can still be saved: see `The journal is gone` in "
+        "docs/howto/back-up-and-repair.md"
+    )
+
+
+def require_journal(directory: str, mark: str) -> None:
+    """See that a journal is there if there ever was one.
+
+    Args:
+        directory: where it should be.
+        mark: what tells that there was one.
+
+    Raises:
+        JournalMissingError: there was one, and its data file is missing or empty.
+    """
+    if not os.path.exists(mark):
+        return
+    path = _data_path(directory)
+    try:
+        if os.stat(path).st_size:
+            return
+        what = f"{path} is empty"
+    except (FileNotFoundError, NotADirectoryError):
+        what = f"there is no {path}"
+    except OSError as error:
+        what = f"{path} cannot be looked at ({error.strerror})"
+    raise JournalMissingError(
+        f"the journal in {directory} is gone: {what}, but {mark} tells that the node had one. Nothing was changed. "
+        f"If it lies on a disk that is not mounted, mount that; "
+        f"`enmasse journal restore BACKUP --directory {directory}` puts a backup in its place; "
+        f"`enmasse journal init {directory}` begins anew, without anything that was stored"
+    )
+
+
+def leave_mark(directory: str, mark: str) -> None:
+    """Remember on disk that there is a journal, unless that is remembered already.
+
+    Args:
+        directory: of the journal, whose data file is on disk.
+        mark: the file to make.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if os.path.exists(mark):
+        return
+    directory = os.path.abspath(directory)
+    marks = os.path.dirname(os.path.abspath(mark))
+    os.makedirs(marks, mode=0o700, exist_ok=True)
+    # The way to the journal first: a mark without it would refuse a start.
+    top = os.path.commonpath((directory, marks))
+    way = directory
+    while len(way) > len(top):
+        way = os.path.dirname(way)
+        _sync(way)
+    fd = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        # The name is what counts, and the text is for people: a full disk may leave it out.
+        with suppress(OSError):
+            os.write(fd, f"There is a journal in {directory}; see docs/reference/journal.md.\n".encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    _sync(marks)
+    _sync(os.path.dirname(marks))
+
+
+def _sync(directory: str) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
