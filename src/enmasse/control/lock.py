@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from enmasse.control.errors import DirectoryInUseError
+from enmasse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +29,7 @@ class DirectoryLock:
 
     Raises:
         DirectoryInUseError: on entering, when another process holds the lock.
+        ConfigError: on entering, when the directory cannot be made or written.
     """
 
     def __init__(self, directory: Path, name: str = "lock") -> None:
@@ -49,10 +52,16 @@ class DirectoryLock:
         return False
 
     def __enter__(self) -> Self:
-        for directory in (self._directory.parent, self._directory):
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Python opens files without inheritance, so no child can keep the lock alive.
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            for directory in (self._directory.parent, self._directory):
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Python opens files without inheritance, so no child can keep the lock alive.
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename or self._path} cannot be written ({error.strerror}): "
+                "name a directory that you may write with --data, or see to it that you may write this one"
+            ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -60,8 +69,10 @@ class DirectoryLock:
             os.close(descriptor)
             pid = int(owner) if owner.isdigit() else None
             raise DirectoryInUseError(self._directory, pid) from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        # The name is for people: on a full disk the lock is held without it.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
         self._file = descriptor
         return self
 

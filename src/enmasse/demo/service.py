@@ -42,19 +42,27 @@ class Service:
         """Start it and wait until its endpoints are known.
 
         Raises:
-            ConfigError: another platform runs on this data.
+            ConfigError: another platform runs on this data, or it cannot be written.
             UnavailableError: it ended, or did not come up in time.
         """
         other = self._running()
         if other is not None:
             raise ConfigError(f"a platform runs on {self.data} already (process {other}); stop it first")
         # What an earlier run left would be taken for this one's.
-        self._endpoints_path().unlink(missing_ok=True)
-        self._log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._endpoints_path().unlink(missing_ok=True)
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            log = self._log.open("ab")
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename} cannot be written ({error.strerror}): name a directory that you may write "
+                "with --data"
+            ) from None
+        said_from = log.tell()
         command = ["up", "--data", str(self.data)]
         if not all(_is_free(port) for port in CUSTOMARY_PORTS):
             command += ["--ports", "auto"]
-        with self._log.open("ab") as log:
+        with log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -69,7 +77,8 @@ class Service:
         deadline = asyncio.get_running_loop().time() + START_S
         while self.url("amqp") is None:
             if self._process.returncode is not None:
-                raise UnavailableError(f"the platform ended while it started; its words are in {self._log}")
+                said = self._log.read_bytes()[said_from:].decode(errors="replace").strip()
+                raise UnavailableError(f"the platform ended while it started; {self._log} ends with:\n{said}")
             if asyncio.get_running_loop().time() > deadline:
                 raise UnavailableError(f"the platform did not come up in {START_S:.0f} s; see {self._log}")
             await asyncio.sleep(0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from enmasse.errors import ConfigError
@@ -31,6 +32,8 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
@@ -38,8 +41,14 @@ def make_private(directory: Path) -> None:
     """Make a directory of our own; one that somebody else made before us could be a trap.
 
     Raises:
-        ConfigError: it is somebody else's.
+        ConfigError: it is somebody else's, or cannot be made.
     """
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if directory.stat().st_uid != os.getuid():
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        owner = directory.stat().st_uid
+    except OSError as error:
+        raise ConfigError(
+            f"{directory} cannot be made ({error.strerror}): name a directory that you may write with --data"
+        ) from None
+    if owner != os.getuid():
         raise ConfigError(f"{directory} belongs to another user: remove it, or choose a shorter --data path")

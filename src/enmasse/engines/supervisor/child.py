@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from enmasse.errors import UnavailableError
 
@@ -42,6 +42,8 @@ class Child:
         on_start: called with the process id of each new process.
         on_event: called with each JSON object that it prints.
         tell: says a sentence to the user.
+        is_needed: whether it is an error if the process ends before it has ever opened a port; else it is
+            started again then, too.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Child:
         on_start: Callable[[int], None],
         on_event: Callable[[Event], None],
         tell: Callable[[str], None],
+        is_needed: bool = True,
     ) -> None:
         self.name = name
         self._command = command
@@ -60,29 +63,37 @@ class Child:
         self._on_start = on_start
         self._on_event = on_event
         self._tell = tell
+        self._is_needed = is_needed
         self._process: asyncio.subprocess.Process | None = None
         self._has_listened = False
+        self._log_start = 0
         self._is_stopping = False
 
     async def run(self) -> None:
         """Keep the process alive until ``stop``.
 
         Raises:
-            UnavailableError: when it ends before it has ever opened a port.
+            UnavailableError: when it is needed and ends before it has ever opened a port.
         """
         loop = asyncio.get_running_loop()
         delay = _FIRST_DELAY_S
         while True:
             began = loop.time()
-            code = await self._run_once()
+            try:
+                process = await self._start()
+            except OSError as error:  # no memory, or too many processes
+                ending, said = f"cannot be started ({error.strerror})", []
+            else:
+                code = await self._follow(process)
+                ending, said = _describe(code), self._words() if code > 0 else []
             if self._is_stopping:
                 return
-            ending = _describe(code)
-            if not self._has_listened:
+            if self._is_needed and not self._has_listened:
                 raise UnavailableError(f"{self.name} {ending} while starting; {self._log} ends with:\n{self._tail()}")
             if loop.time() - began > _STABLE_S:
                 delay = _FIRST_DELAY_S
-            self._tell(f"{self.name} {ending}; starting it again in {delay:.1f} s")
+            reason = f" ({said[-1]})" if said else ""
+            self._tell(f"{self.name} {ending}{reason}; starting it again in {delay:.1f} s")
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY_S)
 
@@ -107,17 +118,22 @@ class Child:
             _signal(process, signal.SIGKILL)
             await process.wait()
 
-    async def _run_once(self) -> int:
-        """Start the process, listen to it, and return its exit code."""
-        self._keep_log_small()
-        with self._log.open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
+    async def _start(self) -> asyncio.subprocess.Process:
+        log = self._open_log()
+        try:
+            return await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
             )
+        finally:
+            if log is not None:
+                log.close()
+
+    async def _follow(self, process: asyncio.subprocess.Process) -> int:
+        """Listen to a process that was started, and return its exit code."""
         self._process = process
         if self._is_stopping:  # asked to while the process was being made
             _signal(process, signal.SIGTERM)
@@ -144,13 +160,29 @@ class Child:
             self._has_listened = True
         self._on_event(event)
 
-    def _keep_log_small(self) -> None:
-        if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
-            self._log.replace(self._log.with_name(self._log.name + ".1"))
+    def _open_log(self) -> BinaryIO | None:
+        """Open the log, begun anew when it is large; None, our own standard error, where it cannot be."""
+        try:
+            if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
+                self._log.replace(self._log.with_name(self._log.name + ".1"))
+            log = self._log.open("ab")
+        except OSError as error:
+            self._tell(f"{self._log} cannot be written ({error.strerror}): {self.name} starts without it")
+            return None
+        self._log_start = log.tell()
+        return log
+
+    def _words(self) -> list[str]:
+        """The lines that the process has written to its log since its start."""
+        try:
+            with self._log.open("rb") as log:
+                log.seek(self._log_start)
+                return log.read().decode(errors="replace").split("\n")[:-1]
+        except OSError:
+            return []
 
     def _tail(self) -> str:
-        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
+        return "\n".join(f"  {line}" for line in self._words()[-_TAIL_LINES:])
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from enmasse.engines.supervisor.files import replace_json
+from enmasse.engines.private_files import replace_file
 from enmasse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,8 +51,12 @@ class Endpoints:
 
 
 def write_endpoints(path: Path, endpoints: Endpoints) -> None:
-    """Replace the file as a whole."""
-    replace_json(path, asdict(endpoints))
+    """Replace the file as a whole.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    replace_file(path, (json.dumps(asdict(endpoints), indent=2) + "\n").encode(), 0o644)
 
 
 def read_endpoints(path: Path) -> Endpoints | None:

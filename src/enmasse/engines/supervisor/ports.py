@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enmasse.engines.supervisor.files import replace_json
+from enmasse.engines.private_files import replace_file
 from enmasse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def choose_ports(
         api_tls: its port, whatever else is said.
 
     Raises:
-        ConfigError: when a port that is asked for is taken.
+        ConfigError: when a port that is asked for is taken, or the choice cannot be written down.
     """
     former = _former(layout) if automatic else None
     chosen: dict[str, int] = {}
@@ -88,7 +88,7 @@ def choose_ports(
             )
         chosen[name] = port
     ports = Ports(**chosen)
-    replace_json(layout.ports, asdict(ports))
+    replace_file(layout.ports, (json.dumps(asdict(ports), indent=2) + "\n").encode(), 0o644)
     return ports
 
 

@@ -6,7 +6,9 @@ Rules:
    ids: it says ``loaded``, the file is replaced, it is told ``open``.
 3. Stopping is in order: pipelines first, while there are still addresses and somebody to tell how they are; then
    control, so that nothing is declared any more; then the node.
-4. Whatever ends the supervisor ends its children: their standard input ends.
+4. What cannot be written is told of and tried again; no process ends, nor waits, because a file of ours cannot be
+   written or another process has died.
+5. Whatever ends the supervisor ends its children: their standard input ends.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +31,7 @@ from enmasse.engines.supervisor.certificates import keep_certificate, keep_renew
 from enmasse.engines.supervisor.child import Child
 from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
 from enmasse.engines.supervisor.ports import choose_ports
-from enmasse.errors import ConfigError, EnmasseError
+from enmasse.errors import ConfigError
 from enmasse.net.logs import JsonFormatter, TextFormatter
 from enmasse.storage.presence import mark_path, require_journal
 
@@ -44,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _PIPELINES_PATIENCE_S = 25.0  # queries end the batch that runs, then Spark ends
 _CONTROL_PATIENCE_S = 5.0
+_PUBLISH_AGAIN_S = 0.5
 _NODE_PATIENCE_S = 20.0  # it settles what is under way and commits before it ends
 
 
@@ -105,10 +109,17 @@ def run_supervisor(
         journal = layout.data / "nodes" / DEFAULT_NODE / "journal"
         require_journal(str(journal), mark_path(layout.data, DEFAULT_NODE))
         # The file of a former run would lead others to processes that are gone.
-        layout.endpoints.unlink(missing_ok=True)
-        layout.logs.mkdir(exist_ok=True)
+        try:
+            layout.endpoints.unlink(missing_ok=True)
+            layout.logs.mkdir(exist_ok=True)
+            handler = logging.FileHandler(layout.logs / "supervisor.log", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename or layout.data} cannot be written ({error.strerror}): see to it that you may, or "
+                "name another directory with --data"
+            ) from None
         keep_certificate(layout.tls, settings.host)
-        handler = logging.FileHandler(layout.logs / "supervisor.log", encoding="utf-8")
+        logging.raiseExceptions = False  # a log on a full disk is no reason to fill the terminal
         handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
         logging.basicConfig(level=logging.INFO, handlers=[handler])
         ports = choose_ports(
@@ -123,13 +134,20 @@ def run_supervisor(
 
         def tell_and_log(sentence: str) -> None:
             _log.warning("%s", sentence)
-            tell(sentence)
+            with suppress(OSError):  # the terminal may be gone, or be a file on a full disk
+                tell(sentence)
+
+        def ready(endpoints: Endpoints) -> None:
+            with suppress(OSError):
+                on_ready(endpoints)
 
         try:
-            return asyncio.run(_Supervisor(layout, settings, ports, on_ready, tell_and_log).run())
+            return asyncio.run(_Supervisor(layout, settings, ports, ready, tell_and_log).run())
         finally:
-            layout.endpoints.unlink(missing_ok=True)
-            handler.close()
+            with suppress(OSError):
+                layout.endpoints.unlink(missing_ok=True)
+            with suppress(OSError):
+                handler.close()
 
 
 def _wait_for_former(layout: Layout, tell: Callable[[str], None]) -> None:
@@ -188,6 +206,7 @@ class _Supervisor:
         )
         self._processes = {"supervisor": Process("supervisor", "supervisor", os.getpid())}
         self._silent = {"control", DEFAULT_NODE}  # who has not opened its port yet
+        self._publishing: asyncio.TimerHandle | None = None  # set while the file could not be written
         self._loaded_node: int | None = None  # the process id of a node that waits to be opened
         admin = layout.admin_socket(DEFAULT_NODE)
         make_private(admin.parent)
@@ -237,6 +256,7 @@ class _Supervisor:
                 on_start=self._pipelines_started,
                 on_event=lambda _event: None,
                 tell=tell,
+                is_needed=False,
             )
 
     async def run(self) -> int:
@@ -272,10 +292,7 @@ class _Supervisor:
         """Keep the host of pipelines running; messaging goes on without it."""
         await self._control_listens.wait()
         if self._pipelines is not None:
-            try:
-                await self._pipelines.run()
-            except EnmasseError as error:
-                self._tell(f"pipelines are not run: {error}")
+            await self._pipelines.run()
 
     def _pipelines_started(self, pid: int) -> None:
         self._processes["pipelines"] = Process("pipelines", "pipelines", pid)
@@ -319,7 +336,18 @@ class _Supervisor:
         order = ("supervisor", "control", DEFAULT_NODE, "journal", "pipelines")
         processes = tuple(self._processes[name] for name in order if name in self._processes)
         self._endpoints = replace(self._endpoints, processes=processes)
-        write_endpoints(self._layout.endpoints, self._endpoints)
+        if self._publishing is not None:
+            self._publishing.cancel()
+        was_unwritten, self._publishing = self._publishing is not None, None
+        try:
+            write_endpoints(self._layout.endpoints, self._endpoints)
+        except ConfigError as error:
+            if not was_unwritten:
+                self._tell(f"{error}; trying again until it can be")
+            self._publishing = asyncio.get_running_loop().call_later(_PUBLISH_AGAIN_S, self._publish)
+        else:
+            if was_unwritten:
+                self._tell(f"{self._layout.endpoints} is written again")
 
     def _listens(self, name: str) -> None:
         if name in self._silent:
