@@ -183,7 +183,9 @@ def test_killed_processes_come_back_on_the_same_ports_with_everything(own: Insta
     own.ok("send", "more", "x")
 
 
-def test_a_node_that_lost_everything_is_missed_and_once_begun_anew_is_told_everything_again(own: Installation) -> None:
+def test_a_journal_that_is_gone_is_missed_and_once_begun_anew_the_node_is_told_everything(
+    own: Installation,
+) -> None:
     own.ok("apply", "-f", str(EXAMPLES))
     own.ok("status", "--wait", "30")
     assert own.stop() == 0

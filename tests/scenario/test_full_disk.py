@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +20,8 @@ from tests.scenario.conftest import Installation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +35,49 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     mount("-t", "tmpfs", "-o", "size=32m", "tmpfs", str(place))
     yield place
     subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture(params=["of a disk that is read only", "of another user"])
+def forbidden(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, list[str]]]:
+    """A data directory that cannot be written, and as whom."""
+    if os.geteuid() != 0:
+        place = tmp_path / "data"
+        place.mkdir(mode=0o500)
+        yield place, []
+        return
+    if request.param == "of another user":
+        with tempfile.TemporaryDirectory() as place:  # those of pytest are closed to others
+            Path(place).chmod(0o755)
+            nobody = ["setpriv", "--reuid", "65534", "--clear-groups"]
+            try:
+                subprocess.run([*nobody, sys.executable, "-c", "import enmasse"], check=True, capture_output=True)
+            except (OSError, subprocess.CalledProcessError):
+                pytest.skip("needs setpriv, and a program that other users can read")
+            yield Path(place), nobody
+        return
+    place = request.getfixturevalue("disk")
+    mount("-o", "remount,ro", str(place))
+    yield place, []
+
+
+def test_a_data_directory_that_cannot_be_written_is_one_sentence(forbidden: tuple[Path, list[str]]) -> None:
+    data, user = forbidden
+    environment = {**os.environ, "COLUMNS": "500", "MPLCONFIGDIR": tempfile.gettempdir()}
+    started = [
+        subprocess.Popen(
+            [*user, sys.executable, "-m", "enmasse", *command.split(), "--data", str(data)],
+            env=environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for command in ("up --ports auto", "control --port 0", "node --listen 127.0.0.1:0", "demo")
+    ]
+    for process in started:
+        said = process.communicate(timeout=60)[0].replace(f"Starting the platform on {data} ...\n", "")
+        assert (process.returncode, said.count("\n")) == (1, 1), said
+        assert re.match(f"(error: |enmasse node: )?{data}.* cannot be (written|made) \\(.*\\).*--data", said)
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

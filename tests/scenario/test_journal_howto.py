@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from enmasse.storage.pages import PageFile
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "howto" / "back-up-and-repair.md"
+NODE_LOG = ".enmasse/logs/node-0.log"
 BLOCK = re.compile(r"<!-- run: (\w+) -->\n```sh\n(.*?)```", re.DOTALL)
 
 pytestmark = pytest.mark.slow
@@ -49,15 +50,19 @@ class Shell:
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            deadline = time.monotonic() + 60
-            while not (self.directory / data / "endpoints.json").exists():
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            endpoints = self.directory / data / "endpoints.json"
+            self.until(lambda: endpoints.exists() or process.poll() is not None)
+            assert process.poll() is None
             yield
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     def bodies(self, data: str = ".enmasse") -> list[str]:
         return self.run(f"enmasse receive orders --count 1 --timeout 20 --data {data}").splitlines()
@@ -113,9 +118,25 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
     with shell.platform():
         shell.run("enmasse status --wait 30")
         assert shell.bodies() == ["two coffee"]
+        shell.run("enmasse send orders --durable 'a tea'")
+        (journal / "data.mdb").unlink()
+        shell.until(lambda: f"the journal in {journal} is lost" in (shell.directory / NODE_LOG).read_text())
+        shell.run(BLOCKS["save"])
+
+    assert "`enmasse journal init" in shell.run("enmasse up --ports auto", code=1)
+    shell.run(BLOCKS["saved"])
+    with shell.platform():
+        shell.run("enmasse status --wait 30")
+        assert shell.bodies() == ["a tea"]
+
+    assert "holds a journal already" in shell.run(BLOCKS["anew"], code=1)
+    (journal / "data.mdb").unlink()
+    shell.run(BLOCKS["anew"])
+    assert "no damage" in shell.run("enmasse journal check")
 
 
 def test_every_command_of_the_page_is_run() -> None:
     journal = {"backup", "check", "dump", "restore", "damaged", "salvage", "replace", "compact"}
+    journal |= {"anew", "save", "saved"}
     assert BLOCKS.keys() == journal | {"everything", "again"}
     assert PAGE.read_text().count("```sh") == len(BLOCKS)

@@ -77,6 +77,7 @@ Data = Annotated[
         metavar="DIR",
         help="Data directory of the installation.",
         file_okay=False,
+        readable=False,  # whoever uses it says in one sentence what is wrong
     ),
 ]
 Namespace = Annotated[

@@ -50,7 +50,7 @@ time.sleep(1000)
 class Watcher:
     """Collects what a child does."""
 
-    def __init__(self, tmp_path: Path, script: str) -> None:
+    def __init__(self, tmp_path: Path, script: str, *, is_needed: bool = True) -> None:
         self.pids: list[int] = []
         self.events: list[dict[str, Any]] = []
         self.told: list[str] = []
@@ -62,6 +62,7 @@ class Watcher:
             on_start=self.pids.append,
             on_event=self.events.append,
             tell=self.told.append,
+            is_needed=is_needed,
         )
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -106,6 +107,54 @@ def test_a_child_that_never_worked_is_an_error_with_its_last_words(tmp_path: Pat
     watcher = Watcher(tmp_path, FAILS)
     with pytest.raises(UnavailableError, match=r"child ended with exit code 3 while starting;(.|\n)*no such disk"):
         asyncio.run(watcher.child.run())
+
+
+def test_a_child_that_is_not_needed_is_started_again_even_if_it_never_worked(tmp_path: Path) -> None:
+    async def body() -> None:
+        watcher = Watcher(tmp_path, FAILS, is_needed=False)
+        running = asyncio.create_task(watcher.child.run())
+        await watcher.until(lambda: len(watcher.told) == 2)
+        assert watcher.told[0] == "child ended with exit code 3 (no such disk); starting it again in 0.1 s"
+        await watcher.child.stop(10)
+        running.cancel()
+
+    asyncio.run(body())
+
+
+def test_a_child_whose_log_cannot_be_opened_works_without_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def body() -> None:
+        watcher = Watcher(tmp_path, LISTENS)
+        watcher.log.mkdir()
+        running = asyncio.create_task(watcher.child.run())
+        await watcher.until(lambda: len(watcher.events) == 1)
+        assert watcher.told == [f"{watcher.log} cannot be written (Is a directory): child starts without it"]
+        await watcher.child.stop(10)
+        await running
+
+    asyncio.run(body())
+    assert "log line" in capfd.readouterr().err
+
+
+def test_a_child_that_cannot_be_started_is_tried_again_until_it_can(tmp_path: Path) -> None:
+    async def body() -> None:
+        program = tmp_path / "program"
+        program.symlink_to(sys.executable)
+        watcher = Watcher(tmp_path, LISTENS)
+        watcher.child._command = [str(program), "-c", LISTENS]
+        running = asyncio.create_task(watcher.child.run())
+        await watcher.until(lambda: len(watcher.events) == 1)
+        program.unlink()
+        os.kill(watcher.pids[-1], signal.SIGKILL)
+        await watcher.until(lambda: len(watcher.told) == 2)
+        assert watcher.told[1] == "child cannot be started (No such file or directory); starting it again in 0.2 s"
+        program.symlink_to(sys.executable)
+        await watcher.until(lambda: len(watcher.events) == 2)
+        await watcher.child.stop(10)
+        await running
+
+    asyncio.run(body())
 
 
 def test_a_child_that_does_not_stop_is_ended_by_force(tmp_path: Path) -> None:
