@@ -67,3 +67,11 @@ def test_the_logs_of_all_processes_can_be_read(own: Installation) -> None:
     assert "node-0: " in both
     unknown = own.run("logs", "nobody")
     assert (unknown.code, "there are control, node-0" in unknown.err) == (3, True)
+
+
+def test_a_journal_that_is_gone_is_missed_by_a_backup(own: Installation, tmp_path: Path) -> None:
+    (own.data / "nodes" / "node-0" / "journal").rename(tmp_path / "elsewhere")
+    refused = own.run("backup", str(tmp_path / "copy"))
+    assert refused.code == 1
+    assert "nodes/node-0/journal was not copied" in refused.err
+    assert not (tmp_path / "copy").exists()

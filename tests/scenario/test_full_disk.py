@@ -46,14 +46,14 @@ def forbidden(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[
         yield place, []
         return
     if request.param == "of another user":
-        with tempfile.TemporaryDirectory() as place:  # those of pytest are closed to others
-            Path(place).chmod(0o755)
+        with tempfile.TemporaryDirectory() as folder:  # those of pytest are closed to others
+            Path(folder).chmod(0o755)
             nobody = ["setpriv", "--reuid", "65534", "--clear-groups"]
             try:
                 subprocess.run([*nobody, sys.executable, "-c", "import enmasse"], check=True, capture_output=True)
             except (OSError, subprocess.CalledProcessError):
                 pytest.skip("needs setpriv, and a program that other users can read")
-            yield Path(place), nobody
+            yield Path(folder), nobody
         return
     place = request.getfixturevalue("disk")
     mount("-o", "remount,ro", str(place))
@@ -74,10 +74,11 @@ def test_a_data_directory_that_cannot_be_written_is_one_sentence(forbidden: tupl
         )
         for command in ("up --ports auto", "control --port 0", "node --listen 127.0.0.1:0", "demo")
     ]
-    for process in started:
-        said = process.communicate(timeout=60)[0].replace(f"Starting the platform on {data} ...\n", "")
-        assert (process.returncode, said.count("\n")) == (1, 1), said
-        assert re.match(f"(error: |enmasse node: )?{data}.* cannot be (written|made) \\(.*\\).*--data", said)
+    said_by = [process.communicate()[0] for process in started]
+    for process, said in zip(started, said_by, strict=True):
+        sentence = said.replace(f"Starting the platform on {data} ...\n", "")
+        assert (process.returncode, sentence.count("\n")) == (1, 1), said
+        assert re.match(f"(error: |enmasse node: )?{data}.* cannot be (written|made) \\(.*\\).*--data", sentence)
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

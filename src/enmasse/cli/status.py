@@ -17,6 +17,7 @@ from enmasse.cli.objects import object_label, write_objects
 from enmasse.cli.options import DEFAULT_DATA, Data, Output, StructuredChoice, StructuredOutput
 from enmasse.cli.output import Writer, make_table, write_structured
 from enmasse.cli.waiting import wait_until
+from enmasse.engines.embedded.paths import DEFAULT_NODE
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds import kind_named
 
@@ -115,7 +116,9 @@ def _require_listener(url: str | None) -> None:
     try:
         socket.create_connection((place.hostname, place.port), _CONNECT_TIMEOUT_S).close()
     except OSError as error:
-        raise UnreachableError(f"no node listens at {url} ({error.strerror or error})") from None
+        raise UnreachableError(
+            f"no node listens at {url} ({error.strerror or error}); `enmasse logs {DEFAULT_NODE}` tells why"
+        ) from None
 
 
 def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:

@@ -86,7 +86,9 @@ def _fill(layout: Layout, target: Path, tell: Callable[[str], None]) -> bool:
     for name in _FILES:
         if (layout.data / name).exists():
             shutil.copy2(layout.data / name, target / name)
-    nodes = sorted(path.parent.name for path in layout.data.glob("nodes/*/journal"))
+    # A journal that is gone is missed, and not left out: see storage/presence.py.
+    known = {path.name for path in layout.data.glob("journals/*")}
+    nodes = sorted(known | {path.parent.name for path in layout.data.glob("nodes/*/journal")})
     is_sound = True
     for node in nodes:
         (target / "nodes" / node).mkdir(mode=0o700, parents=True)

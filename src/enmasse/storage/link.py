@@ -198,8 +198,9 @@ class JournalLink:
         """
         if self._ended is None or self._state is _State.STOPPED:
             return
+        is_hopeless = bool(self.loss) and self._state is _State.BROKEN
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(0.0 if is_hopeless else timeout_s):
                 while self._unconfirmed:
                     self._idle = self._loop.create_future()
                     await self._idle
@@ -208,8 +209,9 @@ class JournalLink:
                     self._process.end()
                     await asyncio.shield(self._ended)
         except TimeoutError:
+            reason = f": {self.loss}" if is_hopeless else f" within {timeout_s} s"
             raise JournalUnavailableError(
-                f"{len(self._unconfirmed)} batches for {self._directory} were not on disk within {timeout_s} s"
+                f"{len(self._unconfirmed)} batches for {self._directory} were not on disk{reason}"
             ) from None
         finally:
             await self._abandon()

@@ -62,7 +62,7 @@ def explain_loss(directory: str, used: FileId) -> str:
         what = f"{path} cannot be found any more ({error.strerror})"
     return (
         f"{what} while the node uses it, so nothing more is accepted. "
-        "Before the node is stopped, what it stored can still be saved: see `The journal is gone` in "
+        "Before the node is stopped, what it stored can still be saved: see `When the journal is gone` in "
         "docs/howto/back-up-and-repair.md"
     )
 

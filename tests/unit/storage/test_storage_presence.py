@@ -15,7 +15,7 @@ import pytest
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import AnswerKind
 from enmasse.storage.environment import WriteEnvironment
-from enmasse.storage.errors import JournalFormatError, JournalMissingError
+from enmasse.storage.errors import JournalFormatError, JournalMissingError, JournalUnavailableError
 from enmasse.storage.link import JournalLink
 from enmasse.storage.presence import explain_loss, file_id, leave_mark, mark_path, require_journal
 from enmasse.storage.tools import CANNOT, SOUND
@@ -249,6 +249,22 @@ def test_no_other_file_takes_the_place_of_the_one_that_was_loaded(journal: Path,
         await until(lambda: listener.committed == waiting, "the second commit")
         assert (link.loss, told) == ("", [True, False])
         await link.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_who_stops_without_a_journal_does_not_wait_for_one(journal: Path, tmp_path: Path) -> None:
+    async def story() -> None:
+        link = JournalLink(journal, mark=mark_path(tmp_path, "node-0"))
+        await link.start(RecordingListener())
+        deleted(journal)
+        assert link.journal_pid is not None
+        os.kill(link.journal_pid, signal.SIGKILL)
+        await until(lambda: bool(link.loss), "the loss")
+        link.submit([Operation(Table.MARK, b"a" * 16, b"1")])
+        with pytest.raises(JournalUnavailableError, match=r"1 batches for .* were not on disk: .* was deleted"):
+            await link.stop()
 
     asyncio.run(story())
 
