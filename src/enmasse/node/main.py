@@ -24,7 +24,7 @@ from enmasse.node.heap import keep_heap
 from enmasse.node.ports import PortOptions
 from enmasse.node.server import Server
 from enmasse.node.tenancy import DOMAIN
-from enmasse.storage.presence import mark_path
+from enmasse.storage.presence import marker_path
 
 __all__ = ["run"]
 
@@ -141,7 +141,7 @@ async def _main(
         users=users,
         ports=ports,
         domain=domain,
-        mark=mark_path(data, name),
+        marker=marker_path(data, name),
     )
     loop.add_signal_handler(signal.SIGHUP, server.reload)
     await server.load()

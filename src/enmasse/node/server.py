@@ -94,7 +94,7 @@ class Server:
         users: the file of users; without it there are none.
         ports: what the operator decides on the ports.
         domain: host names below it always mean a space, as in ``<space>.<namespace>.<domain>``.
-        mark: the file that tells that there was a journal; see ``JournalLink``.
+        marker: the file that tells that there was a journal; see ``JournalLink``.
 
     Raises:
         ConfigError: the file of users or a certificate cannot be read, or holds what cannot be.
@@ -112,7 +112,7 @@ class Server:
         users: Path | None = None,
         ports: PortOptions | None = None,
         domain: str = DOMAIN,
-        mark: str | None = None,
+        marker: str | None = None,
     ) -> None:
         self.name = name
         self.instance = secrets.token_hex(8)
@@ -126,7 +126,7 @@ class Server:
             raise ConfigError(sentence) from None
         self.journal = JournalLink(
             directory / "journal",
-            mark=mark,
+            marker=marker,
             loss_changed=lambda is_lost: self.core.shut(is_lost),  # noqa: PLW0108  made below
             journal_changed=journal_changed,
         )

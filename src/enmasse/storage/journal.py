@@ -1,6 +1,6 @@
 """The journal process: the only writer of a node's stored data.
 
-    python -m enmasse.storage.journal --directory D --fd N [--map-bytes B] [--lock-wait SECONDS] [--mark FILE]
+    python -m enmasse.storage.journal --directory D --fd N [--map-bytes B] [--lock-wait SECONDS] [--marker FILE]
         [--file DEVICE:INODE]
 
 Started by ``enmasse.storage.process`` with one end of a socket pair. Rules:
@@ -12,7 +12,7 @@ Started by ``enmasse.storage.process`` with one end of a socket pair. Rules:
    are reported failed; answers stay in the order of numbers.
 4. It ends at end of file, after the complete batches, without the torn one. SIGINT and SIGTERM are
    for the node.
-5. Every ``LOOK_S`` it looks whether the data file is still in its place. Where it is not, every batch fails.
+5. Every ``CHECK_S`` it checks that the data file is still in its place. Where it is not, every batch fails.
 6. Few imports: this process starts anew while messages wait for it.
 """
 
@@ -33,7 +33,7 @@ from enmasse.storage.batch import AnswerKind, Batch, encode_answer, split_batche
 from enmasse.storage.environment import DEFAULT_MAP_BYTES, WriteEnvironment
 from enmasse.storage.errors import BatchError, JournalFormatError
 from enmasse.storage.lock import DirectoryLock
-from enmasse.storage.presence import explain_loss, file_id, leave_mark, require_journal
+from enmasse.storage.presence import explain_loss, file_id, require_journal, write_marker
 
 if TYPE_CHECKING:
     from enmasse.storage.presence import FileId
@@ -45,7 +45,7 @@ _BUFFER_BYTES = 4 << 20
 
 _LOCK_POLL_MS = 20
 
-LOOK_S = 0.5
+CHECK_S = 0.5
 """So often the data file is looked for, under load too: a commit is confirmed at most so long after its loss."""
 
 EXIT_REFUSED = 2
@@ -68,7 +68,7 @@ class JournalWriter:
         self._directory = directory
         self._file = file
         self._loss = ""
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -96,8 +96,8 @@ class JournalWriter:
 
     def _receive(self) -> bool:
         """Wait for bytes and take all that are there, as far as the buffer goes."""
-        while not self._poll.poll(LOOK_S * 1000):
-            self._look()
+        while not self._poll.poll(CHECK_S * 1000):
+            self._check_file()
         try:
             count = os.readv(self._fd, [self._buffer[self._filled :]])
         except ConnectionResetError:
@@ -117,9 +117,9 @@ class JournalWriter:
             self._buffer[:rest] = self._buffer[used : self._filled]
         self._filled = rest
 
-    def _look(self) -> None:
+    def _check_file(self) -> None:
         """See whether the data file is in its place, and say so if that has changed."""
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         loss = explain_loss(self._directory, self._file)
         if loss != self._loss:
             self._loss = loss
@@ -134,8 +134,8 @@ class JournalWriter:
                 raise BatchError(f"batch {batch.number} of epoch {batch.epoch} came after {before[1]} of {before[0]}")
             before = (batch.epoch, batch.number)
         self._last = before
-        if self._loss or time.monotonic() - self._looked >= LOOK_S:
-            self._look()
+        if self._loss or time.monotonic() - self._checked >= CHECK_S:
+            self._check_file()
         if self._loss:
             return b"".join(self._failed(batch, self._loss) for batch in batches)
         try:
@@ -202,13 +202,13 @@ def _wait_for_lock(lock: DirectoryLock, fd: int, seconds: float) -> bool:
 
 
 def _run(
-    directory: str, fd: int, map_bytes: int, lock_wait_s: float, mark: str | None, former: FileId | None
+    directory: str, fd: int, map_bytes: int, lock_wait_s: float, marker: str | None, former: FileId | None
 ) -> None:
     if former is not None and (loss := explain_loss(directory, former)):
         _refuse(fd, AnswerKind.REFUSED, loss)
     try:
-        if mark is not None:
-            require_journal(directory, mark)
+        if marker is not None:
+            require_journal(directory, marker)
         os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib would double the start time
         lock = DirectoryLock(directory)
     except JournalFormatError as error:
@@ -224,11 +224,11 @@ def _run(
         _refuse(fd, AnswerKind.REFUSED, str(error))
     except (OSError, lmdb.Error) as error:
         _refuse(fd, AnswerKind.REFUSED, f"the journal in {directory} cannot be opened: {error}")
-    if mark is not None:
+    if marker is not None:
         try:
-            leave_mark(directory, mark)
+            write_marker(directory, marker)
         except OSError as error:
-            _complain(f"{mark} cannot be made, so that a later loss of the journal would go unnoticed: {error}")
+            _complain(f"{marker} cannot be made, so that a later loss of the journal would go unnoticed: {error}")
     try:
         JournalWriter(fd, environment, directory, file).run()
     except (BatchError, lmdb.PanicError) as error:
@@ -252,7 +252,7 @@ def main(arguments: list[str]) -> None:
         int(options["--fd"]),
         int(options.get("--map-bytes", DEFAULT_MAP_BYTES)),
         float(options.get("--lock-wait", "10")),
-        options.get("--mark"),
+        options.get("--marker"),
         (int(device), int(inode)) if inode else None,
     )
 

@@ -70,7 +70,7 @@ class JournalLink:
         directory: of the journal; made if it is missing.
         map_bytes: upper bound of the data file; a smaller one is used where the platform refuses it.
         lock_wait_s: how long a new journal process waits for an old one to finish.
-        mark: the file that tells, once there is a journal, that there was one; without it a journal that is missing
+        marker: the file that tells, once there is a journal, that there was one; without it a journal that is missing
             is always begun anew.
         loss_changed: called with whether the journal is lost, whenever that has changed: its data file is not in its
             place any more, or it is back.
@@ -84,12 +84,12 @@ class JournalLink:
         *,
         map_bytes: int = DEFAULT_MAP_BYTES,
         lock_wait_s: float = 10.0,
-        mark: str | None = None,
+        marker: str | None = None,
         loss_changed: Callable[[bool], None] | None = None,
         journal_changed: Callable[[int], None] | None = None,
     ) -> None:
         self._directory = str(directory)
-        self._mark = mark
+        self._marker = marker
         self._file: FileId | None = None
         """The data file that is in use: no other one may take its place."""
         self._loss_changed = loss_changed
@@ -311,8 +311,8 @@ class JournalLink:
         self._refusal = None
         arguments = ["--directory", self._directory, "--map-bytes", str(self._map_bytes)]
         arguments += ["--lock-wait", str(self._lock_wait_s)]
-        if self._mark is not None:
-            arguments += ["--mark", self._mark]
+        if self._marker is not None:
+            arguments += ["--marker", self._marker]
         if self._file is not None:
             arguments += ["--file", "{}:{}".format(*self._file)]
         self._process = PairedProcess(

@@ -1,10 +1,10 @@
-"""Whether a journal is where it was: a disk that is not mounted must not pass for a new journal.
+"""Checks that a journal is where it was: a disk that is not mounted must not pass for a new journal.
 
 Rules:
-1. A node keeps a *mark* outside of its own directory, made once its journal is on disk and before anything is
-   accepted. Where there is a mark, a data file that is missing or empty is a loss, and no beginning.
-2. A crash between journal and mark leaves a journal without a mark, which gets it at the next start, as those do
-   that are older than marks.
+1. A node keeps a *marker* outside of its own directory, made once its journal is on disk and before anything is
+   accepted. Where there is a marker, a data file that is missing or empty is a loss, and no beginning.
+2. A crash between journal and marker leaves a journal without a marker, which gets it at the next start, as those do
+   that are older than markers.
 3. A data file that is in use is known by device and inode. Once another one, or none, has its name, what is
    written to it would be gone with its last user.
 """
@@ -19,14 +19,14 @@ from enmasse.storage.errors import JournalMissingError
 # ruff: noqa: PTH100, PTH103, PTH110, PTH116, PTH118, PTH120
 # pathlib would double the start time of the journal process
 
-__all__ = ["FileId", "explain_loss", "file_id", "leave_mark", "mark_path", "require_journal"]
+__all__ = ["FileId", "explain_loss", "file_id", "marker_path", "require_journal", "write_marker"]
 
 FileId = tuple[int, int]
 """Device and inode."""
 
 
-def mark_path(data: str | os.PathLike[str], node: str) -> str:
-    """Where the mark of a node's journal lies: beside ``nodes``, which may be a disk of its own."""
+def marker_path(data: str | os.PathLike[str], node: str) -> str:
+    """Where the marker of a node's journal lies: beside ``nodes``, which may be a disk of its own."""
     return os.path.join(data, "journals", node)
 
 
@@ -45,7 +45,7 @@ def file_id(directory: str) -> FileId:
 
 
 def explain_loss(directory: str, used: FileId) -> str:
-    """Why the data file that is in use is not the journal any more; empty if it still is.
+    """The reason why the data file in use is not the journal any more; empty if it still is.
 
     Args:
         directory: of the journal.
@@ -67,17 +67,17 @@ def explain_loss(directory: str, used: FileId) -> str:
     )
 
 
-def require_journal(directory: str, mark: str) -> None:
-    """See that a journal is there if there ever was one.
+def require_journal(directory: str, marker: str) -> None:
+    """Check that a journal is there if there ever was one.
 
     Args:
         directory: where it should be.
-        mark: what tells that there was one.
+        marker: what tells that there was one.
 
     Raises:
         JournalMissingError: there was one, and its data file is missing or empty.
     """
-    if not os.path.exists(mark):
+    if not os.path.exists(marker):
         return
     path = _data_path(directory)
     try:
@@ -89,35 +89,35 @@ def require_journal(directory: str, mark: str) -> None:
     except OSError as error:
         what = f"{path} cannot be looked at ({error.strerror})"
     raise JournalMissingError(
-        f"the journal in {directory} is gone: {what}, but {mark} tells that the node had one. Nothing was changed. "
+        f"the journal in {directory} is gone: {what}, but {marker} tells that the node had one. Nothing was changed. "
         f"If it lies on a disk that is not mounted, mount that; "
         f"`enmasse journal restore BACKUP --directory {directory}` puts a backup in its place; "
         f"`enmasse journal init {directory}` begins anew, without anything that was stored"
     )
 
 
-def leave_mark(directory: str, mark: str) -> None:
+def write_marker(directory: str, marker: str) -> None:
     """Remember on disk that there is a journal, unless that is remembered already.
 
     Args:
         directory: of the journal, whose data file is on disk.
-        mark: the file to make.
+        marker: the file to make.
 
     Raises:
         OSError: it cannot be made.
     """
-    if os.path.exists(mark):
+    if os.path.exists(marker):
         return
     directory = os.path.abspath(directory)
-    marks = os.path.dirname(os.path.abspath(mark))
-    os.makedirs(marks, mode=0o700, exist_ok=True)
-    # The way to the journal first: a mark without it would refuse a start.
-    top = os.path.commonpath((directory, marks))
+    markers = os.path.dirname(os.path.abspath(marker))
+    os.makedirs(markers, mode=0o700, exist_ok=True)
+    # The way to the journal first: a marker without it would refuse a start.
+    top = os.path.commonpath((directory, markers))
     way = directory
     while len(way) > len(top):
         way = os.path.dirname(way)
         _sync(way)
-    fd = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         # The name is what counts, and the text is for people: a full disk may leave it out.
         with suppress(OSError):
@@ -125,8 +125,8 @@ def leave_mark(directory: str, mark: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-    _sync(marks)
-    _sync(os.path.dirname(marks))
+    _sync(markers)
+    _sync(os.path.dirname(markers))
 
 
 def _sync(directory: str) -> None:

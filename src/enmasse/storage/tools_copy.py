@@ -125,7 +125,7 @@ def init(directory: Path) -> int:
 
 
 def _holds_data(directory: Path) -> bool:
-    """Whether there is a data file with anything in it: an empty one is what a crash or a lost disk leaves."""
+    """True if there is a data file with anything in it: an empty one is what a crash or a lost disk leaves."""
     path = directory / DATA_NAME
     return path.exists() and path.stat().st_size > 0
 

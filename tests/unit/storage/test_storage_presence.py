@@ -17,7 +17,7 @@ from enmasse.storage.batch import AnswerKind
 from enmasse.storage.environment import WriteEnvironment
 from enmasse.storage.errors import JournalFormatError, JournalMissingError, JournalUnavailableError
 from enmasse.storage.link import JournalLink
-from enmasse.storage.presence import explain_loss, file_id, leave_mark, mark_path, require_journal
+from enmasse.storage.presence import explain_loss, file_id, marker_path, require_journal, write_marker
 from enmasse.storage.tools import CANNOT, SOUND
 from enmasse.testing.memory_storage import RecordingListener
 from tests.unit.storage.test_storage_journal import RawJournal, put
@@ -34,16 +34,16 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mark(tmp_path: Path) -> str:
-    return mark_path(tmp_path, "node-0")
+def marker(tmp_path: Path) -> str:
+    return marker_path(tmp_path, "node-0")
 
 
 @pytest.fixture
 def start(journal: Path) -> Iterator[Callable[..., RawJournal]]:
     started: list[RawJournal] = []
 
-    def start(mark: str | None = None) -> RawJournal:
-        started.append(RawJournal(journal, *(["--mark", mark] if mark else [])))
+    def start(marker: str | None = None) -> RawJournal:
+        started.append(RawJournal(journal, *(["--marker", marker] if marker else [])))
         return started[-1]
 
     yield start
@@ -74,43 +74,43 @@ GONE = [deleted, emptied, with_its_directory, with_the_nodes_directory]
 
 @pytest.mark.parametrize("lose", GONE)
 def test_a_journal_that_is_gone_is_refused_with_its_path_and_what_to_do(
-    journal: Path, mark: str, lose: Callable[[Path], None]
+    journal: Path, marker: str, lose: Callable[[Path], None]
 ) -> None:
     WriteEnvironment(str(journal)).close()
-    leave_mark(str(journal), mark)
-    require_journal(str(journal), mark)
+    write_marker(str(journal), marker)
+    require_journal(str(journal), marker)
     lose(journal)
     with pytest.raises(JournalMissingError) as error:
-        require_journal(str(journal), mark)
-    for part in (str(journal / "data.mdb"), mark, "not mounted", "journal restore", f"journal init {journal}"):
+        require_journal(str(journal), marker)
+    for part in (str(journal / "data.mdb"), marker, "not mounted", "journal restore", f"journal init {journal}"):
         assert part in str(error.value)
 
 
-def test_where_no_journal_was_none_is_missed(journal: Path, mark: str) -> None:
-    require_journal(str(journal), mark)
+def test_where_no_journal_was_none_is_missed(journal: Path, marker: str) -> None:
+    require_journal(str(journal), marker)
     emptied(journal)
-    require_journal(str(journal), mark)
+    require_journal(str(journal), marker)
 
 
-def test_a_mark_that_is_there_is_left_as_it_is(journal: Path, mark: str) -> None:
-    leave_mark(str(journal), mark)
-    before = Path(mark).stat()
-    leave_mark(str(journal), mark)
-    assert Path(mark).stat() == before
-    assert str(journal) in Path(mark).read_text()
+def test_a_marker_that_is_there_is_left_as_it_is(journal: Path, marker: str) -> None:
+    write_marker(str(journal), marker)
+    before = Path(marker).stat()
+    write_marker(str(journal), marker)
+    assert Path(marker).stat() == before
+    assert str(journal) in Path(marker).read_text()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lose", GONE)
 def test_the_journal_process_begins_none_in_the_place_of_one_that_is_gone(
-    start: Callable[..., RawJournal], journal: Path, mark: str, lose: Callable[[Path], None]
+    start: Callable[..., RawJournal], journal: Path, marker: str, lose: Callable[[Path], None]
 ) -> None:
-    first = start(mark)
+    first = start(marker)
     assert first.answer().kind == AnswerKind.HELLO
     first.end()
     lose(journal)
     found = sorted(journal.parent.parent.rglob("*"))
-    again = start(mark)
+    again = start(marker)
     answer = again.answer()
     assert (answer.kind, again.end()[0]) == (AnswerKind.REFUSED, 2)
     assert f"the journal in {journal} is gone" in answer.text
@@ -119,8 +119,8 @@ def test_the_journal_process_begins_none_in_the_place_of_one_that_is_gone(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_empty", [False, True], ids=["whole", "of no bytes"])
-def test_a_crash_before_the_mark_leaves_a_journal_that_starts_and_gets_it(
-    start: Callable[..., RawJournal], journal: Path, mark: str, is_empty: bool
+def test_a_crash_before_the_marker_leaves_a_journal_that_starts_and_gets_it(
+    start: Callable[..., RawJournal], journal: Path, marker: str, is_empty: bool
 ) -> None:
     first = start()
     first.answer()
@@ -129,18 +129,18 @@ def test_a_crash_before_the_mark_leaves_a_journal_that_starts_and_gets_it(
     first.kill()
     if is_empty:
         emptied(journal)
-    assert not Path(mark).exists()
-    answer = start(mark).answer()
+    assert not Path(marker).exists()
+    answer = start(marker).answer()
     assert (answer.kind, answer.number) == (AnswerKind.HELLO, 0 if is_empty else 1)
-    assert Path(mark).exists()
+    assert Path(marker).exists()
 
 
 @pytest.mark.slow
-def test_a_mark_that_cannot_be_made_is_told_and_keeps_no_journal_from_starting(
+def test_a_marker_that_cannot_be_made_is_told_and_keeps_no_journal_from_starting(
     start: Callable[..., RawJournal], tmp_path: Path
 ) -> None:
     (tmp_path / "journals").write_text("a file")
-    process = start(mark_path(tmp_path, "node-0"))
+    process = start(marker_path(tmp_path, "node-0"))
     assert process.answer().kind == AnswerKind.HELLO
     assert "a later loss of the journal would go unnoticed" in process.end()[1]
 
@@ -230,7 +230,7 @@ def test_no_other_file_takes_the_place_of_the_one_that_was_loaded(journal: Path,
     async def story() -> None:
         told: list[bool] = []
         listener = RecordingListener()
-        link = JournalLink(journal, mark=mark_path(tmp_path, "node-0"), loss_changed=told.append)
+        link = JournalLink(journal, marker=marker_path(tmp_path, "node-0"), loss_changed=told.append)
         await link.start(listener)
         link.submit([Operation(Table.MARK, b"a" * 16, b"1")])
         await until(lambda: listener.committed == 1, "the first commit")
@@ -256,7 +256,7 @@ def test_no_other_file_takes_the_place_of_the_one_that_was_loaded(journal: Path,
 @pytest.mark.slow
 def test_who_stops_without_a_journal_does_not_wait_for_one(journal: Path, tmp_path: Path) -> None:
     async def story() -> None:
-        link = JournalLink(journal, mark=mark_path(tmp_path, "node-0"))
+        link = JournalLink(journal, marker=marker_path(tmp_path, "node-0"))
         await link.start(RecordingListener())
         deleted(journal)
         assert link.journal_pid is not None
@@ -270,13 +270,13 @@ def test_who_stops_without_a_journal_does_not_wait_for_one(journal: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_journal_is_begun_anew_where_none_is_and_nowhere_else(journal: Path, mark: str) -> None:
+def test_a_journal_is_begun_anew_where_none_is_and_nowhere_else(journal: Path, marker: str) -> None:
     def tool(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "enmasse.storage.tools", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     async def start() -> None:
-        link = JournalLink(journal, mark=mark)
+        link = JournalLink(journal, marker=marker)
         await link.start(RecordingListener())
         await link.stop()
 
@@ -293,11 +293,11 @@ def test_a_journal_is_begun_anew_where_none_is_and_nowhere_else(journal: Path, m
 
 
 @pytest.mark.slow
-def test_a_backup_takes_the_place_of_an_empty_file_unforced(journal: Path, mark: str, tmp_path: Path) -> None:
+def test_a_backup_takes_the_place_of_an_empty_file_unforced(journal: Path, marker: str, tmp_path: Path) -> None:
     WriteEnvironment(str(journal)).close()
-    leave_mark(str(journal), mark)
+    write_marker(str(journal), marker)
     command = [sys.executable, "-m", "enmasse.storage.tools"]
     subprocess.run([*command, "backup", str(journal), str(tmp_path / "copy")], capture_output=True, check=True)
     emptied(journal)
     subprocess.run([*command, "restore", str(journal), str(tmp_path / "copy")], capture_output=True, check=True)
-    require_journal(str(journal), mark)
+    require_journal(str(journal), marker)

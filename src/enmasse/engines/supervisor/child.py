@@ -173,7 +173,7 @@ class Child:
         return log
 
     def _words(self) -> list[str]:
-        """The lines that the process has written to its log since its start."""
+        """Return the lines that the process has written to its log since its start."""
         try:
             with self._log.open("rb") as log:
                 log.seek(self._log_start)

@@ -33,7 +33,7 @@ from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, Process, r
 from enmasse.engines.supervisor.ports import choose_ports
 from enmasse.errors import ConfigError
 from enmasse.net.logs import JsonFormatter, TextFormatter
-from enmasse.storage.presence import mark_path, require_journal
+from enmasse.storage.presence import marker_path, require_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ def run_supervisor(
         _wait_for_former(layout, tell)
         # The node would refuse too, but here it is one sentence.
         journal = layout.data / "nodes" / DEFAULT_NODE / "journal"
-        require_journal(str(journal), mark_path(layout.data, DEFAULT_NODE))
+        require_journal(str(journal), marker_path(layout.data, DEFAULT_NODE))
         # The file of a former run would lead others to processes that are gone.
         try:
             layout.endpoints.unlink(missing_ok=True)
