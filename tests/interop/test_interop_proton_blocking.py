@@ -42,6 +42,20 @@ def test_ten_lines_send_and_receive(connection: Any, addresses: Any) -> None:
         receiver.accept()
 
 
+def test_the_tags_of_many_deliveries_can_be_read(connection: Any, addresses: Any) -> None:
+    address = addresses.declare("queue")
+    sender = connection.create_sender(address)
+    for number in range(300):
+        sender.send(Message(body=number))
+    receiver = connection.create_receiver(address, credit=300)
+    tags = set()
+    for number in range(300):
+        assert receiver.receive().body == number
+        tags.add(receiver.fetcher.unsettled[-1].tag)
+        receiver.accept()
+    assert len(tags) == 300
+
+
 def test_a_released_message_comes_again_and_a_rejected_one_does_not(connection: Any, addresses: Any) -> None:
     address = addresses.declare("queue")
     sender = connection.create_sender(address)

@@ -193,7 +193,7 @@ class Carrier:
 
     def on_begun(self, session: Session) -> None:
         """Everything is there that links need."""
-        session.next_delivery_id = self._next_delivery_id
+        session.number_from(self._next_delivery_id)
         self._sessions.append(session)
         self.session = session
         self._is_beginning = False

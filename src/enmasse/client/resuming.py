@@ -7,7 +7,6 @@ does not know is sent again. A peer that remembers nothing, as after its own res
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from typing import Any
 
@@ -17,11 +16,12 @@ from enmasse.client.sender import Sender
 from enmasse.wire.amqp.composites import from_described
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.framing import amqp_frame
-from enmasse.wire.amqp.link import MASK, SendingLink
 from enmasse.wire.amqp.link import Link as EngineLink
+from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.outcomes import TERMINAL
 from enmasse.wire.amqp.performatives import Target, Transfer
 from enmasse.wire.amqp.types import Described
+from enmasse.wire.amqp.unsettled import tag_of
 
 __all__ = ["ResumingSender"]
 
@@ -34,8 +34,6 @@ KEEP_S = 300
 MAX_TOLD = 4_096
 """Tags told in one attach, which has to fit a frame; beyond that the oldest are sent again."""
 
-_U32 = struct.Struct(">I")
-
 
 class ResumingSender(Sender):
     """See ``Connection.sender`` with ``resume``."""
@@ -47,7 +45,7 @@ class ResumingSender(Sender):
         self._known: deque[tuple[bytes, Outgoing, bool]] = deque()
         """What the peer knows, until there is credit to say so: tag, message, whether it has its outcome."""
         self._tags: dict[int, bytes] = {}
-        """Tags of resumed deliveries by their new ids; those of others are their ids."""
+        """Tags of resumed deliveries by their new ids; those of others follow from their ids."""
 
     @property
     def pending(self) -> int:
@@ -110,7 +108,7 @@ class ResumingSender(Sender):
             unsettled = link.session.unsettled
             for delivery_id, outgoing in list(unsettled.items()):
                 if outgoing.sink is self and outgoing.transaction is None:
-                    tag = self._tags.get(delivery_id) or _U32.pack(delivery_id)
+                    tag = self._tags.get(delivery_id) or tag_of(delivery_id)
                     # Of a message in parts the peer may have only some.
                     if len(outgoing.payload) <= link.room and not outgoing.future.done():
                         self._lost[tag] = unsettled.pop(delivery_id)
@@ -133,12 +131,7 @@ class ResumingSender(Sender):
 def _resume(link: SendingLink, outgoing: Outgoing, tag: bytes, *, settled: bool) -> int:
     """Go on with a delivery that the peer has in full, under a new id; settled, it only has to forget it."""
     session = link.session
-    delivery_id = session.next_delivery_id
-    session.next_delivery_id = (delivery_id + 1) & MASK
-    link.delivery_count += 1
-    link.credit -= 1
-    if not settled:
-        session.unsettled[delivery_id] = outgoing
+    delivery_id = link.take_delivery_id(outgoing, settled)
     transfer = Transfer(link.handle, delivery_id, tag, message_format=0, settled=settled, resume=True)
     session.queue_part(link, amqp_frame(link.channel, transfer), b"")
     session.send_pending()

@@ -7,7 +7,6 @@ still has, and what it has decided of them; the others are handed out anew.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.backlog import BacklogConsumer
@@ -17,6 +16,7 @@ from enmasse.node.recovery import Key, Recovery, Terminus, state_of
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.outcomes import TERMINAL
 from enmasse.wire.amqp.performatives import Attach, Received, Source, Transfer
+from enmasse.wire.amqp.unsettled import number_of, tag_of
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from enmasse.wire.amqp.link import SendingLink
 
 __all__ = ["Leases", "Resumption"]
-
-_U32 = struct.Struct(">I")
 
 LAST_NUMBER = 0xF0000000
 """Nothing is held whose tag is above: the next session could not count on from there."""
@@ -40,7 +38,7 @@ class Leases(Terminus):
         super().__init__(recovery, key, address, terminus)
         self._held: dict[bytes, tuple[Entry, BacklogConsumer]] = {}
         self._tags: dict[int, bytes] = {}
-        """Tags of resumed deliveries by their new ids; those of others are their ids."""
+        """Tags of resumed deliveries by their new ids; those of others follow from their ids."""
         self._states: dict[bytes, Any] = {}
         """What the receiver told of what it has, while the link is being attached."""
 
@@ -61,14 +59,14 @@ class Leases(Terminus):
     @property
     def first_free(self) -> int:
         """A delivery id above whatever is the tag of a held message."""
-        return max((_U32.unpack(tag)[0] for tag in self._held), default=-1) + 1
+        return max((number_of(tag) for tag in self._held), default=-1) + 1
 
     def hold(self, link: SendingLink, consumer: BacklogConsumer) -> None:
         """The link is detached: keep what its receiver has."""
         unsettled = link.session.unsettled
         for delivery_id in [i for i, delivery in unsettled.items() if delivery.sink is consumer]:
-            tag = self._tags.get(delivery_id) or _U32.pack(delivery_id)
-            if _U32.unpack(tag)[0] < LAST_NUMBER:
+            tag = self._tags.get(delivery_id) or tag_of(delivery_id)
+            if number_of(tag) < LAST_NUMBER:
                 entry = unsettled.pop(delivery_id)
                 self._held[tag] = entry, consumer
                 self._recovery.deliveries += 1
@@ -102,7 +100,7 @@ class Leases(Terminus):
         session = link.session
         is_fresh = not session.next_outgoing_id and not session.next_delivery_id
         if is_fresh:
-            session.next_delivery_id = self._recovery.number(self.first_free)
+            session.number_from(self._recovery.number(self.first_free))
         could_clash = self.first_free > session.next_delivery_id
         for tag in list(self._held):
             is_absent = tag not in theirs and not attach.incomplete_unsettled

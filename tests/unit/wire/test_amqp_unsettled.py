@@ -12,15 +12,16 @@ from enmasse.wire.amqp import session_output
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.performatives import Accepted, Detach, Disposition, End, Flow, Open, Transfer
+from enmasse.wire.amqp.unsettled import number_of, tag_of
 
 CREDIT = 1_000_000
 
 
-def sending(links: int = 1) -> tuple[RawPeer, list[RecordingSink]]:
+def sending(links: int = 1, frame_bytes: int = 0xFFFFFFFF) -> tuple[RawPeer, list[RecordingSink]]:
     """An engine that sends on some links, with credit and a window that are never felt."""
     handler = Recorder()
     peer = RawPeer(Connection(handler, container_id="s", is_server=True, now=0.0))
-    peer.greet(open_with=Open("raw"))
+    peer.greet(open_with=Open("raw", max_frame_size=frame_bytes))
     peer.begin(incoming_window=CREDIT)
     for handle in range(links):
         peer.attach_receiver(f"out{handle}", handle)
@@ -145,3 +146,29 @@ def test_asking_for_the_same_deliveries_over_and_over_ends_the_session() -> None
     (end,) = ends
     assert end.error is not None
     assert end.error.condition == "amqp:resource-limit-exceeded"
+
+
+@pytest.mark.parametrize("size", [1, 1_000])
+def test_tags_are_utf8_and_each_delivery_has_its_own_however_many_there_were(size: int) -> None:
+    peer, (sink,) = sending(frame_bytes=512)
+    for start in (0, 1 << 14, 1 << 21, 1 << 28, (1 << 32) - 200):
+        peer.engine.sessions[0].number_from(start)
+        for _ in range(200):
+            sink.send(b"x" * size, settled=True)
+        begun = [sent for sent in peer.hear_all(Transfer) if sent.delivery_tag is not None]
+        tags = {sent.delivery_tag.decode(): sent.delivery_id for sent in begun if sent.delivery_tag is not None}
+        assert list(tags.values()) == list(range(start, start + 200))
+        assert [number_of(tag.encode()) for tag in tags] == list(tags.values())
+        assert [tag_of(number).decode() for number in tags.values()] == list(tags)
+
+
+def test_delivery_ids_begin_again_after_the_highest() -> None:
+    peer, (sink,) = sending()
+    peer.engine.sessions[0].number_from((1 << 32) - 2)
+    for _ in range(4):
+        sink.send(b"x", settled=True)
+    sent = peer.hear_all(Transfer)
+    assert [transfer.delivery_id for transfer in sent] == [(1 << 32) - 2, (1 << 32) - 1, 0, 1]
+    assert [transfer.delivery_tag for transfer in sent] == [
+        b"\x0f\x7f\x7f\x7f\x7e", b"\x0f\x7f\x7f\x7f\x7f", bytes(5), b"\0\0\0\0\1",
+    ]  # fmt: skip

@@ -32,6 +32,7 @@ from enmasse.wire.amqp.performatives import (
 from enmasse.wire.amqp.sinks import DeliveryTracker, Passage
 from enmasse.wire.amqp.transactions import TransactionalState
 from enmasse.wire.amqp.types import UInt
+from enmasse.wire.amqp.unsettled import tag_of
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.session_output import SessionOutput
@@ -47,7 +48,7 @@ TURN_BYTES = 1 << 20
 """What one connection may put out between two writes before its links are blocked: several times
 what a socket takes at once, so that the bound never costs throughput."""
 
-_FIRST_PART = struct.Struct(">I2sIsIss")
+_FIRST_PART = struct.Struct(">I2s5ssIss")
 
 PART_HEAD_BYTES = 48
 """Room for a transfer's frame without its payload and its state."""
@@ -181,7 +182,7 @@ class SendingLink(Link):
         """What the peer still takes."""
         self.drain = False
         fields = encode(UInt(handle))
-        content = 1 + len(fields) + 5 + 6 + 2
+        content = 1 + len(fields) + 5 + 7 + 2
         self._head = (
             b"\x02\x00"
             + session.channel.to_bytes(2, "big")
@@ -191,8 +192,8 @@ class SendingLink(Link):
             + b"\x70"
         )
         self._tails = (b"\x43\x42", b"\x43\x41")
-        self._pack = struct.Struct(f">I{len(self._head)}sI2sI2s").pack
-        self._size = len(self._head) + 16
+        self._pack = struct.Struct(f">I{len(self._head)}sI6sB2s").pack
+        self._size = len(self._head) + 17
         self.room = session.connection.remote_max_frame_size - self._size
         """Bytes of payload that fit into one frame, and into a message."""
         self.max_message_size = 0
@@ -222,7 +223,12 @@ class SendingLink(Link):
         self.delivery_count += 1
         self.credit -= 1
         delivery_id = session.next_delivery_id
-        session.next_delivery_id = (delivery_id + 1) & MASK
+        tag_head = session.tag_head
+        tag_end = delivery_id & 0x7F
+        if tag_end == 0x7F:
+            session.number_from(delivery_id + 1)
+        else:
+            session.next_delivery_id = delivery_id + 1
         if not settled:
             session.unsettled[delivery_id] = delivery
         if size > self.room or session.remote_window <= 0 or message_format:
@@ -239,8 +245,8 @@ class SendingLink(Link):
                 size + self._size,
                 self._head,
                 delivery_id,
-                b"\xa0\x04",
-                delivery_id,
+                tag_head,
+                tag_end,
                 self._tails[settled],
             )
         )
@@ -265,7 +271,7 @@ class SendingLink(Link):
         self.delivery_count += 1
         self.credit -= 1
         delivery_id = session.next_delivery_id
-        session.next_delivery_id = (delivery_id + 1) & MASK
+        session.number_from(delivery_id + 1)
         if not settled:
             session.unsettled[delivery_id] = delivery
         return delivery_id
@@ -294,7 +300,13 @@ class SendingLink(Link):
         handle = self._head[10:-1]
         of_rest = len(handle) + 1
         first = _FIRST_PART.pack(
-            delivery_id, b"\xa0\x04", delivery_id, b"\x70", message_format, b"\x41" if settled else b"\x42", b"\x41"
+            delivery_id,
+            b"\xa0\x05",
+            tag_of(delivery_id),
+            b"\x70",
+            message_format,
+            b"\x41" if settled else b"\x42",
+            b"\x41",
         )
         return (
             start + bytes((of_rest + 1 + len(first), 6)) + handle + b"\x70" + first,

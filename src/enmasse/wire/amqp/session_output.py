@@ -24,7 +24,7 @@ from enmasse.wire.amqp.performatives import (
     encode_performative,
 )
 from enmasse.wire.amqp.transactions import TransactionalState
-from enmasse.wire.amqp.unsettled import UnsettledByLink
+from enmasse.wire.amqp.unsettled import UnsettledByLink, tag_of
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.connection_output import ConnectionOutput
@@ -57,7 +57,7 @@ class SessionOutput:
         "default_outcomes", "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended", "next_delivery_id",
         "next_outgoing_id",
         "receivers", "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders",
-        "unsettled",
+        "tag_head", "unsettled",
     )  # fmt: skip
 
     def __init__(self, connection: ConnectionOutput, channel: int) -> None:
@@ -77,7 +77,7 @@ class SessionOutput:
         self.senders: dict[int, SendingLink] = {}
         """Sending links by the peer's handle."""
         self.next_outgoing_id = 0
-        self.next_delivery_id = 0
+        self.number_from(0)
         self.remote_window = 0
         self._held_window = 0
         self.unsettled: dict[int, Any] = {}
@@ -110,6 +110,12 @@ class SessionOutput:
         self._links_due: dict[Link, bool] = {}
         self._is_flow_due = False
         self._pending: deque[tuple[SendingLink, bytes, bytes | memoryview]] = deque()
+
+    def number_from(self, delivery_id: int) -> None:
+        """Number the deliveries that are sent from now on from this id on."""
+        self.next_delivery_id = delivery_id & MASK
+        self.tag_head = b"\xa0\x05" + tag_of(self.next_delivery_id)[:4]
+        """Their tags as they are encoded, but for the last byte, the same for all ids that differ in nothing else."""
 
     def settle(self, delivery_id: int, state: Any) -> None:
         """Settle a delivery that we received; see ``ReceivingLink.settle``."""
@@ -288,7 +294,7 @@ class SessionOutput:
         """Take back the number that a message was given, and see to it that its sink hears of it."""
         link.delivery_count -= 1
         link.credit += 1
-        self.next_delivery_id = delivery_id
+        self.number_from(delivery_id)
         delivery = self.unsettled.pop(delivery_id, None)
         if delivery is not None:
             self.tell_too_large(delivery)
@@ -322,7 +328,7 @@ class SessionOutput:
         first = Transfer(
             handle=link.handle,
             delivery_id=delivery_id,
-            delivery_tag=_U32.pack(delivery_id),
+            delivery_tag=tag_of(delivery_id),
             message_format=message_format,
             settled=settled,
             more=more,

@@ -1,6 +1,6 @@
-"""Which deliveries of a session a link has, without a look at all of them for every link that goes.
+"""Unsettled deliveries: their tags, and which of a session's belong to a link.
 
-Each delivery is looked at once, when a link goes, however many links do.
+When links go, each delivery of their session is looked at once, however many links do.
 """
 
 from __future__ import annotations
@@ -10,12 +10,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from enmasse.wire.amqp.session_output import SessionOutput
 
-__all__ = ["UnsettledByLink"]
+__all__ = ["UnsettledByLink", "number_of", "tag_of"]
 
 MASK = 0xFFFFFFFF
 
 FEW = 64
 """So many are looked through as they are."""
+
+
+def tag_of(delivery_id: int) -> bytes:
+    """The tag under which we send a delivery: its id, seven bits in a byte.
+
+    A tag is any binary [AMQP 2.8.7], but clients are known that read it as UTF-8, which this is.
+    """
+    high = delivery_id >> 7
+    return bytes((high >> 21, high >> 14 & 0x7F, high >> 7 & 0x7F, high & 0x7F, delivery_id & 0x7F))
+
+
+def number_of(tag: bytes) -> int:
+    """The delivery id under which a tag of ours was sent first."""
+    number = 0
+    for seven in tag:
+        number = number << 7 | seven
+    return number
 
 
 class UnsettledByLink:
