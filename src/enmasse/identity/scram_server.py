@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 from enmasse.errors import RemoteError
 from enmasse.identity.users import ScramKeys
-from enmasse.wire.amqp.sasl import Verdict
+from enmasse.wire.amqp.sasl import Admitted, Verdict
 from enmasse.wire.amqp.saslprep import saslprep
 from enmasse.wire.amqp.scram import HASHES, attributes_of, from_base64, h, proof_of, sign, to_base64, unquoted
 
-__all__ = ["ClientFirst", "Farewell", "Proof", "read_client_first"]
+__all__ = ["ClientFirst", "Proof", "read_client_first"]
 
 MAX_NONCE_BYTES = 512
 MAX_NAME_BYTES = 1_024
@@ -95,20 +95,5 @@ class Proof:
         is_proved = hmac.compare_digest(h(name, proof_of(proof, signature)), self._keys.stored)
         if not self._decide(is_sound and is_proved):
             return False
-        return Farewell(b"v=" + to_base64(sign(name, self._keys.server, whole)))
-
-
-class Farewell:
-    """The server's own proof; the client answers with nothing.
-
-    It could go with the outcome as well, but not every client looks there.
-    """
-
-    __slots__ = ("challenge",)
-
-    def __init__(self, message: bytes) -> None:
-        self.challenge = message
-
-    def answer(self, response: bytes) -> Verdict:
-        """The client is content."""
-        return not response
+        # As the client has nothing to answer to this, it comes with the outcome, not as one more challenge.
+        return Admitted(b"v=" + to_base64(sign(name, self._keys.server, whole)))

@@ -22,7 +22,7 @@ from enmasse.node.gate import Gate
 from enmasse.node.rights import Rights
 from enmasse.node.tenancy import choose_space, named_space
 from enmasse.wire.amqp.pending import Pending
-from enmasse.wire.amqp.sasl import Question, SaslCode, SaslServer, Verdict
+from enmasse.wire.amqp.sasl import Admitted, Question, SaslCode, SaslServer, Verdict
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
@@ -188,9 +188,9 @@ class Admission:
     def _account(self, login: Login, verdict: Verdict) -> Verdict:
         if isinstance(verdict, Pending):
             return verdict.map(lambda later: self._account(login, later))
-        if not isinstance(verdict, int):
+        if not isinstance(verdict, int | Admitted):
             return _Step(verdict, lambda question, response: self._judge(lambda: question.answer(response)))
-        if verdict is True:
+        if verdict is True or isinstance(verdict, Admitted):
             self.rights.user = login.user
         elif verdict is False:
             # Another answer says nothing of the credentials.

@@ -7,10 +7,19 @@ import hmac
 
 import pytest
 
-from enmasse.identity.scram_server import Farewell, Proof, read_client_first
+from enmasse.identity.scram_server import Proof, read_client_first
 from enmasse.identity.users import Users, make_keys
 from enmasse.wire.amqp.pending import Pending
-from enmasse.wire.amqp.sasl import Question, Scram
+from enmasse.wire.amqp.performatives import (
+    Performative,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+    decode_performative,
+)
+from enmasse.wire.amqp.sasl import Admitted, Question, SaslClient, SaslServer, Scram
 from enmasse.wire.amqp.scram import attributes_of
 from tests.unit.identity.people import FEW, SEED, Door, answered, person
 
@@ -37,11 +46,7 @@ def test_the_server_says_what_the_specification_shows(
     question = Proof(mechanism, first, keys, ours, lambda is_proved: is_proved)
     nonce = theirs + ours.encode()
     assert question.challenge == b"r=" + nonce + b",s=" + salt.encode() + b",i=4096"
-    farewell = question.answer(b"c=biws,r=" + nonce + b",p=" + proof)
-    assert isinstance(farewell, Farewell)
-    assert farewell.challenge == b"v=" + signature
-    assert farewell.answer(b"") is True
-    assert farewell.answer(b"more") is False
+    assert question.answer(b"c=biws,r=" + nonce + b",p=" + proof) == Admitted(b"v=" + signature)
 
 
 def asked(user: str = "jo") -> tuple[Question, bytes, Door]:
@@ -49,15 +54,13 @@ def asked(user: str = "jo") -> tuple[Question, bytes, Door]:
     place = Door(person("jo"))
     client = Scram("SCRAM-SHA-256", user, "secret", lambda: "client")
     question = place.begin().begin("SCRAM-SHA-256", client.response())
-    assert not isinstance(question, int | Pending)
+    assert not isinstance(question, int | Admitted | Pending)
     return question, client.answer(question.challenge), place
 
 
 def test_the_right_answer_lets_in() -> None:
     question, answer, place = asked()
-    farewell = question.answer(answer)
-    assert not isinstance(farewell, int | Pending)
-    assert farewell.answer(b"") is True
+    assert isinstance(question.answer(answer), Admitted)
     assert place.login.user is not None
 
 
@@ -81,13 +84,42 @@ def test_an_answer_that_was_changed_on_the_way_does_not(change: tuple[bytes, byt
     assert place.login.user is None
 
 
+def test_scram_takes_one_challenge_and_the_servers_proof_comes_with_the_outcome() -> None:
+    place = Door(person("jo"))
+    login = place.begin()
+    server = SaslServer(
+        ["SCRAM-SHA-256"], lambda name, response, _host: login.begin(name, response), is_optional=False
+    )
+    client = SaslClient([Scram("SCRAM-SHA-256", "jo", "secret", lambda: "client")])
+    said: list[Performative] = []
+    frames = server.begin()
+    while frames:
+        said.append(decode_performative(frames[0], 8, len(frames[0]))[0])
+        frames = (client if len(said) % 2 else server).receive(said[-1])
+    assert [type(frame) for frame in said] == [SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome]
+    assert isinstance(said[-1], SaslOutcome)
+    assert (said[-1].additional_data or b"").startswith(b"v=")
+    assert client.is_done
+    assert client.error is None
+
+
+@pytest.mark.parametrize("proof", [None, b"", b"v=AAAA"])
+def test_a_client_does_not_go_on_where_the_outcome_lacks_the_servers_proof(proof: bytes | None) -> None:
+    question, _, _ = asked()
+    client = SaslClient([Scram("SCRAM-SHA-256", "jo", "secret", lambda: "client")])
+    client.receive(SaslMechanisms(("SCRAM-SHA-256",)))
+    client.receive(SaslChallenge(question.challenge))
+    client.receive(SaslOutcome(0, proof))
+    assert client.error is not None
+
+
 def test_a_proof_serves_once() -> None:
     first, answer, _ = asked()
     place = Door(person("jo"))
     login = place.begin()
     login._new_nonce = lambda: "another"
     question = login.begin("SCRAM-SHA-256", b"n,,n=jo,r=client")
-    assert not isinstance(question, int | Pending)
+    assert not isinstance(question, int | Admitted | Pending)
     assert question.challenge != first.challenge
     assert question.answer(answer) is False
 

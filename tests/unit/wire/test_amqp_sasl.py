@@ -22,6 +22,7 @@ from enmasse.wire.amqp.performatives import (
     decode_performative,
 )
 from enmasse.wire.amqp.sasl import (
+    Admitted,
     Anonymous,
     ClientMechanism,
     External,
@@ -66,6 +67,13 @@ def test_a_server_may_ask_before_it_decides(response: bytes, code: int) -> None:
     assert spoken(server.receive(SaslResponse(response))) == [SaslOutcome(code)]
     assert server.is_done
     assert (server.error is None) == (code == 0)
+
+
+def test_what_a_mechanism_says_last_comes_with_the_outcome() -> None:
+    server = SaslServer(["RIDDLE"], lambda *_: Admitted(b"well done"), is_optional=False)
+    assert spoken(server.receive(SaslInit("RIDDLE"))) == [SaslOutcome(0, b"well done")]
+    assert server.is_done
+    assert server.error is None
 
 
 def test_a_server_does_not_ask_for_ever() -> None:

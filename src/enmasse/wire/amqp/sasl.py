@@ -7,6 +7,7 @@ can say is in ``sasl_mechanisms`` and ``scram``; what a server asks is up to who
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
@@ -34,6 +35,7 @@ from enmasse.wire.amqp.sasl_mechanisms import (
 from enmasse.wire.amqp.scram import Scram
 
 __all__ = [
+    "Admitted",
     "Anonymous",
     "ClientMechanism",
     "External",
@@ -79,7 +81,14 @@ class Question(Protocol):
         """
 
 
-Verdict = bool | SaslCode | Question | Pending["Verdict"]
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The peer may come in, and the outcome carries what the mechanism says last [AMQP 5.3.3.5]."""
+
+    additional_data: bytes
+
+
+Verdict = bool | SaslCode | Admitted | Question | Pending["Verdict"]
 """Whether the peer may come in, or what else it has to answer; perhaps that is known only later."""
 
 
@@ -160,6 +169,8 @@ class SaslServer:
             # True and False are numbers too, but not the codes.
             code = verdict if isinstance(verdict, SaslCode) else (SaslCode.OK if verdict else SaslCode.AUTH)
             return self._end(code, "authentication failed")
+        if isinstance(verdict, Admitted):
+            return self._end(SaslCode.OK, "", verdict.additional_data)
         self._asked += 1
         if self._asked > MAX_QUESTIONS:
             return self._end(SaslCode.SYS, "authentication has not come to an end")
@@ -170,12 +181,12 @@ class SaslServer:
         self.is_waiting = False
         self.resume(self._follow(verdict))
 
-    def _end(self, code: SaslCode, reason: str) -> list[bytes]:
+    def _end(self, code: SaslCode, reason: str, additional_data: bytes | None = None) -> list[bytes]:
         self.is_done = True
         self._question = None
         if code is not SaslCode.OK:
             self.error = reason
-        return [sasl_frame(SaslOutcome(int(code)))]
+        return [sasl_frame(SaslOutcome(int(code), additional_data))]
 
 
 class SaslClient:
