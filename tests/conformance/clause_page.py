@@ -25,7 +25,7 @@ Where the specification leaves a choice, or more is asked than pays, a node does
 - Tags are looked at on such links only. On others a tag that is missing, too long or used twice does no harm, as
   nothing hangs on it.
 - Credit cannot belong to a transaction (4.4.3); distributed transactions are not served.
-- An empty payload counts as a message without a body.
+- A message may lack a body, as Qpid Proton sends one where it is given none; an empty payload is such a message.
 - A message that is larger than a receiver's link takes is not sent to it. In a queue or durable subscription it waits
   for another receiver; on a direct address it is rejected; a volatile subscriber misses it, and so does a receiver of
   settled messages.

@@ -11,7 +11,7 @@ from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.outcomes import ACCEPTED
 from enmasse.wire.amqp.performatives import AmqpError, Disposition, Modified, Rejected, Released, Source, Target
-from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
+from enmasse.wire.amqp.sections import Header, Properties, Sections, check_order, encode_message
 from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UByte, UInt, ULong
 from tests.conformance.clause_list import clause
 from tests.conformance.node_scene import Node, NodePeer
@@ -85,36 +85,54 @@ def test_every_kind_of_body_passes_as_it_is(body: list[bytes], address: str) -> 
     assert pass_through(bare(*body), address).endswith(bare(*body))
 
 
+OUT_OF_ORDER = [
+    section(PROPERTIES, []) + section(HEADER, [True]) + section(VALUE, 1),
+    section(PROPERTIES, []) + section(DELIVERY, {}) + section(DATA, b"x"),
+    section(APPLICATION, {}) + section(PROPERTIES, []) + section(VALUE, "text"),
+    section(APPLICATION, {}) + section(APPLICATION, {}) + section(DATA, b"x"),
+    encode(Described(Symbol("amqp:properties:list"), [])) + section(PROPERTIES, []) + section(DATA, b"x"),
+    section(VALUE, 1) + section(PROPERTIES, []),
+    section(DATA, b"x") + section(HEADER, [True]),
+    section(FOOTER, {}) + section(VALUE, 1),
+    section(VALUE, 1) + section(VALUE, 2),
+    section(VALUE, {}) + section(FOOTER, {}) + section(FOOTER, {}),
+    section(DATA, b"x") + section(SEQUENCE, [1]),
+    section(DATA, b"x") + section(VALUE, "text"),
+    section(HEADER, [True]) + section(HEADER, [True]) + section(VALUE, 1),
+    section(0x79, 1),
+    section(VALUE, {}) + section(0x79, 1),
+    section(VALUE, 1) + b"\x00",
+    section(VALUE, {}) + b"more",
+    b"\xa1\x03abc",
+]
+
+
 @clause("3.2:order", "3.2:unknown-order", "3.2:one-kind-of-body")
-@pytest.mark.parametrize(
-    "payload",
-    [
-        section(PROPERTIES, []) + section(HEADER, [True]) + section(VALUE, 1),
-        section(VALUE, 1) + section(PROPERTIES, []),
-        section(FOOTER, {}) + section(VALUE, 1),
-        section(VALUE, 1) + section(VALUE, 2),
-        section(DATA, b"x") + section(SEQUENCE, [1]),
-        section(HEADER, [True]) + section(HEADER, [True]) + section(VALUE, 1),
-        section(0x79, 1),
-        b"\xa1\x03abc",
-    ],
-)
+@pytest.mark.parametrize("payload", OUT_OF_ORDER)
 def test_sections_out_of_order_are_no_message(payload: bytes) -> None:
     with pytest.raises(DecodeError):
         Sections(payload).has(VALUE)
+    with pytest.raises(DecodeError):
+        check_order(payload)
 
 
 @clause("3.2:unknown-order", "2.8.15:decode")
-@pytest.mark.parametrize("payload", [b"\xff\xff", b"\xa1\x03abc", section(0x79, 1), b"\x00\x53\x70\xc0\x7f\x01"])
-def test_what_is_no_message_is_not_stored(payload: bytes) -> None:
+@pytest.mark.parametrize("address", ["q", "t", "s", None])
+def test_what_is_no_message_is_not_stored_and_the_next_one_is(address: str | None) -> None:
     node = Node()
-    peer = node.peer()
-    peer.sender("q")
-    outcome = peer.deliver(payload)
-    assert isinstance(outcome, Rejected)
-    assert outcome.error is not None
-    assert outcome.error.condition == "amqp:decode-error"
-    assert node.stored("q") == 0
+    peer, receiver = node.peer(), node.peer("receiver")
+    receiver.receiver(address or "q")
+    receiver.hear()
+    peer.sender(Target(address))
+    for payload in [*OUT_OF_ORDER, b"\xff\xff", b"\x00\x53\x70\xc0\x7f\x01"]:
+        addressed = payload if address else section(PROPERTIES, [None, None, "q"]) + payload
+        outcome = peer.deliver(addressed)
+        assert isinstance(outcome, Rejected), addressed
+        assert outcome.error is not None
+        assert outcome.error.condition == "amqp:decode-error"
+    assert receiver.transfers() == []
+    assert peer.deliver(encode_message("sound", properties=Properties(to="q"))) == ACCEPTED
+    assert len(receiver.bodies()) == 1
 
 
 @clause("3.2.1:durable")

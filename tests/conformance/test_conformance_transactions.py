@@ -147,10 +147,11 @@ def test_who_knows_no_rejected_is_told_by_a_detach(node: Node) -> None:
 
 
 @clause("4.3:rollback-error")
-def test_a_transaction_with_a_refused_message_is_rolled_back(node: Node, peer: Controller) -> None:
+@pytest.mark.parametrize("payload", [b"\xff no message", message() + message()])
+def test_a_transaction_with_a_refused_message_is_rolled_back(node: Node, peer: Controller, payload: bytes) -> None:
     txn_id = peer.declare()
     peer.post(txn_id, "good")
-    refused = peer.deliver(b"\xff no message", state=TransactionalState(txn_id))
+    refused = peer.deliver(payload, state=TransactionalState(txn_id))
     assert isinstance(refused, TransactionalState)
     assert isinstance(refused.outcome, Rejected)
     assert isinstance(peer.commit(txn_id), Rejected)

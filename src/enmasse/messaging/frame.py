@@ -365,9 +365,11 @@ def split_payload(payload: bytes) -> tuple[bytes, bytes, bool]:
     """Cut a message into (head, body, whole) as frames keep it.
 
     A message that consists of one data section, or one amqp-value of binary or string, after its
-    other sections is cut before the content. Any other lies whole in head, with an empty body.
+    other sections is cut before the content. Any other lies whole in head, with an empty body; so does one
+    whose sections are out of order.
     """
     at = 0
+    last = 0x6F
     size = len(payload)
     try:
         while at < size:
@@ -387,8 +389,9 @@ def split_payload(payload: bytes) -> tuple[bytes, bytes, bool]:
                 if end != size:
                     break
                 return payload[:begin], payload[begin:], False
-            if not 0x70 <= section <= 0x74:
+            if not last < section <= 0x74:
                 break
+            last = section
             at = _end_of_value(payload, at + 3)
     except (IndexError, struct.error):
         pass

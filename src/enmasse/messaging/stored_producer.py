@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from enmasse.messaging.delivery import Producer, ProducerPort
 from enmasse.messaging.facts import PLAIN, Facts, facts_of
 from enmasse.messaging.frame import split_payload
+from enmasse.wire.amqp.sections import check_order
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
@@ -34,12 +35,14 @@ class StoredProducer(Producer):
         """What a message asks for.
 
         Raises:
-            DecodeError: it cannot be read.
+            DecodeError: it cannot be read, or its sections are out of order.
         """
         if len(payload) == self.size and payload.startswith(self.head):
             return self.facts
         facts = facts_of(payload)
         self.head, _, is_whole = split_payload(payload)
+        if is_whole:
+            check_order(payload)
         self.facts = facts
         self.size = -1 if is_whole else len(payload)
         return facts

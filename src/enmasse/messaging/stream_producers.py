@@ -17,7 +17,7 @@ from enmasse.messaging.stream_heads import NO_HEAD, Head
 from enmasse.messaging.stream_log import Partition
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
-from enmasse.wire.amqp.sections import Sections
+from enmasse.wire.amqp.sections import Sections, check_order
 
 if TYPE_CHECKING:
     from enmasse.messaging.stream import Stream
@@ -86,6 +86,8 @@ class MessageProducer(Producer):
             head = self.address.heads.of(payload, head)
             if not head.is_whole:
                 self._head = head
+            elif self.refuses(payload, delivery_id, settled):
+                return
         partition = head.partition or self.address.next_partition()
         partition.append_parts(head, payload[head.body_at :], None if settled else self, delivery_id)
 
@@ -98,9 +100,20 @@ class MessageProducer(Producer):
         else:
             self.settle(delivery_id, RELEASED)
 
+    def refuses(self, payload: bytes, delivery_id: int, settled: bool) -> bool:
+        """Whether the sections of a message are out of order, which is told its sender."""
+        try:
+            check_order(payload)
+        except DecodeError as error:
+            self.reject(delivery_id, settled, "amqp:decode-error", str(error))
+            return True
+        return False
+
     def reject(self, delivery_id: int, settled: bool, condition: str, problem: str) -> None:
         """What came does not fit the link."""
-        if not settled:
+        if settled:
+            self.address.dropped += 1
+        else:
             self.settle(delivery_id, Rejected(AmqpError(condition, problem)))
 
 
@@ -120,6 +133,8 @@ class NumberedProducer(MessageProducer):
             self.reject(delivery_id, settled, "amqp:invalid-field", NO_SEQUENCE)
             return
         head = self.address.heads.of(payload)
+        if head.is_whole and self.refuses(payload, delivery_id, settled):
+            return
         ack = None if settled else (self, delivery_id)
         self._partition(head, sequence).append_once(payload, ack, self._id, sequence)
 

@@ -21,6 +21,7 @@ from enmasse.messaging.delivery import ACCEPTED, Producer
 from enmasse.messaging.facts import facts_of
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.wire.amqp.sections import check_order
 from enmasse.wire.amqp.transactions import ROLLBACK, TIMEOUT
 
 if TYPE_CHECKING:
@@ -235,6 +236,7 @@ class Transaction:
             return not_stored(address)
         try:
             facts_of(payload)
+            check_order(payload)
         except DecodeError as error:
             return AmqpError("amqp:decode-error", str(error))
         size = len(payload) + MESSAGE_OVERHEAD_BYTES

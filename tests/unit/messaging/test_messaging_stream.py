@@ -12,6 +12,7 @@ from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS
 from enmasse.messaging.partition import partition_of
 from enmasse.messaging.refusals import UNSUPPORTED_FORMAT
 from enmasse.messaging.stream import FRAME_FORMAT
+from enmasse.messaging.stream_heads import key_of
 from enmasse.testing.ports import FIRST_WALL_US
 from enmasse.wire.amqp.sections import encode_message
 from tests.unit.messaging.stream_sending import Scene, frame, keyed, send_frame
@@ -58,11 +59,20 @@ def test_messages_without_a_key_take_turns() -> None:
     assert sorted(chosen(Scene(4), *[keyed(None)] * 8)) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
-def test_a_message_that_cannot_be_read_has_no_key() -> None:
+def test_what_is_no_message_is_rejected_or_dropped() -> None:
     scene = Scene(2)
-    scene.sender().send(b"\x00\x53\x72garbage")
+    sender = scene.sender()
+    sender.send(b"\x00\x53\x72garbage")
+    sender.send(b"\x00\x53\x72garbage", settled=True)
     scene.harness.commit()
-    assert sum(partition.next_offset for partition in scene.stream.partitions) == 1
+    ((_, outcome),) = sender.outcomes
+    assert outcome.error.condition == "amqp:decode-error"
+    assert scene.stream.dropped == 1
+    assert sum(partition.next_offset for partition in scene.stream.partitions) == 0
+
+
+def test_a_message_that_cannot_be_read_has_no_key() -> None:
+    assert key_of(b"\x00\x53\x72garbage") == b""
 
 
 def test_equal_keys_stay_together_and_in_order() -> None:

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from enmasse.wire.amqp.codec import decode, encode, skip
@@ -44,6 +45,7 @@ __all__ = [
     "Properties",
     "Sections",
     "bare_message",
+    "check_order",
     "decode_message",
     "encode_header",
     "encode_message",
@@ -83,6 +85,55 @@ def _start(data: bytes, at: int, end: int) -> tuple[int, int]:
     if not HEADER <= code <= FOOTER:
         raise DecodeError("a message is not made of sections")
     return code, at
+
+
+def _walk(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Each section's code, start, start of the value and end; raises where one may not stand [AMQP 3.2]."""
+    at = 0
+    end = len(data)
+    last = 0
+    while at < end:
+        code, value_at = _start(data, at, end)
+        stop = skip(data, value_at, end)
+        if code <= last:
+            if code != last or code not in (DATA, SEQUENCE):
+                raise DecodeError(f"a message's sections are out of order: {code:#04x} after {last:#04x}")
+        elif code in (SEQUENCE, VALUE) and last >= DATA:
+            raise DecodeError(f"a message has bodies of two kinds: {last:#04x} and {code:#04x}")
+        yield code, at, value_at, stop
+        last = code
+        at = stop
+
+
+def check_order(payload: bytes) -> None:
+    """See that a message is sections to its end, in their order, none twice but for those of a body.
+
+    Raises:
+        DecodeError: it is not.
+    """
+    at = 0
+    end = len(payload)
+    last = 0x6F
+    # Numbers and no calls, as every message with a body that is no text or bytes comes here.
+    try:
+        while at < end and payload[at] == 0 and payload[at + 1] == 0x53:
+            code = payload[at + 2]
+            if not last < code <= 0x78 or (last >= 0x75 and code != 0x78):
+                break
+            last = code
+            kind = payload[at + 3]
+            if kind & 0xFE == 0xC0:
+                at += 5 + payload[at + 4]
+            elif kind & 0xFE == 0xD0:
+                at += 8 + _U32.unpack_from(payload, at + 4)[0]
+            else:
+                at = skip(payload, at + 3, end)
+    except (IndexError, struct.error):
+        raise DecodeError("a section is cut short") from None
+    if at != end:
+        # Rare, or wrong: several sections of a body, descriptors in another encoding.
+        for _ in _walk(payload):
+            pass
 
 
 def _find(data: bytes, wanted: int) -> tuple[int, int, int]:
@@ -242,23 +293,11 @@ class Sections:
         data = self.payload
         bounds: dict[int, tuple[int, int, int]] = {}
         bodies: list[tuple[int, int]] = []
-        at = 0
-        end = len(data)
-        last = 0
-        while at < end:
-            code, value_at = _start(data, at, end)
-            stop = skip(data, value_at, end)
-            if code == last and code in (DATA, SEQUENCE):
-                first, first_value, _ = bounds[code]
-                bounds[code] = first, first_value, stop
-            elif code <= last or (code in (SEQUENCE, VALUE) and bodies):
-                raise DecodeError("a message's sections are out of order")
-            else:
-                bounds[code] = at, value_at, stop
+        for code, at, value_at, stop in _walk(data):
+            first, first_value, _ = bounds.get(code, (at, value_at, stop))
+            bounds[code] = first, first_value, stop
             if DATA <= code <= VALUE:
                 bodies.append((value_at, stop))
-            last = code
-            at = stop
         self._bodies = bodies
         self._bounds = bounds
         return bounds
