@@ -227,6 +227,9 @@ class Ear:
         if drain and isinstance(self._link, SendingLink):
             self._link.drained()
 
+    def count_available(self) -> int | None:
+        return None
+
     def on_blocked(self, blocked: bool) -> None:
         self._is_blocked = blocked
         if not blocked:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from enmasse.testing.recorded_pair import RecordedPair
-from enmasse.wire.amqp.performatives import Detach, Flow, Transfer
+from enmasse.wire.amqp.performatives import Detach, Flow, Source, Transfer
+from enmasse.wire.amqp.types import Described, Symbol
 from tests.conformance.clause_list import clause
+from tests.conformance.node_scene import Node, NodePeer, durable
 from tests.conformance.server_scene import Scene, condition_of, flow, is_alive
 
 TOP = 0xFFFFFFFF
@@ -204,6 +206,52 @@ def test_what_a_sender_has_waiting_is_heard() -> None:
     sink = peer.sender(credit=0)
     peer.say(flow(0, 0, available=12))
     assert sink.available == [12]
+
+
+def told(peer: NodePeer) -> list[int | None]:
+    """What a receiver is told that waits for its credit."""
+    return [found.available for found in peer.hear_all(Flow) if found.handle is not None]
+
+
+@clause("2.6.7:available", "2.6.7:echo")
+@pytest.mark.parametrize(("address", "before"), [("q", 5), ("t", 0), ("s", 5)])
+def test_a_receiver_that_asks_is_told_how_many_messages_wait(address: str, before: int) -> None:
+    node = Node()
+    sender, peer = node.peer("sender"), node.peer("receiver")
+    sender.sender(address)
+    for _ in range(before):
+        sender.deliver(durable())
+    start = {Symbol("enmasse:start"): "first"} if address == "s" else None
+    peer.receiver(Source(address, filter=start), credit=0)
+    peer.hear()
+    peer.grant(0, echo=True)
+    assert told(peer) == [before]
+    for _ in range(5 - before):
+        sender.deliver(durable())
+    peer.grant(1, echo=True)
+    ((count, waiting),) = [(f.delivery_count, f.available) for f in peer.hear_all(Flow) if f.handle is not None]
+    assert (count or 0) + (waiting or 0) == 5
+
+
+@clause("2.6.7:available", "2.6.7:drain")
+@pytest.mark.parametrize("address", ["q", "a", "s"])
+def test_a_drain_that_finds_nothing_tells_so(address: str) -> None:
+    peer = Node().peer()
+    peer.receiver(address, credit=0)
+    peer.hear()
+    peer.grant(3, drain=True)
+    assert told(peer) == [0]
+
+
+@clause("2.6.7:available")
+@pytest.mark.parametrize("address", ["q", "m"])
+def test_what_waits_is_not_told_where_it_is_not_known(address: str) -> None:
+    peer = Node().peer()
+    selector = {Symbol("s"): Described(Symbol("apache.org:selector-filter:string"), "color = 'blue'")}
+    peer.receiver(Source(address, filter=selector if address == "q" else None), credit=0)
+    peer.hear()
+    peer.grant(0, echo=True)
+    assert told(peer) == [None]
 
 
 @clause("2.6.7:drain", "2.6.7:drain-empty", "2.6.7:credit-is-limit")

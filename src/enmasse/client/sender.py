@@ -456,6 +456,10 @@ class Sender(ClientLink):
         """The peer takes more, or less."""
         self._pump()
 
+    def count_available(self) -> int | None:
+        """How many messages wait for credit."""
+        return len(self._queue)
+
     def on_blocked(self, blocked: bool) -> None:
         """The socket or the session's window is full, or is not any more."""
         self._is_blocked = blocked

@@ -128,6 +128,10 @@ class AnycastConsumer(Consumer):
         else:
             super().on_blocked(blocked)
 
+    def count_available(self) -> int | None:
+        """What came for credit of receivers whose connections take no more for now."""
+        return len(self.address.backlog)
+
     def on_credit(self, gained: int, drain: bool) -> None:
         """Give more to the senders, or call some in."""
         address = self.address

@@ -49,6 +49,13 @@ class BacklogConsumer(Consumer):
         else:
             self.address.due()
 
+    def count_available(self) -> int | None:
+        """What no receiver has, with what waits for its time; of a selector nobody knows how many match."""
+        if self.selector is not None:
+            return None
+        address = self.address
+        return max(0, address.depth - sum(consumer.unsettled for consumer in address.consumers))
+
     def on_outcome(self, delivery: Entry, state: Any) -> None:
         """The receiver settled a message."""
         self.unsettled -= 1

@@ -184,6 +184,10 @@ class Consumer:
         """The receiver changed its credit."""
         raise NotImplementedError
 
+    def count_available(self) -> int | None:
+        """How many messages wait for the receiver's credit, as far as is known without a search."""
+        return None
+
     def on_outcome(self, delivery: Any, state: Any) -> None:
         """The receiver settled a delivery."""
         raise NotImplementedError

@@ -52,6 +52,13 @@ class _Place:
         self.unsettled: deque[_Kept] = deque()
         """What a named consumer has and did not settle, with what it settled out of order."""
 
+    @property
+    def waiting(self) -> int:
+        """Messages from there on that have not gone."""
+        partition = self.position.partition
+        offset = max(self.position.offset if self.rows is None else self.rows.offset, partition.low)
+        return max(0, partition.visible - offset) + len(self.payloads) - self.at
+
     def fill(self, count: int) -> bool:
         """Make up to ``count`` messages ready; false if there are none."""
         position = self.position
@@ -105,6 +112,10 @@ class MessageReader(StreamConsumer):
             "amqp:not-implemented",
             f"filter {START_FILTER} takes first, last, next, an offset or a timestamp, not {start!r}",
         )
+
+    def count_available(self) -> int | None:
+        """The rows between where it is and the end, those that a time leaves out included."""
+        return sum(place.waiting for place in self._places)
 
     @property
     def is_reading(self) -> bool:

@@ -182,6 +182,11 @@ class Resumption:
         elif drain:
             self._link.drained()
 
+    def count_available(self) -> int | None:
+        """What waits at the address, and what is to be resumed first."""
+        waiting = self._consumer.count_available()
+        return None if waiting is None else waiting + len(self._items)
+
     def on_blocked(self, blocked: bool) -> None:
         """The connection takes no more for now, or again."""
         self._is_blocked = blocked

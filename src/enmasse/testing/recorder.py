@@ -48,6 +48,8 @@ class RecordingSink:
         self.outcomes: list[tuple[Sent, Any]] = []
         self.blocked: list[bool] = []
         self.available: list[int] = []
+        self.backlog: int | None = None
+        """How many messages it says that wait for credit."""
         self.given_up: list[int] = []
         self.exhausted = 0
         self.answer: Any = None
@@ -83,6 +85,10 @@ class RecordingSink:
         delivery.state = state
         delivery.is_settled = True
         self.outcomes.append((delivery, state))
+
+    def count_available(self) -> int | None:
+        """See ``SendingSink``."""
+        return self.backlog
 
     def on_blocked(self, blocked: bool) -> None:
         """See ``SendingSink``."""

@@ -103,6 +103,9 @@ class Outbound:
         if self.server.drains:
             self.link.drained()
 
+    def count_available(self) -> int | None:
+        return None
+
     def on_blocked(self, blocked: bool) -> None:
         self.is_blocked = blocked
         self.server.dispatch(self.address)

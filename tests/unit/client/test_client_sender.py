@@ -66,6 +66,7 @@ async def test_messages_wait_for_credit_and_leave_in_order(serving: Any, until: 
         futures.append(sender.send_nowait(Message(5), settled=True))
         assert sender.credit == 0
         assert sender.pending == 6
+        assert sender.count_available() == 6, "of which the server is told when it asks"
         server.links[-1].grant(3)
         await asyncio.gather(*futures[:3])
         assert not futures[3].done()

@@ -254,6 +254,7 @@ class SessionOutput:
             flow.handle = link.handle
             flow.delivery_count = link.delivery_count & MASK
             flow.link_credit = link.credit
+            flow.available = None if link.sink is None else link.sink.count_available()
             flow.drain = drain
         self.connection.put(amqp_frame(self.channel, flow))
 

@@ -26,6 +26,9 @@ class SendingSink(Protocol):
         With ``drain``, call the link's ``drained`` when nothing is left to send.
         """
 
+    def count_available(self) -> int | None:
+        """How many messages wait for credit of the link; nothing where that is not known."""
+
     def on_outcome(self, delivery: Any, state: Any) -> None:
         """The peer settled a delivery, or told its final state; ``None`` settles without a state."""
 
