@@ -125,12 +125,12 @@ def test_links_of_a_deleted_address_are_detached_with_the_reason() -> None:
 # 3.5.1 and 3.5.8 Filters
 
 
-@clause("3.5.1:told", "3.5.1:described", "3.5.1:unknown", "3.5.8:map")
-def test_the_filters_in_effect_are_told_and_others_left_out() -> None:
+@clause("3.5.1:told", "3.5.1:described", "3.5.8:map", "3.5.8:null")
+def test_the_filters_in_effect_are_told_and_null_is_none() -> None:
     node = Node()
     peer, sender = node.peer("receiver"), node.peer("sender")
     known = Described(SELECTOR, "colour = 'red'")
-    filters = {Symbol("mine"): known, Symbol("odd"): Described(Symbol("example:odd"), 1)}
+    filters = {Symbol("mine"): known, Symbol("odd"): None}
     answer = peer.receiver(Source("q", filter=filters))
     assert answer.source is not None
     assert answer.source.filter == {"mine": known}
@@ -147,6 +147,26 @@ def test_a_filter_may_be_described_by_its_number() -> None:
     answer = peer.receiver(Source("q", filter=found))
     assert answer.source is not None
     assert answer.source.filter == found
+
+
+@clause("3.5.1:unknown", "3.5.1:described", "2.8.15:not-implemented")
+@pytest.mark.parametrize("address", ["q", "t", "s", "a", "m"])
+@pytest.mark.parametrize("key", ["odd", "enmasse:start", SELECTOR])
+def test_a_filter_that_is_not_known_by_its_descriptor_refuses_the_link(address: str, key: str) -> None:
+    peer = Node().peer()
+    source = Source(address, filter={Symbol(key): Described(Symbol("example:odd"), 1)})
+    peer.say(from_source(source))
+    detach = peer.hear_one(Detach)
+    assert condition_of(detach) == "amqp:not-implemented"
+    assert "'example:odd'" in (detach.error.description or "")
+    peer.receiver(address, name="sound", handle=2)
+    assert peer.hear_all(Detach) == []
+
+
+@clause("3.5.8:map")
+def test_a_filter_that_is_there_twice_refuses_the_link() -> None:
+    twice = {Symbol(key): Described(SELECTOR, "a = 1") for key in ("one", "two")}
+    assert refused(Node().peer(), from_source(Source("q", filter=twice))) == "amqp:invalid-field"
 
 
 @clause("3.5.1:malformed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.errors import AttachError
@@ -21,7 +22,7 @@ class AttachOptions:
 
     Attributes:
         presettle: whether messages are to come settled.
-        filters: filter name to value, from the source's filter set.
+        filters: a filter's descriptor to its value, from the source's filter set.
         capabilities: the link's and the source's desired capabilities.
         properties: link properties.
         name: the link's name, and with ``container`` the identity of a durable subscription.
@@ -128,6 +129,10 @@ class Address:
             AttachError: this address takes no messages from senders.
         """
         raise AttachError("amqp:not-allowed", f"{self.kind} {self.name!r} takes no messages from senders")
+
+    def known_filters(self, options: AttachOptions) -> Collection[str]:
+        """The filters that a receiver with these options may ask for, by their descriptors."""
+        return ()
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """A receiver joins.

@@ -6,7 +6,7 @@ more is asked for (``ordering``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
@@ -19,7 +19,7 @@ from enmasse.messaging.ordering import Ordering
 from enmasse.messaging.paging import Pager
 from enmasse.messaging.queue_entry import DONE, OUT, READY, ROW_BYTES, Entry, with_attempts
 from enmasse.messaging.redelivery import come_back
-from enmasse.messaging.selector import selector_of
+from enmasse.messaging.selector import SELECTOR_FILTER, selector_of
 from enmasse.messaging.timing import Timing
 from enmasse.wire.amqp.outcomes import TOO_LARGE
 from enmasse.wire.amqp.performatives import AmqpError, Modified
@@ -118,6 +118,10 @@ class Backlog(Journaled):
         self.max_bytes = options.max_bytes or (MEMORY_MAX_BYTES if self.log is None else DEFAULT_MAX_BYTES)
         self.timing.configure()
         self.due()
+
+    def known_filters(self, options: AttachOptions) -> Collection[str]:
+        """A selector; see ``Address``."""
+        return (SELECTOR_FILTER,)
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """A receiver joins.

@@ -18,18 +18,17 @@ from enmasse.messaging.selector_evaluation import condition
 from enmasse.messaging.selector_fields import Look
 from enmasse.messaging.selector_grammar import parse
 from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.types import Described
 
 __all__ = [
-    "SELECTOR_FILTERS",
+    "SELECTOR_FILTER",
     "Look",
     "Selector",
     "compile_selector",
     "selector_of",
 ]
 
-SELECTOR_FILTERS = ("apache.org:selector-filter:string", "jms-selector", str(0x0000468C00000004), "selector")
-"""Names of the filter: its descriptor as symbol and as code, and what JMS and Proton clients call it."""
+SELECTOR_FILTER = "apache.org:selector-filter:string"
+"""The descriptor of the filter."""
 
 
 class _Recent:
@@ -83,28 +82,16 @@ def compile_selector(text: str) -> Selector:
     return Selector(text)
 
 
-def _filter(filters: dict[str, Any], names: tuple[str, ...]) -> Any:
-    """The filter of one of these names, or whose value has one of them as its descriptor."""
-    for name in names:
-        if name in filters:
-            value = filters[name]
-            return value.value if isinstance(value, Described) else value
-    for value in filters.values():
-        if isinstance(value, Described) and str(value.descriptor) in names:
-            return value.value
-    return None
-
-
 def selector_of(filters: dict[str, Any]) -> Selector | None:
     """The selector among the filters of a source; an empty one selects everything, as none does.
 
     Args:
-        filters: by name or by descriptor; the value is the text, described or not.
+        filters: by descriptor; the value is the text.
 
     Raises:
         SelectorError: there is one, but it is not understood.
     """
-    value = _filter(filters, SELECTOR_FILTERS)
+    value = filters.get(SELECTOR_FILTER)
     if value is None:
         return None
     if not isinstance(value, str):

@@ -6,6 +6,7 @@ promises is said in ``stream_log``, what is kept how long in ``stream_retention`
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import EnmasseError
@@ -26,7 +27,7 @@ from enmasse.messaging.stream_producers import (
     make_producer,
 )
 from enmasse.messaging.stream_reader import StreamConsumer
-from enmasse.messaging.stream_readers import OFFSETS_CAPABILITY, make_reader
+from enmasse.messaging.stream_readers import OFFSETS_CAPABILITY, known_filters, make_reader
 from enmasse.messaging.stream_retention import Retention
 from enmasse.messaging.stream_rows import Templates
 from enmasse.messaging.transaction import Done, sender_of
@@ -189,6 +190,10 @@ class Stream(Address):
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
         """A sender's end that is not granted credit."""
         return MessageProducer(self, port, target)
+
+    def known_filters(self, options: AttachOptions) -> Collection[str]:
+        """Those of the kind of reader that the options ask for; see ``Address``."""
+        return known_filters(options)
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """A reader joins, of messages, of frames or of offsets.

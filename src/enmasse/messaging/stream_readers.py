@@ -6,6 +6,7 @@ capability tells which kind of reader it is, and a name makes it a consumer whos
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from enmasse.messaging.address import AttachOptions
@@ -31,7 +32,7 @@ from enmasse.wire.amqp.types import Described, Timestamp, ULong
 if TYPE_CHECKING:
     from enmasse.messaging.stream import Stream
 
-__all__ = ["CONSUMER", "OFFSETS_CAPABILITY", "make_reader"]
+__all__ = ["CONSUMER", "OFFSETS_CAPABILITY", "known_filters", "make_reader"]
 
 OFFSETS_CAPABILITY = "enmasse:offsets"
 CONSUMER = "enmasse:consumer"
@@ -39,6 +40,15 @@ CONSUMER = "enmasse:consumer"
 
 FROM_FILTER = "enmasse:from"
 TO_FILTER = "enmasse:to"
+
+
+def known_filters(options: AttachOptions) -> Collection[str]:
+    """The filters that mean something to the reader that the options ask for."""
+    if OFFSETS_CAPABILITY in options.capabilities:
+        return (START_FILTER,)
+    if FRAMES_CAPABILITY in options.capabilities:
+        return (PARTITION_FILTER, FROM_FILTER, TO_FILTER)
+    return (START_FILTER, PARTITION_FILTER, CONSUMER)
 
 
 def make_reader(stream: Stream, port: ConsumerPort, options: AttachOptions) -> StreamConsumer:

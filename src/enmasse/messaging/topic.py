@@ -8,7 +8,7 @@ once it is stored for every durable subscription.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address, AttachOptions
@@ -24,6 +24,7 @@ from enmasse.messaging.queue import MAX_CREDIT, Staged, grant_credit
 from enmasse.messaging.queue_entry import DONE, MOVING, READY, Entry
 from enmasse.messaging.redelivery import NOBODY
 from enmasse.messaging.refusals import UNSUPPORTED_FORMAT, full, malformed
+from enmasse.messaging.selector import SELECTOR_FILTER
 from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stored_producer import StoredProducer
 from enmasse.messaging.subscribing import Subscribing
@@ -206,6 +207,10 @@ class Topic(Address):
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
         """A sender's end that is not granted credit."""
         return TopicProducer(self, port, target)
+
+    def known_filters(self, options: AttachOptions) -> Collection[str]:
+        """A selector; see ``Address``."""
+        return (SELECTOR_FILTER,)
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """A subscriber joins; its source may be a pattern below the topic.

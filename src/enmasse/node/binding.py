@@ -34,6 +34,7 @@ from enmasse.node.terminus import (
     granted_filters,
     receiver_options,
     recovered_source,
+    require_filters,
     sender_options,
     what_is_told,
 )
@@ -275,6 +276,7 @@ class Binding:
             self.admission.rights.require_receive(options.source)
             address = space.find(options.source)
             self.bounds.attach(space, link, address)
+        require_filters(address, options)
         is_named = CONSUMER in options.filters or CONSUMER in options.properties
         if (address.kind == "stream" or options.browse) and attach.snd_settle_mode != 0 and not is_named:
             # Nothing hangs on a reader's outcome, so it is asked for only if the reader wants to give it.
@@ -297,7 +299,7 @@ class Binding:
                 dynamic=source.dynamic,
                 dynamic_node_properties=properties,
                 distribution_mode=source.distribution_mode if source.distribution_mode in DIST_MODES else None,
-                filter=granted_filters(source, address.kind),
+                filter=granted_filters(source),
                 default_outcome=source.default_outcome,
                 outcomes=source.outcomes,
                 capabilities=source.capabilities,

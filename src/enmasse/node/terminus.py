@@ -6,7 +6,7 @@ from typing import Any
 
 from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.selector import SELECTOR_FILTERS
+from enmasse.messaging.selector import SELECTOR_FILTER
 from enmasse.messaging.space import Space
 from enmasse.messaging.stream import Stream
 from enmasse.messaging.topic import Topic
@@ -18,6 +18,7 @@ __all__ = [
     "granted_filters",
     "receiver_options",
     "recovered_source",
+    "require_filters",
     "sender_options",
     "what_is_told",
 ]
@@ -25,7 +26,11 @@ __all__ = [
 ADDRESS_TYPE = "enmasse:address-type"
 PARTITIONS = "enmasse:partitions"
 
-OUR_FILTERS = "enmasse:"
+SELECTOR_CODE = 0x0000468C00000004
+"""The descriptor of a selector as a number."""
+
+_WITHOUT_DESCRIPTOR = {"jms-selector": SELECTOR_FILTER, "selector": SELECTOR_FILTER}
+"""What the selector is called by clients that do not describe it."""
 
 EXPIRY_POLICIES = ("link-detach", "session-end", "connection-close", "never")
 MAX_DURABILITY = 2
@@ -52,12 +57,46 @@ def _plain(properties: dict[Any, Any] | None) -> dict[str, Any]:
 
 
 def _filters(filters: dict[Any, Any] | None) -> dict[str, Any]:
-    """Filters by name; ours are known by it, others by the descriptor of their value [AMQP 3.5.8]."""
-    found = {}
+    """Filters by their descriptors, under whatever keys they stand [AMQP 3.5.8].
+
+    One without a descriptor, which the specification does not know but some clients send, goes by its key.
+
+    Raises:
+        AttachError: one is there twice.
+    """
+    found: dict[str, Any] = {}
     for key, value in (filters or {}).items():
-        name = str(key)
-        found[name] = value.value if name.startswith(OUR_FILTERS) and isinstance(value, Described) else value
+        if value is None:
+            continue
+        content = value
+        if not isinstance(value, Described):
+            name = _WITHOUT_DESCRIPTOR.get(str(key), str(key))
+        elif isinstance(value.descriptor, int):
+            content = value.value
+            name = SELECTOR_FILTER if value.descriptor == SELECTOR_CODE else f"{value.descriptor:#x}"
+        else:
+            content = value.value
+            name = str(value.descriptor)
+        if name in found:
+            raise AttachError("amqp:invalid-field", f"the source has the filter {name!r:.100} twice")
+        found[name] = content
     return found
+
+
+def require_filters(address: Address, options: AttachOptions) -> None:
+    """See that an address does what a receiver's filters ask for; nobody is sent what he did not ask for.
+
+    Raises:
+        AttachError: it does not know one of them.
+    """
+    known = address.known_filters(options)
+    for name in options.filters:
+        if name not in known:
+            raise AttachError(
+                "amqp:not-implemented",
+                f"{address.kind} {address.name!r:.100} does not know the filter {name!r:.100} for such a receiver: "
+                f"it knows {', '.join(known) or 'none'}",
+            )
 
 
 def _check(terminus: Source | Target) -> None:
@@ -124,14 +163,9 @@ def receiver_options(attach: Attach, source: Source, container: str, url: str) -
     )
 
 
-def granted_filters(source: Source, kind: str) -> dict[Any, Any] | None:
-    """The filters that an address of a kind takes to heart, to be told to the receiver [AMQP 3.5.3]."""
-    granted = {}
-    for key, value in (source.filter or {}).items():
-        names = {str(key), str(value.descriptor) if isinstance(value, Described) else ""}
-        if str(key).startswith(OUR_FILTERS) if kind == "stream" else names & set(SELECTOR_FILTERS):
-            granted[key] = value
-    return granted or None
+def granted_filters(source: Source) -> dict[Any, Any] | None:
+    """The filters in place, to be told to the receiver [AMQP 3.5.3]: all but those that are null."""
+    return {key: value for key, value in (source.filter or {}).items() if value is not None} or None
 
 
 def recovered_source(space: Space, container: str, link: str) -> Source:
@@ -145,7 +179,7 @@ def recovered_source(space: Space, container: str, link: str) -> Source:
         if lasting is None:
             continue
         selector = lasting.subscription.selector
-        name = SELECTOR_FILTERS[0]
+        name = SELECTOR_FILTER
         return Source(
             address=lasting.source,
             durable=2,

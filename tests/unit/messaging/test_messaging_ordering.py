@@ -9,6 +9,7 @@ import pytest
 from enmasse.messaging.delivery import RELEASED
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.queue import Queue
+from enmasse.messaging.selector import SELECTOR_FILTER
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.performatives import Modified
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
@@ -38,7 +39,7 @@ class Scene:
         self.harness.turn()
 
     def receiver(self, credit: int = 0, selector: str | None = None) -> MemoryConsumerPort:
-        filters = {} if selector is None else {"jms-selector": selector}
+        filters = {} if selector is None else {SELECTOR_FILTER: selector}
         port = self.harness.receiver(self.queue, credit, filters=filters)
         self.harness.turn()
         return port

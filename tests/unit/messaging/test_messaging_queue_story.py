@@ -11,7 +11,7 @@ from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.operations import purge
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.queue import Queue
-from enmasse.messaging.selector import Selector
+from enmasse.messaging.selector import SELECTOR_FILTER, Selector
 from enmasse.messaging.space import Space
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.performatives import Modified
@@ -48,7 +48,7 @@ class Reader(MemoryConsumerPort):
         super().__init__()
         self.selector = None if selector is None else Selector(selector)
         self.story = story
-        options = AttachOptions(filters={} if selector is None else {"jms-selector": selector})
+        options = AttachOptions(filters={} if selector is None else {SELECTOR_FILTER: selector})
         self.sink = story.queue.attach_consumer(self, options)
 
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:

@@ -10,7 +10,7 @@ import pytest
 from enmasse.messaging.core import LOG_COUNTER
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.patterns import matches, parse
-from enmasse.messaging.selector import Selector
+from enmasse.messaging.selector import SELECTOR_FILTER, Selector
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
 from enmasse.messaging.subscription import Subscription
@@ -118,7 +118,7 @@ class Story:
         if model.container:
             model.port = self.harness.receiver(
                 self.topic, credit, source=model.source, is_durable=True, container=model.container, name=model.name,
-                expiry_policy="never", filters={"jms-selector": model.text},
+                expiry_policy="never", filters={SELECTOR_FILTER: model.text},
             )  # fmt: skip
             model.exists = True
         else:
@@ -227,7 +227,7 @@ class Story:
             port = self.harness.receiver(
                 address, 10_000, source=model.source if model.container else model.name,
                 is_durable=bool(model.container), container=model.container, name=model.name, expiry_policy="never",
-                filters={"jms-selector": model.text},
+                filters={SELECTOR_FILTER: model.text},
             )  # fmt: skip
             self.wait()
             assert sorted(number_of(payload) for payload in port.payloads) == sorted(model.held), model.name

@@ -31,7 +31,11 @@ from enmasse.wire.amqp.performatives import (
 from enmasse.wire.amqp.sasl import Anonymous, Plain, SaslClient
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.types import Described, Symbol
+from enmasse.wire.amqp.types import Described, Symbol, ULong
+
+START = Symbol("enmasse:start")
+SELECTED = Described(ULong(0x0000468C00000004), "a = 1")
+NO_LOCAL = Described(ULong(0x0000468C00000003), [])
 
 
 class Shell:
@@ -242,8 +246,39 @@ def test_a_sender_that_cannot_be_is_refused_and_the_connection_lives(node: Node,
         (Source(address=7), "amqp:invalid-field"),
         (Source(address="s", filter={Symbol("enmasse:partition"): 9}), "amqp:invalid-field"),
         (Source(address="s", filter={Symbol("enmasse:start"): "soon"}), "amqp:not-implemented"),
+        (Source(address="s", filter={START: Described(Symbol("other"), "first")}), "amqp:not-implemented"),
+        (Source(address="s", filter={Symbol("other"): 1}), "amqp:not-implemented"),
+        (Source(address="s", filter={Symbol("enmasse:from"): 1}), "amqp:not-implemented"),
+        (
+            Source(address="s", filter={Symbol("x"): SELECTED}),
+            "amqp:not-implemented",
+        ),
+        (Source(address="s", filter={START: 1, Symbol("x"): Described(START, 2)}), "amqp:invalid-field"),
+        (Source(address="s", filter={Symbol("x"): Described(START, Described(START, 1))}), "amqp:not-implemented"),
+        (Source(address="q", filter={START: "first"}), "amqp:not-implemented"),
+        (
+            Source(address="q", filter={Symbol("no-local"): NO_LOCAL}),
+            "amqp:not-implemented",
+        ),
+        (Source(address="a", filter={Symbol("jms-selector"): "a = 1"}), "amqp:not-implemented"),
     ],
-    ids=["unknown", "none", "empty", "number", "partition", "start"],
+    ids=[
+        "unknown",
+        "none",
+        "empty",
+        "number",
+        "partition",
+        "start",
+        "by key",
+        "unknown filter",
+        "of frames",
+        "selector of a stream",
+        "twice",
+        "doubly described",
+        "start of a queue",
+        "no-local",
+        "selector of anycast",
+    ],
 )
 def test_a_receiver_that_cannot_be_is_refused_and_the_connection_lives(
     node: Node, source: Source, condition: str
@@ -339,21 +374,23 @@ def test_links_tell_the_largest_message_and_the_capabilities_they_serve(node: No
     assert attach.offered_capabilities == ("enmasse:frames",)
 
 
-@pytest.mark.parametrize("described", [False, True])
-def test_stream_filters_may_be_described_and_are_echoed(node: Node, described: bool) -> None:
+@pytest.mark.parametrize(
+    "filters",
+    [{START: 1}, {START: Described(START, 1)}, {Symbol("any name"): Described(START, 1), Symbol("none"): None}],
+)
+def test_stream_filters_are_found_by_descriptor_and_echoed(node: Node, filters: dict[Symbol, Any]) -> None:
     client = node.client()
     sender = client.sender("s")
     for number in range(3):
         sender.send(message(b"%d" % number))
     client.go()
-    name = Symbol("enmasse:start")
-    value: Any = Described(name, 1) if described else 1
-    reader = client.receiver(Source(address="s", filter={name: value, Symbol("other"): 2}))
+    reader = client.receiver(Source(address="s", filter=filters))
     assert [Sections(payload).body for payload in reader.payloads] == [b"1", b"2"]
     assert reader.link is not None
     assert reader.link.remote_attach is not None
     assert reader.link.remote_attach.source is not None
-    assert list(reader.link.remote_attach.source.filter or {}) == [name]
+    in_place = {key: value for key, value in filters.items() if value is not None}
+    assert reader.link.remote_attach.source.filter == in_place
 
 
 @pytest.mark.parametrize(("mode", "settled"), [(0, False), (1, True), (2, True)])
