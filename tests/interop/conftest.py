@@ -85,6 +85,10 @@ class Addresses:
     def query(self, entity_type: str) -> list[dict[str, Any]]:
         return self._management.query(entity_type)
 
+    def told(self, operation: str) -> dict[str, Any]:
+        """What management tells of itself."""
+        return self._management.perform(operation, "org.amqp.management", "self")
+
     def close(self) -> None:
         self._connection.close()
 

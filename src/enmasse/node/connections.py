@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.messaging.delivery import Producer
+from enmasse.node.entity_types import CONNECTION_TYPE, LINK_TYPE
 from enmasse.node.recovery import Recovery
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import AmqpError
@@ -129,7 +130,7 @@ class Connections:
         producers = [end for _, end in ends if isinstance(end, Producer)]
         shell = self.shells[binding]
         return {
-            "type": "io.enmasse.connection",
+            "type": CONNECTION_TYPE,
             "identity": str(number),
             "name": str(number),
             "container": binding.container,
@@ -159,7 +160,7 @@ class Connections:
     def _link(binding: Binding, number: int, link: Link, end: Any) -> dict[str, Any]:
         is_receiver = isinstance(link, SendingLink)
         common = {
-            "type": "io.enmasse.link",
+            "type": LINK_TYPE,
             "identity": f"{number}/{link.channel}/{link.handle}",
             "name": link.name,
             "connection": str(number),

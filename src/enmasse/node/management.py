@@ -6,13 +6,14 @@ its body; the answer goes to ``reply-to`` with the request's correlation-id, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.errors import RemoteError
 from enmasse.node.actions import ACTIONS, act
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.entity_fields import FIELDS
+from enmasse.node.entity_types import ARGUMENTS, SELF_OPERATIONS, tell_types
 from enmasse.node.errors import EntityError
 from enmasse.node.queries import asked_names, asked_page, table
 from enmasse.node.user_fields import USER_TYPE
@@ -111,8 +112,23 @@ class Management:
         except EntityError as error:
             reply(error.status, error.description, {})
 
+    @property
+    def _possible(self) -> dict[str, dict[str, Sequence[str]]]:
+        """What can be asked for, by entity type."""
+        found: dict[str, dict[str, Sequence[str]]] = {
+            entity_type: dict.fromkeys(("CREATE", "READ", "UPDATE", "DELETE"), ()) for entity_type in self._declared
+        }
+        found |= {entity_type: {"READ": ()} for entity_type in self._views}
+        found[ADDRESS_TYPE] |= ACTIONS
+        for entity_type, operation in self._operations:
+            found[entity_type][operation] = ARGUMENTS[operation]
+        return found
+
     def _act(self, asked: dict[str, Any], body: Any, reply: Reply) -> None:
         operation = asked.get("operation")
+        if operation in SELF_OPERATIONS:
+            reply(200, "OK", tell_types(operation, asked, self._possible))
+            return
         if operation == "QUERY":
             entity_type = asked.get("entityType") or SPACE_TYPE
             self._query(str(entity_type), asked, body, reply)

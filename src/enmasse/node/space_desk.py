@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from enmasse.messaging.dynamic import DYNAMIC_PREFIX
 from enmasse.messaging.space import Service
 from enmasse.node.actions import ACTIONS, act
 from enmasse.node.entity_fields import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.entity_types import CONNECTION_TYPE, LINK_TYPE, SELF_OPERATIONS, tell_types
 from enmasse.node.errors import EntityError
 from enmasse.node.queries import asked_names, asked_page, table
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SpaceDesk"]
 
-CONNECTION_TYPE, LINK_TYPE = "io.enmasse.connection", "io.enmasse.link"
 TYPES = (SPACE_TYPE, ADDRESS_TYPE, CONNECTION_TYPE, LINK_TYPE)
 
 MOST_ROWS = 200
@@ -113,6 +113,10 @@ class SpaceDesk:
             _require(rights.may_view, rights, "view")
             self._query(binding, str(asked.get("entityType") or ADDRESS_TYPE), asked, body, reply)
             return
+        if operation in SELF_OPERATIONS:
+            _require(rights.may_view, rights, "view")
+            reply(200, "OK", tell_types(operation, asked, _possible(rights)))
+            return
         kind, name = str(asked.get("type", "")), str(asked.get("name") or asked.get("identity") or "")
         if operation == "READ":
             _require(rights.may_view, rights, "view")
@@ -190,6 +194,15 @@ class SpaceDesk:
 
         space, address = self._entities.find(self._address_named(binding, name))
         act(operation, name, space, address, body, done)
+
+
+def _possible(rights: Rights) -> dict[str, dict[str, Sequence[str]]]:
+    """What a user may ask for, by entity type."""
+    found: dict[str, dict[str, Sequence[str]]] = {kind: {"READ": ()} for kind in TYPES}
+    if rights.may_manage:
+        found[ADDRESS_TYPE] |= ACTIONS
+        found[CONNECTION_TYPE]["DELETE"] = ()
+    return found
 
 
 def _require(is_allowed: bool, rights: Rights, permission: str) -> None:

@@ -18,7 +18,7 @@ from enmasse.node.entity_fields import MAX_NAME_BYTES, Record
 from enmasse.node.errors import EntityError
 from enmasse.wire.amqp.scram import HASHES
 
-__all__ = ["SECRETS", "USER_TYPE", "checked_user", "read_grants", "read_scram", "user_key"]
+__all__ = ["SECRETS", "USER_ATTRIBUTES", "USER_TYPE", "checked_user", "read_grants", "read_scram", "user_key"]
 
 USER_TYPE = "io.enmasse.user"
 
@@ -133,6 +133,10 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "generation": _number,
     "revision": _text,
 }
+
+
+USER_ATTRIBUTES = (*_CHECKS, "mechanisms")
+"""What a user has: what can be given, and what is told in place of its keys."""
 
 
 def read_scram(record: Record) -> dict[str, ScramKeys]:

@@ -90,6 +90,44 @@ def test_reading_changing_and_deleting_answer_200_200_and_204(desk: Desk) -> Non
     assert desk.request(operation="READ", type=ADDRESS_TYPE, name="ns/q").status == 404
 
 
+def about_itself(desk: Desk, operation: str, **asked: Any) -> Any:
+    """What management tells of itself, asked as the draft has it."""
+    reply = desk.request(operation=operation, type="org.amqp.management", name="self", **asked)
+    assert reply.status == 200, reply.description
+    return reply.body
+
+
+def test_management_tells_its_types_attributes_and_operations(desk: Desk) -> None:
+    types = about_itself(desk, "GET-TYPES")
+    assert types == {SPACE_TYPE: [], ADDRESS_TYPE: [], LINK_TYPE: []}
+    attributes = about_itself(desk, "GET-ATTRIBUTES")
+    assert list(attributes) == list(types)
+    for entity_type, name in (
+        (SPACE_TYPE, "ns/shop"),
+        (ADDRESS_TYPE, "ns/q"),
+        (ADDRESS_TYPE, "ns/a"),
+        (LINK_TYPE, "in"),
+    ):
+        shown = desk.request(operation="READ", type=entity_type, name=name).body
+        assert set(shown) <= set(attributes[entity_type])
+    operations = about_itself(desk, "GET-OPERATIONS")
+    assert list(operations) == list(types)
+    assert operations[LINK_TYPE] == {"READ": []}
+    assert operations[SPACE_TYPE] == {"CREATE": [], "READ": [], "UPDATE": [], "DELETE": []}
+    assert operations[ADDRESS_TYPE] == {
+        **operations[SPACE_TYPE], "PURGE": ["selector"], "MOVE": ["to", "selector"], "REPLAY": ["selector"],
+    }  # fmt: skip
+    assert about_itself(desk, "GET-MGMT-NODES") == []
+
+
+def test_what_management_tells_of_itself_may_be_narrowed_to_a_type(desk: Desk) -> None:
+    for operation in ("GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS"):
+        assert list(about_itself(desk, operation, entityType=LINK_TYPE)) == [LINK_TYPE]
+        for wrong in ("io.enmasse.teapot", 7):
+            reply = desk.request(operation=operation, entityType=wrong)
+            assert (reply.status, LINK_TYPE in reply.description) == (501, True)
+
+
 def test_an_entity_can_be_named_by_its_identity(desk: Desk) -> None:
     assert desk.request(operation="READ", type=ADDRESS_TYPE, identity="ns/q").status == 200
 

@@ -8,7 +8,8 @@ import pytest
 
 from enmasse.identity.permissions import Grant
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
-from enmasse.node.space_desk import BURST, CONNECTION_TYPE, LINK_TYPE, WAITING_BYTES, SpaceDesk
+from enmasse.node.entity_types import CONNECTION_TYPE, LINK_TYPE
+from enmasse.node.space_desk import BURST, WAITING_BYTES, SpaceDesk
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.performatives import Source
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
@@ -114,6 +115,28 @@ def test_who_may_view_sees_its_own_space_and_nothing_else(site: Site) -> None:
     for name in ("ns/factory.orders", "ns/open.stock", "nothing", "", "x" * 10_000):
         assert desk.ask(operation="READ", type=ADDRESS_TYPE, name=name).status == 404
     assert desk.ask(operation="READ", type=SPACE_TYPE, name="ns/factory").status == 404
+
+
+@pytest.mark.parametrize("user", ["viewer", "boss"])
+def test_a_user_is_told_of_what_it_may_ask_for_and_no_more(site: Site, user: str) -> None:
+    desk = site.desk(f"{user}@shop.ns")
+    types = [SPACE_TYPE, ADDRESS_TYPE, CONNECTION_TYPE, LINK_TYPE]
+    assert desk.ask(operation="GET-TYPES").body == {kind: [] for kind in types}
+    attributes = desk.ask(operation="GET-ATTRIBUTES").body
+    assert list(attributes) == types
+    for kind in types:
+        told = desk.ask({"attributeNames": []}, operation="QUERY", entityType=kind).body
+        assert told["results"]
+        assert set(told["attributeNames"]) <= set(attributes[kind])
+    operations = desk.ask(operation="GET-OPERATIONS").body
+    assert list(operations) == types
+    assert operations[SPACE_TYPE] == operations[LINK_TYPE] == {"READ": []}
+    acts = {"PURGE": ["selector"], "MOVE": ["to", "selector"], "REPLAY": ["selector"]} if user == "boss" else {}
+    assert operations[ADDRESS_TYPE] == {"READ": [], **acts}
+    assert operations[CONNECTION_TYPE] == {"READ": []} | ({"DELETE": []} if user == "boss" else {})
+    assert desk.ask(operation="GET-MGMT-NODES").body == []
+    reply = desk.ask(operation="GET-ATTRIBUTES", entityType="io.enmasse.listener")
+    assert (reply.status, "io.enmasse.user" in reply.description) == (501, False)
 
 
 def test_who_may_only_view_changes_nothing(site: Site) -> None:

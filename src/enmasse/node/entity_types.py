@@ -1,0 +1,99 @@
+"""What management says of itself: its entity types, their attributes and what can be asked for [AMQP Management 3.3].
+
+Whoever asks is told of the types and operations that are open to him, so each management passes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from enmasse.node.actions import ACTIONS
+from enmasse.node.entity_fields import ADDRESS_TYPE, FIELDS, SPACE_TYPE
+from enmasse.node.errors import EntityError
+from enmasse.node.user_fields import USER_ATTRIBUTES, USER_TYPE
+
+__all__ = ["ARGUMENTS", "ATTRIBUTES", "CONNECTION_TYPE", "LINK_TYPE", "SELF_OPERATIONS", "Operations", "tell_types"]
+
+CONNECTION_TYPE, LINK_TYPE = "io.enmasse.connection", "io.enmasse.link"
+
+SELF_OPERATIONS = ("GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS", "GET-MGMT-NODES")
+"""Asked of management itself, not of an entity."""
+
+Operations = Mapping[str, Mapping[str, Sequence[str]]]
+"""Entity type to operation to the names of its arguments."""
+
+ARGUMENTS: Mapping[str, Sequence[str]] = {
+    **ACTIONS,
+    "TRACE": ("container", "payload"),
+    "LIST": ("after",),
+    "CONNECTIONS": ("offset",),
+    "LINKS": ("offset",),
+    "CLOSE": ("connection",),
+}
+"""Operation to the keys of the map in its body, where those are not attributes."""
+
+_ATTRIBUTES: dict[str, Sequence[str]] = {
+    SPACE_TYPE: (
+        *FIELDS[SPACE_TYPE], "digest", "portProblem", "connections", "devices", "links", "bytesStored",
+        "dynamicAddresses", "unroutable",
+    ),
+    ADDRESS_TYPE: (
+        *FIELDS[ADDRESS_TYPE], "digest", "senders", "receivers", "messagesIn", "messagesOut", "accepted", "rejected",
+        "released", "modified", "unsettled", "dropped", "messagesStored", "bytesStored", "bytesInMemory", "expired",
+        "deadLettered", "subscriptions", "damaged", "partitionMarks", "consumers", "creditAsked", "creditGranted",
+        "creditExcess", "backlog", "fallbackTaken", "receiversAside", "timesSetAside",
+    ),
+    USER_TYPE: USER_ATTRIBUTES,
+    CONNECTION_TYPE: (
+        "container", "host", "space", "user", "mechanism", "openedAt", "senders", "receivers", "transactions",
+        "bytesIn", "bytesOut", "messagesIn", "messagesOut",
+    ),
+    LINK_TYPE: (
+        "connection", "role", "address", "space", "credit", "deliveries", "unsettled", "accepted", "rejected",
+        "released", "modified",
+    ),
+    "io.enmasse.listener": ("host", "port", "connections"),
+    "io.enmasse.statistics": (
+        "version", "pid", "journalPid", "startedAt", "uptime", "cpuSeconds", "connections", "links", "spaces",
+        "addresses", "messagesIn", "messagesOut", "commits", "failedCommits", "unconfirmedBytes", "journalBytes",
+        "journalUp", "journalFailure", "journalReplacements", "groupCommits", "commitTimes", "turnLags", "recentLag",
+        "memoryBytes", "diskFreeBytes", "halfOpen", "turnedAway", "handshakeTimeouts", "events", "ready",
+    ),
+    "io.enmasse.configuration": ("instance", "changes"),
+    "io.enmasse.health": ("live", "ready", "recentLag", "problems"),
+}  # fmt: skip
+
+ATTRIBUTES: Mapping[str, Sequence[str]] = {
+    entity_type: ("type", "name", "identity", *names) for entity_type, names in _ATTRIBUTES.items()
+}
+"""Every attribute that an entity of a type may have, by type; not every entity has all."""
+
+
+def tell_types(operation: str, asked: Mapping[str, Any], operations: Operations) -> Any:
+    """The body of the answer to one of ``SELF_OPERATIONS``.
+
+    Args:
+        operation: which.
+        asked: the application properties of the request, of which ``entityType`` narrows it to one type.
+        operations: what the asker may ask for.
+
+    Raises:
+        EntityError: 501 there is no such type.
+    """
+    if operation == "GET-MGMT-NODES":
+        # Nodes do not know of each other; control does.
+        return []
+    wanted = asked.get("entityType")
+    if wanted is not None and (not isinstance(wanted, str) or wanted not in operations):
+        raise EntityError(501, f"there is no entity type {wanted!r:.100}; there are {', '.join(operations)}")
+    types = list(operations) if wanted is None else [wanted]
+    if operation == "GET-TYPES":
+        # None of them extends another.
+        return {entity_type: [] for entity_type in types}
+    if operation == "GET-ATTRIBUTES":
+        return {entity_type: list(ATTRIBUTES[entity_type]) for entity_type in types}
+    return {
+        entity_type: {name: list(arguments) for name, arguments in operations[entity_type].items()}
+        for entity_type in types
+    }
