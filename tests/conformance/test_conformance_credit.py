@@ -233,14 +233,27 @@ def test_a_receiver_that_asks_is_told_how_many_messages_wait(address: str, befor
     assert (count or 0) + (waiting or 0) == 5
 
 
-@clause("2.6.7:available", "2.6.7:drain")
+@clause("2.6.7:available", "2.6.7:drain", "2.6.7:echo")
 @pytest.mark.parametrize("address", ["q", "a", "s"])
-def test_a_drain_that_finds_nothing_tells_so(address: str) -> None:
-    peer = Node().peer()
+@pytest.mark.parametrize("echo", [False, True])
+def test_a_drain_tells_what_waits_and_after_all_that_nothing_does(address: str, echo: bool) -> None:
+    node = Node()
+    sender, peer = node.peer("sender"), node.peer("receiver")
     peer.receiver(address, credit=0)
     peer.hear()
-    peer.grant(3, drain=True)
-    assert told(peer) == [0]
+    if address != "a":
+        sender.sender(address)
+        for _ in range(3):
+            sender.deliver(durable())
+    count, found = 0, []
+    for credit in (2, 5, 1):
+        peer.grant(credit, count=count, drain=True, echo=echo)
+        (flow,) = [flow for flow in peer.hear_all(Flow) if flow.handle is not None][-1:]
+        count = flow.delivery_count or 0
+        assert (flow.link_credit, flow.drain) == (0, True)
+        found.append(flow.available)
+    assert count == 8
+    assert found == ([0, 0, 0] if address == "a" else [1, 0, 0])
 
 
 @clause("2.6.7:available")

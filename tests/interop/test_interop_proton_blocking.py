@@ -130,6 +130,22 @@ def test_requests_are_answered(node: NodeProcess, addresses: Any) -> None:
     thread.join(30)
 
 
+def test_management_tells_what_it_can_be_asked(connection: Any) -> None:
+    client = SyncRequestResponse(connection, "$management")
+
+    def asked(operation: str) -> Any:
+        properties = {"operation": operation, "type": "org.amqp.management", "name": "self"}
+        answer = client.call(Message(properties=properties))
+        assert answer.properties["statusCode"] == 200
+        return answer.body
+
+    types = asked("GET-TYPES")
+    assert "io.enmasse.address" in types
+    assert "creditAsked" in asked("GET-ATTRIBUTES")["io.enmasse.address"]
+    assert asked("GET-OPERATIONS")["io.enmasse.address"]["MOVE"] == ["to", "selector"]
+    assert asked("GET-MGMT-NODES") == []
+
+
 def test_a_user_may_name_the_space_by_host_or_realm(node: NodeProcess, addresses: Any) -> None:
     address = addresses.declare("queue")
     for options in (

@@ -57,7 +57,7 @@ class _Place:
         """Messages from there on that have not gone."""
         partition = self.position.partition
         offset = max(self.position.offset if self.rows is None else self.rows.offset, partition.low)
-        return max(0, partition.visible - offset) + len(self.payloads) - self.at
+        return max(0, partition.visible - offset) + max(0, len(self.payloads) - self.at)
 
     def fill(self, count: int) -> bool:
         """Make up to ``count`` messages ready; false if there are none."""

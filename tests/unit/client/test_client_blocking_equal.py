@@ -26,7 +26,7 @@ PAIRS = [
 INTERNAL = {
     "adopt", "attach", "attach_again", "before_close", "end", "explain_end", "fail", "forget",
     "give_up", "is_attaching", "move", "open", "open_link", "owner", "redirect", "role", "add", "check", "lost",
-    "state", "unknown_outcome", "on_attached", "on_detached", "confirm",
+    "state", "unknown_outcome", "on_attached", "on_detached", "confirm", "count_available",
 }  # fmt: skip
 """What only other parts of the client use."""
 

@@ -86,7 +86,7 @@ class SessionFlow(SessionLinks):
             if echo and handle in self.receivers:
                 self.flow_pending(self.receivers[handle])
             elif echo and handle in self.senders:
-                self.flow_for(self.senders[handle], drain=False)
+                self.flow_for(self.senders[handle])
         elif echo:
             self._is_flow_due = True
             self.connection.session_due(self)

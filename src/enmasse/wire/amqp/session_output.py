@@ -197,10 +197,10 @@ class SessionOutput:
                 self._links_due[link] = False
             self.connection.session_due(self)
 
-    def flow_for(self, link: SendingLink | ReceivingLink, *, drain: bool) -> None:
-        """Tell the other end of ``link`` where we stand, with the next output."""
+    def flow_for(self, link: SendingLink | ReceivingLink, *, drain: bool = False) -> None:
+        """Tell the other end of ``link`` where we stand, with the next output; a drain that is due stays one."""
         if link.is_attached and not link.is_detach_sent:
-            self._links_due[link] = drain
+            self._links_due[link] = drain or self._links_due.get(link, False)
             self.connection.session_due(self)
 
     def flush(self) -> None:
