@@ -135,7 +135,7 @@ def test_management_tells_what_it_can_be_asked(connection: Any) -> None:
 
     def asked(operation: str) -> Any:
         properties = {"operation": operation, "type": "org.amqp.management", "name": "self"}
-        answer = client.call(Message(properties=properties))
+        answer: Any = client.call(Message(properties=properties))
         assert answer.properties["statusCode"] == 200
         return answer.body
 
