@@ -51,6 +51,7 @@ BY_KIND: dict[str, st.SearchStrategy[Any]] = {
     "symbol": ascii_text,
     "binary": st.binary(max_size=40),
     "map": maps,
+    "fields": maps,
     "symbols": st.lists(ascii_text, max_size=3).map(tuple),
     "value": text,
 }
@@ -218,6 +219,42 @@ def test_symbols_longer_than_a_byte_counts_are_kept() -> None:
     value = Open("c", offered_capabilities=("x" * 300, "y"))
     data = encode_performative(value)
     assert decode_performative(data, 0, len(data))[0] == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Open("c", properties={"product": "p"}),
+        Begin(properties={"k": 1}),
+        Attach("link", 0, False, properties={"k": "v"}),
+        Flow(properties={"k": 1}),
+        Attach("link", 0, False, source=Source("q", filter={"f": 1}, dynamic_node_properties={"k": 1})),
+        Attach("link", 0, False, target=Target("q", dynamic_node_properties={"k": 1})),
+        Close(AmqpError("amqp:internal-error", None, {"k": 1})),
+        Disposition(True, 0, state=Modified(message_annotations={"k": 1})),
+        Disposition(True, 0, state=TransactionalState(b"t", Rejected(AmqpError("a", None, {"k": 1})))),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_names_in_maps_of_fields_are_symbols(value: Performative) -> None:
+    def keys(part: Any) -> list[Any]:
+        if isinstance(part, Described):
+            return keys(part.value)
+        if isinstance(part, dict):
+            return list(part)
+        return [key for item in part for key in keys(item)] if isinstance(part, list) else []
+
+    found = keys(decode(encode_performative(value))[0])
+    assert found
+    assert {type(key) for key in found} == {Symbol}
+
+
+def test_peers_may_write_names_as_strings_but_not_beyond_ascii() -> None:
+    data = encode(Described(ULong(0x10), ["c", None, None, None, None, None, None, None, None, {"product": "p"}]))
+    assert decode_performative(data, 0, len(data))[0] == Open("c", properties={"product": "p"})
+    data = encode(Described(ULong(0x1D), [Symbol("amqp:internal-error"), None, {"größe": 1}]))
+    with pytest.raises(DecodeError, match="symbol"):
+        decode_performative(data, 0, len(data))
 
 
 def test_values_of_extensions_stay_as_they_are() -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "ANY",
     "BINARY",
     "BOOLEAN",
+    "FIELDS",
     "MAP",
     "NAME",
     "NAMES",
@@ -80,6 +81,20 @@ def _symbol_array(values: tuple[str, ...]) -> Array:
     return Array(0xB3 if wide else 0xA3, [Symbol(value) for value in values])
 
 
+def _read_fields(value: Any) -> dict[Any, Any]:
+    """A map whose keys are names; strings pass for symbols, as some peers write them."""
+    if not isinstance(value, dict):
+        raise DecodeError(f"{value!r:.60} where a map was expected")
+    for key in value:
+        if isinstance(key, str):
+            _symbol(key)
+    return value
+
+
+def _write_fields(value: dict[Any, Any]) -> dict[Any, Any]:
+    return {Symbol(key) if isinstance(key, str) else key: item for key, item in value.items()}
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -93,6 +108,8 @@ STRING = _instance("string", str, str)
 NAME = Kind("symbol", _symbol, Symbol)
 BINARY = _instance("binary", bytes, bytes)
 MAP = _instance("map", dict, _same)
+FIELDS = Kind("fields", _read_fields, _write_fields)
+"""A map from names to values: its keys are symbols [AMQP 2.8.13], which strict peers insist on."""
 NAMES = Kind("symbols", _symbols, _symbol_array)
 ANY = Kind("value", _same, _same)
 

@@ -13,6 +13,7 @@ from enmasse.wire.amqp.composites import (
     ANY,
     BINARY,
     BOOLEAN,
+    FIELDS,
     MAP,
     NAME,
     NAMES,
@@ -75,7 +76,7 @@ class AmqpError(Performative):
     SYMBOL = "amqp:error:list"
     condition: str = field_of(NAME)
     description: str | None = field_of(STRING, None)
-    info: dict[Any, Any] | None = field_of(MAP, None)
+    info: dict[Any, Any] | None = field_of(FIELDS, None)
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class Open(Performative):
     incoming_locales: tuple[str, ...] | None = field_of(NAMES, None)
     offered_capabilities: tuple[str, ...] | None = field_of(NAMES, None)
     desired_capabilities: tuple[str, ...] | None = field_of(NAMES, None)
-    properties: dict[Any, Any] | None = field_of(MAP, None)
+    properties: dict[Any, Any] | None = field_of(FIELDS, None)
 
 
 @dataclass(slots=True)
@@ -110,7 +111,7 @@ class Begin(Performative):
     handle_max: int = field_of(UINT, 0xFFFFFFFF)
     offered_capabilities: tuple[str, ...] | None = field_of(NAMES, None)
     desired_capabilities: tuple[str, ...] | None = field_of(NAMES, None)
-    properties: dict[Any, Any] | None = field_of(MAP, None)
+    properties: dict[Any, Any] | None = field_of(FIELDS, None)
 
 
 @dataclass(slots=True)
@@ -124,9 +125,9 @@ class Source(Performative):
     expiry_policy: str = field_of(NAME, "session-end")
     timeout: int = field_of(UINT, 0)
     dynamic: bool = field_of(BOOLEAN, False)
-    dynamic_node_properties: dict[Any, Any] | None = field_of(MAP, None)
+    dynamic_node_properties: dict[Any, Any] | None = field_of(FIELDS, None)
     distribution_mode: str | None = field_of(NAME, None)
-    filter: dict[Any, Any] | None = field_of(MAP, None)
+    filter: dict[Any, Any] | None = field_of(FIELDS, None)
     default_outcome: Any = field_of(_STATE, None)
     outcomes: tuple[str, ...] | None = field_of(NAMES, None)
     capabilities: tuple[str, ...] | None = field_of(NAMES, None)
@@ -143,7 +144,7 @@ class Target(Performative):
     expiry_policy: str = field_of(NAME, "session-end")
     timeout: int = field_of(UINT, 0)
     dynamic: bool = field_of(BOOLEAN, False)
-    dynamic_node_properties: dict[Any, Any] | None = field_of(MAP, None)
+    dynamic_node_properties: dict[Any, Any] | None = field_of(FIELDS, None)
     capabilities: tuple[str, ...] | None = field_of(NAMES, None)
 
 
@@ -175,7 +176,7 @@ class Attach(Performative):
     max_message_size: int | None = field_of(ULONG, None)
     offered_capabilities: tuple[str, ...] | None = field_of(NAMES, None)
     desired_capabilities: tuple[str, ...] | None = field_of(NAMES, None)
-    properties: dict[Any, Any] | None = field_of(MAP, None)
+    properties: dict[Any, Any] | None = field_of(FIELDS, None)
 
 
 @dataclass(slots=True)
@@ -195,7 +196,7 @@ class Flow(Performative):
     available: int | None = field_of(UINT, None)
     drain: bool = field_of(BOOLEAN, False)
     echo: bool = field_of(BOOLEAN, False)
-    properties: dict[Any, Any] | None = field_of(MAP, None)
+    properties: dict[Any, Any] | None = field_of(FIELDS, None)
 
 
 @dataclass(slots=True)
@@ -303,7 +304,7 @@ class Modified(Performative):
     SYMBOL = "amqp:modified:list"
     delivery_failed: bool = field_of(BOOLEAN, False)
     undeliverable_here: bool = field_of(BOOLEAN, False)
-    message_annotations: dict[Any, Any] | None = field_of(MAP, None)
+    message_annotations: dict[Any, Any] | None = field_of(FIELDS, None)
 
 
 @dataclass(slots=True)
