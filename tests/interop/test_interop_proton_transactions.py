@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,8 +25,11 @@ from proton.reactor import Filter
 from enmasse.client import blocking
 from enmasse.testing.node_process import NodeProcess
 from enmasse.testing.proton_play import Exchange, Play
+from tests.interop.conftest import missing
 
 pytestmark = pytest.mark.slow
+
+EXAMPLES = Path("/usr/share/proton/examples/python")
 
 
 class Work(Play, TransactionHandler):
@@ -218,6 +223,33 @@ def test_a_direct_address_in_a_transaction_is_refused_in_words(
     assert name == "amqp:transaction:rollback"
     assert f"anycast '{direct}' stores nothing" in description
     assert stored(addresses, three[0]) == [0]
+
+
+def test_protons_transactional_server_answers_its_client(node: NodeProcess, addresses: Any) -> None:
+    server, client = EXAMPLES / "server_tx.py", EXAMPLES / "client.py"
+    if not server.exists():
+        missing("Proton's examples", "run `make test-tools`")
+    requests = addresses.declare("queue", "examples")
+    # As it comes, but for where it connects, which it does not take from its arguments.
+    program = server.read_text().replace("localhost:5672", f"localhost:{node.port}")
+    with subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            address = f"localhost:{node.port}/{requests}"
+            asked = subprocess.run(
+                [sys.executable, str(client), "--address", address],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert serving.stdout is not None
+            answered = [serving.stdout.readline() for _ in range(4)]
+        finally:
+            serving.kill()
+    assert asked.stdout.splitlines()[0] == "Twas brillig, and the slithy toves => TWAS BRILLIG, AND THE SLITHY TOVES"
+    assert len(asked.stdout.splitlines()) == 4, asked.stderr
+    assert answered == ["Request processed successfully\n"] * 4
+    assert stored(addresses, requests) == [0]
 
 
 def test_large_messages_and_many_of_them_take_part(

@@ -174,7 +174,7 @@ class Anycast(Direct):
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
         """A sender joins; it gets credit with the next turn, if receivers have some."""
-        producer = AnycastProducer(self, port, target)
+        producer = self.make_producer(port, target)
         self.share.add(producer)
         self.due()
         return producer

@@ -5,7 +5,8 @@ Rules:
 2. A dynamic address stores nothing on disk: a node that starts again has none.
 3. Links are seen to at once; whether the last message has gone is looked at every quarter of a second,
    and only of addresses whose policy asks for it.
-4. Clients make them, so what they hold in memory is bounded for all of a space together: the more there
+4. A reply within a transaction is handed out once the rest of its transaction is on disk.
+5. Clients make them, so what they hold in memory is bounded for all of a space together: the more there
    are, the less each may hold.
 """
 
@@ -20,13 +21,16 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.topic import Topic
+from enmasse.messaging.transaction import Fate, sender_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from enmasse.messaging.address import Address, AttachOptions
+    from enmasse.messaging.core import Log
     from enmasse.messaging.delivery import Consumer, ConsumerPort
     from enmasse.messaging.space import Space
+    from enmasse.messaging.transaction import Done
 
 __all__ = ["DYNAMIC_PREFIX", "DynamicNodes", "Lifetime", "Wish"]
 
@@ -87,9 +91,7 @@ class ReplyProducer(AnycastProducer):
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Let a reply wait for its receiver, which may have taken in many and grants more in a moment."""
         address = self.address
-        waiting = address.backlog
-        is_room = len(waiting) < MAX_WAITING and address.backlog_bytes + len(payload) <= address.nodes.waiting_bytes
-        if address.consumers and is_room and address.unpromised() <= 0:
+        if address.has_room(len(payload)) and address.unpromised() <= 0:
             address.keep(Delivery(payload, self, delivery_id, settled, message_format))
         else:
             super().on_crossed(payload, delivery_id, settled, message_format)
@@ -98,15 +100,54 @@ class ReplyProducer(AnycastProducer):
 class ReplyAddress(Anycast):
     """An anycast address whose senders mostly use the anonymous terminus, and so no credit of its own."""
 
-    __slots__ = ("nodes",)
+    __slots__ = ("enlisted_bytes", "is_closed", "nodes")
 
     def __init__(self, nodes: DynamicNodes, name: str) -> None:
         super().__init__(nodes.space.core, name)
         self.nodes = nodes
+        self.is_closed = False
+        self.enlisted_bytes = 0
+        """Replies whose transactions are being committed."""
 
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
         """A sender's end that is not granted credit."""
         return ReplyProducer(self, port, target)
+
+    def close(self, condition: str, description: str) -> None:
+        """The address is gone."""
+        self.is_closed = True
+        super().close(condition, description)
+
+    # Transactions
+
+    def has_room(self, size: int) -> bool:
+        """Whether replies of so many bytes may wait for the receiver, or the only one can be sent at once."""
+        if not self.consumers or len(self.backlog) >= MAX_WAITING:
+            return False
+        waiting = self.backlog_bytes + self.enlisted_bytes
+        return waiting + size <= self.nodes.waiting_bytes or (not waiting and self.choose() is not None)
+
+    def enlist_message(self, payload: bytes, target: str, done: Done) -> Log:
+        """Have a reply handed out once the batch that the returned log takes part in is on disk.
+
+        Args:
+            payload: the reply.
+            target: the address as its sender named it.
+            done: called once; with a reason, the reply is gone.
+        """
+        self.enlisted_bytes += len(payload)
+
+        def decided(reason: str | None) -> None:
+            self.enlisted_bytes -= len(payload)
+            if reason is None and not self.is_closed:
+                self.keep(Delivery(payload, sender_of(_outcome_for_nobody), 0, False, 0))
+            done(reason)
+
+        return Fate(self.name, decided)
+
+
+def _outcome_for_nobody(_reason: str | None) -> None:
+    """Whoever sent the reply was answered within its transaction."""
 
 
 class TemporaryTopic(Topic):

@@ -1,5 +1,7 @@
 """Transactions: messages and settlements on stored addresses that take effect together or not at all.
 
+Replies to dynamic addresses may be part of one, too: they are handed out once the rest is on disk.
+
 Rules:
 1. Until its commit nothing of a transaction leaves it: its messages are held here, the deliveries that it
    settles stay with their receivers.
@@ -40,6 +42,7 @@ Done = Callable[[str | None], None]
 class Party(Protocol):
     """An address that can take part in a transaction."""
 
+    kind: str
     name: str
     is_closed: bool
     """Whether it is deleted."""
@@ -47,7 +50,7 @@ class Party(Protocol):
 
 @runtime_checkable
 class TakesMessages(Party, Protocol):
-    """An address to which messages can be sent within a transaction."""
+    """An address to which messages can be sent within a transaction: a stored one, or one for replies."""
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes more could be stored now."""
@@ -201,7 +204,7 @@ class Transaction:
         self._phase = _Phase.OPEN
         self._posts: list[tuple[TakesMessages, str, bytes]] = []
         self._sizes: dict[TakesMessages, int] = {}
-        """Bytes for each address."""
+        """Bytes for each address, with their overhead."""
         self._retired: dict[Retirement, None] = {}
         self._told: list[Retirement] = []
         """Those whose outcome is told in the ordinary way."""
@@ -227,7 +230,7 @@ class Transaction:
         size = len(payload) + MESSAGE_OVERHEAD_BYTES
         self.held_bytes += size
         self._account.held_bytes += size
-        self._sizes[address] = self._sizes.get(address, 0) + len(payload)
+        self._sizes[address] = self._sizes.get(address, 0) + size
         self._posts.append((address, target, payload))
         return None
 
@@ -251,7 +254,7 @@ class Transaction:
             )
         # While the journal is behind nothing has room; what its sender had credit for is held here till then.
         if not self._core.is_pressed and not address.has_room(self._sizes.get(address, 0) + len(payload)):
-            return AmqpError("amqp:resource-limit-exceeded", f"{address.name!r} is full")
+            return full(address)
         return None
 
     def retire(self, item: Retirement) -> AmqpError | None:
@@ -305,9 +308,12 @@ class Transaction:
         Args:
             done: called with nothing once it is on disk, or with the reason why all was rolled back.
         """
-        for address, _, _ in self._posts:
+        for address, size in self._sizes.items():
             if address.is_closed:
                 self.fail(AmqpError("amqp:resource-deleted", f"address {address.name!r} was deleted"))
+            elif address.kind == "anycast" and not address.has_room(size):
+                # Stored addresses take what they had room for; replies wait in memory, which others may have used.
+                self.fail(full(address))
         if self.problem is not None:
             self._undo()
             done(self.problem)
@@ -365,6 +371,11 @@ class Transaction:
                 item.committed()
             self._retired = {}
         self._done(self.problem)
+
+
+def full(address: Party) -> AmqpError:
+    """Why an address takes no more."""
+    return AmqpError("amqp:resource-limit-exceeded", f"{address.name!r} is full")
 
 
 def not_stored(address: Any) -> AmqpError:

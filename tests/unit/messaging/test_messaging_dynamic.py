@@ -161,6 +161,20 @@ def test_replies_wait_for_a_receiver_that_is_short_of_credit(scene: Scene) -> No
     assert port.states == dict.fromkeys(range(3), ACCEPTED)
 
 
+def test_a_settled_reply_waits_although_the_credit_of_its_link_was_called_in(scene: Scene) -> None:
+    address = scene.space.add_dynamic()
+    receiver = scene.harness.receiver(address, 1)
+    port = scene.harness.sender(address)
+    scene.harness.turn()
+    assert port.credit == 1
+    scene.anonymous().send(to(address.name, b"first"))
+    scene.harness.turn()
+    port.send(to(address.name, b"second"), settled=True)
+    receiver.grant(1)
+    scene.harness.turn()
+    assert len(receiver.arrivals) == 2
+
+
 def test_replies_that_wait_are_bounded(scene: Scene) -> None:
     address = scene.space.add_dynamic()
     scene.harness.receiver(address, 0)

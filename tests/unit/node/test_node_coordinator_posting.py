@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.messaging.dynamic import WAITING_BYTES
+from enmasse.testing.recorder import RecordingSink
+from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import Target, Transfer
+from enmasse.wire.amqp.performatives import Source, Target, Transfer
 from enmasse.wire.amqp.sections import encode_message
 from enmasse.wire.amqp.transactions import ROLLBACK, UNKNOWN_ID, Discharge, TransactionalState
-from tests.unit.node.coordinator_scene import Client, Node
+from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 
 @pytest.fixture
@@ -33,6 +36,90 @@ def test_a_direct_address_cannot_be_posted_to(node: Node, client: Client) -> Non
     answer = client.say(Discharge(txn))
     assert answer.error.condition == ROLLBACK
     assert "anycast 'a'" in answer.error.description
+
+
+def reply_receiver(client: Client, credit: int = 100) -> tuple[RecordingSink, str]:
+    """A receiver on a dynamic source, and the name of what it got."""
+    sink = RecordingSink()
+    sink.link = link = client.session.attach_receiver("replies", sink, Source(dynamic=True))
+    client.go()
+    link.grant(credit)
+    client.go()
+    assert link.remote_attach is not None
+    assert link.remote_attach.source is not None
+    return sink, link.remote_attach.source.address
+
+
+@pytest.mark.parametrize("is_relayed", [True, False])
+def test_a_reply_to_a_dynamic_address_comes_with_the_commit(node: Node, client: Client, is_relayed: bool) -> None:
+    replies, address = reply_receiver(client)
+    sink = client.sender(Target() if is_relayed else address, "answers")
+    for body, fail in (("rolled back", True), ("committed", False)):
+        txn = client.declare()
+        assert client.post(sink, txn, body, to=address).outcome == ACCEPTED
+        client.post(sink, txn, body, to=address, settled=True)
+        assert replies.payloads == []
+        assert client.say(Discharge(txn, fail)) == ACCEPTED
+    assert bodies(replies) == ["committed", "committed"]
+
+
+def test_a_reply_comes_once_what_is_stored_with_it_is_on_disk(node: Node, client: Client) -> None:
+    replies, address = reply_receiver(client)
+    client.fill("q", "request")
+    requests = client.receiver("q", name="requests")
+    sink = client.sender(Target(), "answers")
+    txn = client.declare()
+    client.post(sink, txn, "reply", to=address)
+    client.retire(requests, txn)
+    client.control.send(VALUE + encode_performative(Discharge(txn)))
+    client.pump()
+    assert replies.payloads == []
+    client.go()
+    assert bodies(replies) == ["reply"]
+    assert node.stored("q") == 0
+
+
+def test_a_reply_to_who_is_gone_rolls_its_transaction_back(node: Node, client: Client) -> None:
+    replies, address = reply_receiver(client)
+    client.fill("q", "request")
+    requests = client.receiver("q", name="requests")
+    sink = client.sender(Target(), "answers")
+    txn = client.declare()
+    client.post(sink, txn, "reply", to=address)
+    client.retire(requests, txn, settled=False)
+    assert replies.link is not None
+    replies.link.detach()
+    client.go()
+    answer = client.say(Discharge(txn))
+    assert answer.error.condition == ROLLBACK
+    assert "deleted" in answer.error.description
+    assert node.stored("q") == 1
+
+
+def test_replies_of_transactions_are_bounded_like_others(client: Client) -> None:
+    replies, address = reply_receiver(client, credit=0)
+    sink = client.sender(Target(), "answers")
+    half = "x" * (WAITING_BYTES // 2)
+    # Each has room as long as the other is not committed.
+    first, second = client.declare(), client.declare()
+    for txn in (first, second):
+        assert client.post(sink, txn, half, to=address).outcome == ACCEPTED
+    assert client.post(sink, second, half, to=address).outcome.error.condition == "amqp:resource-limit-exceeded"
+    third = client.declare()
+    assert client.post(sink, third, half, to=address).outcome == ACCEPTED
+    assert client.say(Discharge(first)) == ACCEPTED
+    answer = client.say(Discharge(third))
+    assert answer.error.condition == ROLLBACK
+    assert "full" in answer.error.description
+    assert replies.link is not None
+    replies.link.grant(10)
+    client.go()
+    assert bodies(replies) == [half]
+    # One that is larger than what may wait need not.
+    txn = client.declare()
+    assert client.post(sink, txn, half * 3, to=address).outcome == ACCEPTED
+    assert client.say(Discharge(txn)) == ACCEPTED
+    assert bodies(replies) == [half, half * 3]
 
 
 def test_a_settled_message_that_is_refused_shows_at_the_discharge(node: Node, client: Client) -> None:
