@@ -32,6 +32,9 @@ Schema = dict[str, Any]
 SET: Final[tuple[str, ...]] = ()
 """A list is a set of scalars."""
 
+LARGEST_BOUND: Final = 1 << 53
+"""Bounds beyond it are left out: API servers read them as doubles, round, and refuse every value."""
+
 _SCALARS: dict[Any, Schema] = {
     str: {"type": "string"},
     int: {"type": "integer", "format": "int64"},
@@ -182,8 +185,9 @@ def _bounded(schema: Schema, metadata: Iterable[Any]) -> Schema:
     bounds = {}
     for item in metadata:
         for kind, attribute, of_value, of_list in _BOUNDS:
-            if isinstance(item, kind):
-                bounds[of_list if schema.get("type") == "array" else of_value] = getattr(item, attribute)
+            bound = getattr(item, attribute) if isinstance(item, kind) else None
+            if bound is not None and abs(bound) <= LARGEST_BOUND:
+                bounds[of_list if schema.get("type") == "array" else of_value] = bound
         if pattern := getattr(item, "pattern", None):
             bounds["pattern"] = pattern
     return schema | bounds

@@ -47,6 +47,20 @@ def test_every_kind_has_a_definition_that_clients_find_by_group_version_and_kind
     assert set(references(document)) <= names
 
 
+def numbers(part: Any) -> Iterator[float]:
+    if isinstance(part, int | float):
+        yield part
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from numbers(value)
+
+
+def test_no_number_is_beyond_what_a_double_holds_exactly(api: Api) -> None:
+    described = [api("GET", "/openapi/v2").json()]
+    described += [api("GET", f"/openapi/v3/{path}").json() for path in api("GET", "/openapi/v3").json()["paths"]]
+    assert len(described) > 2
+    assert max(abs(number) for document in described for number in numbers(document)) <= 2**53
+
+
 def test_what_can_be_patched_says_that_it_takes_dry_runs_and_field_validation(api: Api) -> None:
     paths = api("GET", "/openapi/v2").json()["paths"]
     for served in SERVED:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from enmasse.cli.kube import written_crd
+from enmasse.model.addresses import AddressSpec
 from enmasse.model.crd import CATEGORY, crds, file_name
 from enmasse.model.kinds import KINDS, kind_named
 
@@ -44,6 +46,28 @@ def test_each_of_our_kinds_has_a_definition_with_its_names_versions_and_columns(
         for version in spec["versions"]:
             assert version["subresources"] == {"status": {}}
             assert version["additionalPrinterColumns"][-1]["name"] == "Age"
+
+
+def numbers(part: Any) -> list[float]:
+    if isinstance(part, dict | list):
+        return [number for item in (part.values() if isinstance(part, dict) else part) for number in numbers(item)]
+    return [part] if isinstance(part, int | float) else []
+
+
+def test_no_number_in_a_definition_is_beyond_what_a_double_holds_exactly() -> None:
+    # Kubernetes reads bounds as doubles: the largest int64 is rounded up, overflows, and every value is refused.
+    assert max(abs(number) for number in numbers(crds())) <= 2**53
+
+
+@pytest.mark.parametrize(("value", "is_taken"), [(2**63 - 1, True), (2**63, False), (-1, False)])
+def test_what_no_int64_holds_is_refused_all_the_same(value: int, is_taken: bool) -> None:
+    ttl = {"messageTtl": {"minimum": 0, "maximum": value}}
+    spec = {"address": "orders", "type": "queue", "plan": "standard-small-queue", **ttl}
+    if is_taken:
+        assert AddressSpec.model_validate(spec).model_dump(by_alias=True)["messageTtl"]["maximum"] == value
+    else:
+        with pytest.raises(ValidationError, match=r"messageTtl\.maximum"):
+            AddressSpec.model_validate(spec)
 
 
 def parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
