@@ -470,9 +470,20 @@ async fn transactions(place: &mut Place) -> Done {
 
 async fn unknown_address(place: &mut Place) -> Done {
     let queue = place.queue.clone();
-    // This client forgets the reason where the node's attach and detach come together, so it is not looked at.
-    if place.sender("nowhere").await.is_ok() || place.receiver("nowhere").await.is_ok() {
-        return Err("the link was attached".into());
+    // Where the node's attach and detach come together this client forgets the reason, and reuses the handle before it
+    // has answered: the session is lost, the connection is not.
+    for is_sender in [true, false] {
+        let mut session = Session::begin(&mut place.connection).await.map_err(why)?;
+        std::mem::swap(&mut session, &mut place.session);
+        let is_attached = if is_sender {
+            place.sender("nowhere").await.is_ok()
+        } else {
+            place.receiver("nowhere").await.is_ok()
+        };
+        place.session = session;
+        if is_attached {
+            return Err("the link was attached".into());
+        }
     }
     place.fill(&queue, &["alive"]).await?;
     let mut receiver = place.receiver(&queue).await?;
