@@ -24,6 +24,11 @@ Where the specification leaves a choice, or more is asked than pays, a node does
   Otherwise a detached link is forgotten at once, and what its receiver had is handed out anew.
 - Tags are looked at on such links only. On others a tag that is missing, too long or used twice does no harm, as
   nothing hangs on it.
+- The name of a link that may not come back stands for it within its session only: links of the same name on other
+  sessions and connections are others, and none is stolen (2.6.1). So workers that share a container id do not take
+  each other's links.
+- What a sender has settled reaches the receivers of an anycast or multicast address settled, whatever they ask for
+  (2.8.2). A reader of a stream that leaves the choice is told that its deliveries are settled.
 - Credit cannot belong to a transaction (4.4.3); distributed transactions are not served.
 - A message may lack a body, as Qpid Proton sends one where it is given none; an empty payload is such a message.
 - A message that is larger than a receiver's link takes is not sent to it. In a queue or durable subscription it waits

@@ -233,6 +233,34 @@ def test_a_link_is_taken_over_from_a_connection_that_only_seems_to_live() -> Non
     assert condition_of(before.hear_one(Detach)) == "amqp:link:stolen"
 
 
+@clause("2.6.1:stolen")
+@pytest.mark.parametrize("is_same_connection", [True, False])
+@pytest.mark.parametrize("is_sender", [True, False])
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_link_is_stolen_from_another_session_only_if_it_may_come_back(
+    comes_back: bool, is_sender: bool, is_same_connection: bool
+) -> None:
+    node = Node()
+    before = node.peer()
+    after = before if is_same_connection else node.peer()
+    channel = 1 if is_same_connection else 0
+    if is_same_connection:
+        before.begin(1)
+    policy = Symbol("never" if comes_back else "session-end")
+    ends = (
+        (Source(), Target("q", expiry_policy=policy)) if is_sender else (Source("q", expiry_policy=policy), Target())
+    )
+    wish = Attach("n", 0, not is_sender, source=ends[0], target=ends[1], initial_delivery_count=0)
+    before.say(wish)
+    before.hear()
+    after.say(wish, channel=channel)
+    heard = after.hear()
+    heard += [] if is_same_connection else before.hear()
+    assert [frame.performative.name for frame in heard if isinstance(frame.performative, Attach)] == ["n"]
+    told = [condition_of(frame.performative) for frame in heard if isinstance(frame.performative, Detach)]
+    assert told == (["amqp:link:stolen"] if comes_back else [])
+
+
 @clause("2.6.3:terminus-told", "3.5.5:unsettled-state")
 def test_the_terminus_in_effect_is_told() -> None:
     peer = Node().peer()

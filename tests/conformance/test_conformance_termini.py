@@ -110,6 +110,20 @@ def test_a_receiver_has_settled_or_unsettled_deliveries_as_it_asks(asked: int, s
     assert node.stored("q") == (0 if settled else 1)
 
 
+@clause("2.8.2:unsettled")
+@pytest.mark.parametrize(
+    ("address", "is_settled"), [("q", False), ("t", False), ("s", False), ("a", True), ("m", True)]
+)
+def test_what_its_sender_settled_comes_settled_from_direct_addresses_only(address: str, is_settled: bool) -> None:
+    node = Node()
+    peer, sender = node.peer("receiver"), node.peer("sender")
+    peer.receiver(address, snd_settle_mode=0)
+    sender.sender(address)
+    sender.deliver(message(), settled=True)
+    ((transfer, _),) = peer.transfers()
+    assert bool(transfer.settled) is is_settled
+
+
 @clause("2.8.18:detach-forced")
 def test_links_of_a_deleted_address_are_detached_with_the_reason() -> None:
     node = Node()
