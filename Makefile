@@ -22,7 +22,7 @@ help:
 	@echo "make soak [SECONDS=60]  new seeds of the simulation, for as long as wanted"
 	@echo "make fuzz [SECONDS=60]  random input for the protocol engine, guided by coverage"
 	@echo "make fuzz-api [EXAMPLES=100]  requests made up from the API's own description"
-	@echo "make test-tools         what only the tests need, through apt, npm and Maven"
+	@echo "make test-tools         what only the tests need, through apt, npm, Maven, go and cargo"
 	@echo "make clean              remove everything that was made here"
 
 $(STAMP): pyproject.toml
