@@ -8,7 +8,7 @@ from enmasse.messaging.dynamic import WAITING_BYTES
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.framing import amqp_frame
-from enmasse.wire.amqp.link import SendingLink
+from enmasse.wire.amqp.link import ReceivingLink, SendingLink
 from enmasse.wire.amqp.outcomes import ACCEPTED
 from enmasse.wire.amqp.performatives import Source, Target, Transfer
 from enmasse.wire.amqp.sections import encode_message
@@ -111,7 +111,7 @@ def test_replies_of_transactions_are_bounded_like_others(client: Client) -> None
     answer = client.say(Discharge(third))
     assert answer.error.condition == ROLLBACK
     assert "full" in answer.error.description
-    assert replies.link is not None
+    assert isinstance(replies.link, ReceivingLink)
     replies.link.grant(10)
     client.go()
     assert bodies(replies) == [half]
