@@ -146,6 +146,8 @@ async def _serve(
     users = UserController(
         registry,
         user_admin,
+        controller.removals,
+        controller.kept,
         now=_now,
         jitter=_jitter,
         authentication_of=controller.providers.kind_of,

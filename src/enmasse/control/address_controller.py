@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from enmasse.control.address_planning import (
@@ -13,13 +15,15 @@ from enmasse.control.address_planning import (
     judge_address,
     wanted_address,
 )
-from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
+from enmasse.control.adoption import adopted_address, widened
+from enmasse.control.errors import ForbiddenError, NodeRefusedError, NodeUnavailableError, ResourceExistsError
 from enmasse.control.placements import held_claim
 from enmasse.control.ports import AddressEntity
 from enmasse.control.quota import Place
 from enmasse.control.space_planning import Outcome, SpaceView, condition, judge_space, readiness
 from enmasse.control.verdicts import ADMITTED, Verdict
 from enmasse.model.addresses import Address
+from enmasse.model.errors import InvalidResourceError
 from enmasse.model.kinds import restore
 
 if TYPE_CHECKING:
@@ -27,29 +31,39 @@ if TYPE_CHECKING:
 
     from enmasse.control.declared import AddressRow, Declared
     from enmasse.control.identity_providers import IdentityProviders
+    from enmasse.control.installation import Removals
     from enmasse.control.node_mirror import NodeMirror
     from enmasse.control.placements import Placements
     from enmasse.control.ports import Entity, Sighting
+    from enmasse.control.registry import Registry
     from enmasse.control.statuses import StatusWriter
-    from enmasse.control.store import Document, ResourceStore
+    from enmasse.control.store import Document
     from enmasse.model.spaces import AddressSpace
 
-__all__ = ["AddressLooks", "bring_about"]
+__all__ = ["NOT_ADOPTABLE", "AddressLooks", "Kept", "bring_about", "conflict_with"]
 
 _log = logging.getLogger(__name__)
 
 _TRIES = 2
 """A node that refuses may have something else than we thought: then it is asked, and told once more."""
 
+NOT_ADOPTABLE = (InvalidResourceError, ForbiddenError, ResourceExistsError)
+"""Why something that a node has is not declared."""
+
+Kept = dict[tuple[str, str], str]
+"""What a node has and is left there although it is not as declared: kind and key, with the reason."""
+
 
 class AddressLooks:
     """Looks at addresses.
 
     Args:
-        store: where they lie.
+        registry: where they lie.
         declared: what is declared.
         placements: who has a place.
         mirror: the node.
+        removals: what the node has to delete yet.
+        kept: takes what is left on the node, and why.
         statuses: takes what was found.
         providers: knows how users are known.
         now: gives the present, RFC 3339 in UTC.
@@ -58,20 +72,27 @@ class AddressLooks:
 
     def __init__(
         self,
-        store: ResourceStore,
+        registry: Registry,
         declared: Declared,
         placements: Placements,
         mirror: NodeMirror,
+        removals: Removals,
+        kept: Kept,
         statuses: StatusWriter,
         providers: IdentityProviders,
         *,
         now: Callable[[], str],
         space_changed: Callable[[str], None],
     ) -> None:
-        self._store = store
+        self.waiting: defaultdict[str, set[str]] = defaultdict(set)
+        """By space, addresses of the node that can be declared as soon as their space is."""
+        self._registry = registry
+        self._store = registry.store
         self._declared = declared
         self._placements = placements
         self._mirror = mirror
+        self._removals = removals
+        self._kept = kept
         self._statuses = statuses
         self._providers = providers
         self._now = now
@@ -83,7 +104,7 @@ class AddressLooks:
             return True  # looked at again as soon as anything is known of the node
         row = self._declared.addresses.get(key)
         if row is None:
-            return await self._remove(key)
+            return await self._settle_undeclared(key)
         seen, is_reachable = await self._find(row)
         document = self._store.find("Address", row.namespace, row.name)
         if document is None or self._declared.addresses.get(key) is not row or _uid(document) != row.uid:
@@ -104,6 +125,8 @@ class AddressLooks:
         if self._declared.addresses.get(key) is not row:
             return True
         self._say(view, verdict, place, entity, outcome)
+        if outcome is not None and outcome.present is not None:
+            self._note(row, outcome)
         if outcome is not None and not outcome.is_reachable:
             raise NodeUnavailableError(f"node {self._mirror.name} cannot be reached")
         return outcome is None or not outcome.refusal
@@ -189,16 +212,56 @@ class AddressLooks:
         space, declared = await self._mirror.find("space", row.space), self._declared.spaces.get(row.space)
         if space is None or declared is None or space.uid != declared.metadata.uid:
             return Outcome(self._mirror.digest(entity))  # the space is told first, and has its addresses looked at
-        return await bring_about(self._mirror, entity, seen)
+        return await bring_about(self._mirror, entity, seen, self._removals.has)
 
-    async def _remove(self, key: str) -> bool:
-        """Take an address off the node that is declared no more."""
+    def _note(self, row: AddressRow, outcome: Outcome) -> None:
+        """Take down what the node has now under the name of an address."""
+        assert outcome.present is not None
+        if outcome.present.uid == row.uid:
+            self._kept.pop(("address", row.key), None)
+        elif outcome.refusal:
+            self._kept["address", row.key] = outcome.refusal
+        self._removals.settle("Address", row.key, outcome.present.uid)
+
+    async def _settle_undeclared(self, key: str) -> bool:
+        """Take an address off the node that was deleted; one that nobody has deleted is declared as it is there."""
         seen = await self._mirror.find("address", key)
+        if key in self._declared.addresses:
+            return True
         namespace, _, name = key.partition("/")
         space = f"{namespace}/{name.partition('.')[0]}"
-        if seen is not None and key not in self._declared.addresses:
+        if seen is not None and self._removals.has(seen.uid):
             await self._mirror.perform("delete", AddressEntity(key, space, "", "", "", 0, seen.uid, 0))
+            seen = None
+        self._removals.settle("Address", key, seen.uid if seen is not None else "")
+        self._kept.pop(("address", key), None)
+        if seen is not None:
+            return await self._adopt(key, space)
         self._space_changed(space)
+        return True
+
+    async def _adopt(self, key: str, space: str) -> bool:
+        """Declare an address as the node has it."""
+        entity, home = await self._mirror.find_address(key), await self._mirror.find("space", space)
+        declared = self._declared.spaces.get(space)
+        if entity is None or home is None or self._removals.has(entity.uid) or self._removals.has(home.uid):
+            return True  # gone or about to go, which has it looked at
+        if declared is None or declared.metadata.uid != home.uid:
+            self.waiting[space].add(key)
+            self._kept["address", key] = f"its address space {space} is not declared as {self._mirror.name} has it"
+            return True
+        if declared.metadata.deletion_timestamp or self._store.find("Address", *key.split("/")) is not None:
+            return True  # it goes with its space, or its change has it looked at
+        try:
+            address = adopted_address(entity, self._mirror.name)
+            assert isinstance(address, Address)
+            if more := widened(entity, wanted_address(self.view(address, None, is_served=True), entity)):
+                raise ForbiddenError(f"as a declaration it would have no such bound: {', '.join(more)}")
+            self._registry.adopt(address)
+        except NOT_ADOPTABLE as error:
+            self._kept["address", key] = f"it cannot be declared as it is there: {error}"
+            return False
+        _log.warning("address %s, which node %s has, was not declared: it is now", key, self._mirror.name)
         return True
 
     def _say(
@@ -218,23 +281,37 @@ class AddressLooks:
         self._statuses.publish(address, status)
 
 
-async def bring_about(mirror: NodeMirror, entity: Entity, seen: Sighting | None) -> Outcome:
+def conflict_with(node: str, entity: Entity, uid: str) -> str:
+    """Return the sentence on an entity of a node that is in the way of another one, and is not deleted for it."""
+    kind = "address space" if entity.entity_type == "space" else "address"
+    return (
+        f"{node} holds another {kind} of this name, of uid {uid}, which nobody has deleted: it is kept with all that "
+        f"it stores. Delete this one (uid {entity.uid}), and the other one is declared in its place"
+    )
+
+
+async def bring_about(
+    mirror: NodeMirror, entity: Entity, seen: Sighting | None, is_removed: Callable[[str], bool]
+) -> Outcome:
     """Have a node be as an entity says.
 
     Args:
         mirror: the node.
         entity: what is to be.
         seen: what the node has under its name.
+        is_removed: tells by its uid whether an object was deleted: nothing else makes way.
     """
     digest = mirror.digest(entity)
     for attempt in range(1, _TRIES + 1):
         is_other = seen is not None and seen.uid != entity.uid
         is_update = seen is not None and not is_other
+        if seen is not None and is_other and not is_removed(seen.uid):
+            return Outcome(digest, seen, refusal=conflict_with(mirror.name, entity, seen.uid), differs=True)
         if seen is not None and is_update and seen.digest == digest:
             return Outcome(digest, seen)
         try:
-            if is_other:
-                await mirror.perform("delete", entity)
+            if seen is not None and is_other:
+                await mirror.perform("delete", replace(entity, uid=seen.uid))
             await mirror.perform("update" if is_update else "create", entity)
             seen = await mirror.find(entity.entity_type, entity.name)
         except NodeUnavailableError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from enmasse.control.address_controller import AddressLooks
 from enmasse.control.declared import Declared
 from enmasse.control.identity_providers import IdentityProviders
+from enmasse.control.installation import Removals, admit_node, take_node_in
 from enmasse.control.node_mirror import NodeMirror
 from enmasse.control.placements import Placements
 from enmasse.control.plan_controller import PlanLooks
@@ -27,6 +28,7 @@ from enmasse.model.spaces import AddressSpace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from enmasse.control.address_controller import Kept
     from enmasse.control.declared import AddressRow
     from enmasse.control.events import EventRecorder
     from enmasse.control.ports import EntityType, NodeAdmin
@@ -77,8 +79,13 @@ class ControlPlane:
         """Gives the port of a space's own, 0 for none; likewise."""
         self.declared = Declared(self)
         self.placements = Placements(self.declared, store)
+        self.removals = Removals(store, node.name)
+        self.kept: Kept = {}
+        """What the node has and is left there although it is not as declared, and why."""
+        self._node = node
         self.mirror = NodeMirror(
             node,
+            admit=lambda: admit_node(store, node),
             resync_s=resync_s,
             changed=self._node_changed,
             reached=self._node_reached,
@@ -88,10 +95,12 @@ class ControlPlane:
         self._watchers: list[Callable[[EntityType, str], None]] = []
         self.statuses = StatusWriter(store, self._stale, events)
         self.address_looks = AddressLooks(
-            store,
+            registry,
             self.declared,
             self.placements,
             self.mirror,
+            self.removals,
+            self.kept,
             self.statuses,
             self.providers,
             now=now,
@@ -102,11 +111,14 @@ class ControlPlane:
             self.declared,
             self.placements,
             self.mirror,
+            self.removals,
+            self.kept,
             self.statuses,
             self.providers,
             now=now,
             look_again=self.look_at_space,
             look_at_addresses=self._look_at_addresses,
+            take_waiting=lambda key: sorted(self.address_looks.waiting.pop(key, ())),
             hosts_of=lambda space: self.hosts_of(space),  # noqa: PLW0108  # it is set later
             port_of=lambda space: self.port_of(space),  # noqa: PLW0108  # likewise
         )
@@ -115,6 +127,8 @@ class ControlPlane:
         self._spaces = Controller("spaces", self.space_looks.look, jitter=jitter, looked=looked)
         self._plans = Controller("plans", plan_looks.look, jitter=jitter, looked=looked)
         self._runtime = Runtime(store)
+        # Whoever looks at what is declared no more asks whether it was deleted.
+        self._runtime.listen(self.removals)
         # Whoever looks at a space asks how its users are known.
         self._runtime.listen(self.providers)
         self._runtime.listen(self.declared)
@@ -129,7 +143,7 @@ class ControlPlane:
     @property
     def is_settled(self) -> bool:
         """Whether all changes are known, nothing that can be done is left to do, and all is said."""
-        return self._runtime.is_settled and not len(self.statuses)
+        return self._runtime.is_settled and not len(self.statuses) and not len(self.removals)
 
     def add(self, controller: Controller, listener: Listener | None = None) -> None:
         """Have another controller run with these, before ``run``.
@@ -153,9 +167,23 @@ class ControlPlane:
                 tasks.create_task(self._runtime.run(), name="controllers")
                 tasks.create_task(self.statuses.run(), name="publish statuses")
                 tasks.create_task(self.mirror.run(), name="node")
+                tasks.create_task(self.removals.run(), name="note what is deleted")
         finally:
             if self._absence is not None:
                 self._absence.cancel()
+
+    async def take_node_in(self, installation: str) -> None:
+        """Have the node, whose journal belongs to another installation, belong to this one.
+
+        Args:
+            installation: the id that the journal has now.
+
+        Raises:
+            NodeRefusedError: the journal has another id by now.
+            NodeUnavailableError: the node cannot be reached.
+        """
+        await take_node_in(self._registry.store, self._node, installation)
+        self.mirror.look_again()
 
     # What is declared has changed
 
@@ -226,13 +254,13 @@ class ControlPlane:
             self.look_at_address(key, background=True)
 
     def _node_observed(self) -> None:
-        for key in self.mirror.names("space"):
+        for key in {*self.mirror.names("space"), *self.removals.keys("AddressSpace")}:
             space = self.declared.spaces.get(key)
             if space is None or space.metadata.deletion_timestamp:
                 self.look_at_space(key)
-        for key in self.mirror.names("address"):
-            if key not in self.declared.addresses:
-                self.look_at_address(key)
+        on_node, removed = self.mirror.names("address"), self.removals.keys("Address")
+        self._look_at_addresses([key for key in on_node if key not in self.declared.addresses])
+        self._look_at_addresses(removed)
         for key, space in self.declared.spaces.items():
             if space.metadata.deletion_timestamp:
                 self.look_at_space(key)

@@ -17,6 +17,7 @@ UnavailableError
 ├── StoreReadOnlyError      the file of the resource store cannot be written now
 ├── UnfinishedWriteError    slow work has to be done first: do it, then write again
 └── NodeUnavailableError    the node cannot be reached now
+    └── ForeignNodeError        its journal belongs to another installation
 ResourceError
 └── StoreFullError          there is no room for another write
 """
@@ -38,6 +39,7 @@ __all__ = [
     "ExpiredVersionError",
     "FieldConflictError",
     "ForbiddenError",
+    "ForeignNodeError",
     "FutureVersionError",
     "NamespaceNotFoundError",
     "NodeRefusedError",
@@ -212,3 +214,19 @@ class UnfinishedWriteError(UnavailableError):
 
 class NodeUnavailableError(UnavailableError):
     """The node cannot be reached now."""
+
+
+class ForeignNodeError(NodeUnavailableError):
+    """What a node holds was declared in another installation, so nothing of it may be changed.
+
+    Attributes:
+        installation: the id that the node's journal has.
+    """
+
+    def __init__(self, node: str, found: str, own: str) -> None:
+        super().__init__(
+            f"the journal of {node} belongs to installation {found}, and this one is {own}: what it holds is kept "
+            "and served as it is, and nothing that is declared here reaches it; "
+            f"`enmasse journal adopt --name {node}` takes it in"
+        )
+        self.installation = found

@@ -6,6 +6,7 @@ Rules:
 3. What is missing in the node's list is not gone but unknown: lists are told in pages, and things move
    between them. Whoever needs to know asks for that one.
 4. As long as the node numbers its changes as control expects it, nothing drifted, and nothing is asked.
+5. A node that belongs to another installation counts as one that cannot be reached: it is asked and told nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +17,22 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
+from enmasse.control.errors import ForeignNodeError, NodeRefusedError, NodeUnavailableError
 from enmasse.control.ports import ENTITY_TYPES, Sighting
+from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
-    from enmasse.control.ports import Action, AddressEntity, Entity, EntityType, NodeAdmin, NodeRevision
+    from enmasse.control.ports import (
+        Action,
+        AddressEntity,
+        Entity,
+        EntityType,
+        NodeAdmin,
+        NodeRevision,
+        SpaceEntity,
+    )
 
 __all__ = ["NodeMirror"]
 
@@ -35,11 +45,15 @@ _MOST_ROUNDS = 60
 """So many times a check is put off because something is under way; then everything is looked at."""
 
 
+_NOT_KNOWN = "it is not known yet to which installation its journal belongs"
+
+
 class NodeMirror:
     """One node, as control sees it.
 
     Args:
         node: the way to it.
+        admit: sees that the node belongs to this installation; see ``admit_node``.
         resync_s: seconds between two checks for drift.
         changed: hears of every entity that is not as it was known to be.
         reached: hears when the node can be reached, and when it no longer can.
@@ -50,6 +64,7 @@ class NodeMirror:
         self,
         node: NodeAdmin,
         *,
+        admit: Callable[[], Awaitable[None]],
         resync_s: float,
         changed: Callable[[EntityType, str], None],
         reached: Callable[[bool], None],
@@ -59,6 +74,10 @@ class NodeMirror:
         """None: that is not known yet."""
         self.is_complete = False
         """Whether everything is known that the node has."""
+        self.problem = ""
+        """Why the node is left alone although it is there."""
+        self._is_connected = False
+        self._admit = admit
         self._node = node
         self._resync_s = resync_s
         self._changed = changed
@@ -101,6 +120,7 @@ class NodeMirror:
         Raises:
             NodeUnavailableError: when that is not known and the node cannot be reached.
         """
+        self._expect_admitted()
         seen = self._seen[kind].get(name)
         if seen is not None or (self.is_complete and (kind, name) not in self._unknown):
             return seen
@@ -116,7 +136,25 @@ class NodeMirror:
         Raises:
             NodeUnavailableError: when the node cannot be reached.
         """
+        self._expect_admitted()
         return await self._node.find_address(name)
+
+    async def find_space(self, name: str) -> SpaceEntity | None:
+        """Return a space with all that the node knows of it but secrets, or None.
+
+        Raises:
+            NodeUnavailableError: when the node cannot be reached.
+        """
+        self._expect_admitted()
+        return await self._node.find_space(name)
+
+    def look_again(self) -> None:
+        """Ask the node at once whether anything has changed."""
+        self._wake.set()
+
+    def _expect_admitted(self) -> None:
+        if self.problem:
+            raise NodeUnavailableError(self.problem)
 
     async def perform(self, action: Action, entity: Entity) -> None:
         """Have the node do something.
@@ -125,6 +163,7 @@ class NodeMirror:
             NodeUnavailableError: when it cannot be reached.
             NodeRefusedError: when it says no.
         """
+        self._expect_admitted()
         kind, name = entity.entity_type, entity.name
         self._under_way += 1
         self._begun += 1
@@ -156,18 +195,46 @@ class NodeMirror:
             tasks.create_task(self._check(), name=f"check node {self.name}")
 
     async def _follow(self) -> None:
-        async for is_reachable in self._node.connections():
-            _log.info("node %s: %s", self.name, "reachable" if is_reachable else "not reachable")
-            if is_reachable and await self._is_as_before():
-                self.is_reachable = True
-                self._reached(True)
-                continue
-            self.is_reachable = is_reachable
-            self.is_complete = False
-            self._reached(is_reachable)
-            if is_reachable:
-                self._is_other = True
-                self._wake.set()
+        async for is_connected in self._node.connections():
+            _log.info("node %s: %s", self.name, "reachable" if is_connected else "not reachable")
+            self._is_connected = is_connected
+            self.problem = _NOT_KNOWN if is_connected else ""
+            if is_connected:
+                await self._enter()
+            else:
+                self._lose()
+
+    async def _enter(self) -> None:
+        """Take up a node that is connected, if it belongs to this installation."""
+        try:
+            await self._admit()
+        except EnmasseError as error:
+            self._refuse(error)
+            return
+        self.problem = ""
+        if await self._is_as_before():
+            self.is_reachable = True
+            self._reached(True)
+            return
+        self.is_reachable = True
+        self.is_complete = False
+        self._reached(True)
+        self._is_other = True
+        self._wake.set()
+
+    def _refuse(self, error: EnmasseError) -> None:
+        """Leave a node alone."""
+        if self.problem != str(error):
+            _log.warning("node %s is left alone: %s", self.name, error)
+        self.problem = str(error)
+        if self.is_reachable is not False:
+            self._lose()
+        if not isinstance(error, ForeignNodeError):
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._wake.set)
+
+    def _lose(self) -> None:
+        self.is_reachable = self.is_complete = False
+        self._reached(False)
 
     async def _is_as_before(self) -> bool:
         """Tell whether the node is the one that it was, and has what it had."""
@@ -185,10 +252,15 @@ class NodeMirror:
                 async with asyncio.timeout(self._resync_s):
                     await self._wake.wait()
             self._wake.clear()
+            if self._is_connected and self.problem:
+                await self._enter()
             if not self.is_reachable or not (self._is_other or await self._has_drifted()):
                 continue
             try:
                 await self._observe()
+            except ForeignNodeError as error:
+                self._touched = None
+                self._refuse(error)
             except (NodeUnavailableError, NodeRefusedError) as error:
                 _log.info("node %s does not tell what it has: %s", self.name, error)
                 self._touched, self._is_other = None, True
@@ -213,6 +285,7 @@ class NodeMirror:
 
     async def _observe(self) -> None:
         """Have the node tell all that it has."""
+        await self._admit()
         self._is_other = False
         self._skipped = 0
         self._touched = set()

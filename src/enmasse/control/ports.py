@@ -20,6 +20,7 @@ __all__ = [
     "Entity",
     "EntityType",
     "FiguresSource",
+    "JournalOwner",
     "MessageAdmin",
     "NodeAdmin",
     "NodeFigures",
@@ -214,17 +215,36 @@ class NodeRevision:
     Attributes:
         instance: another one whenever the node was started.
         changes: to its entities since then.
+        installation: the id of the installation that its journal belongs to; empty: to none yet.
     """
 
     instance: str
     changes: int
+    installation: str = ""
 
     def next(self) -> NodeRevision:
         """Return the revision after one more change."""
-        return NodeRevision(self.instance, self.changes + 1)
+        return NodeRevision(self.instance, self.changes + 1, self.installation)
 
 
-class NodeAdmin(Protocol):
+class JournalOwner(Protocol):
+    """The way to ask to which installation the journal of a node belongs; errors are those of ``NodeAdmin``."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+
+    async def installation(self) -> str:
+        """Return the id of its installation; empty: it belongs to none yet."""
+
+    async def join(self, installation: str) -> None:
+        """Have it belong to an installation, unless it belongs to another one."""
+
+    async def take_over(self, former: str, installation: str) -> None:
+        """Have it belong to an installation instead of another one, which it belongs to now."""
+
+
+class NodeAdmin(JournalOwner, Protocol):
     """The way to tell one node what should be, and to see what is.
 
     Every method but ``connections`` raises ``NodeUnavailableError`` when the
@@ -253,6 +273,9 @@ class NodeAdmin(Protocol):
     async def find_address(self, name: str) -> AddressEntity | None:
         """Return an address with all that the node knows of it, or None."""
 
+    async def find_space(self, name: str) -> SpaceEntity | None:
+        """Return a space with all that the node knows of it but secrets, or None."""
+
     async def create(self, entity: Entity) -> bool:
         """Add an entity; whether the node changed for it."""
 
@@ -260,7 +283,7 @@ class NodeAdmin(Protocol):
         """Give an entity new attributes, with its contents left as they are; whether the node changed for it."""
 
     async def delete(self, entity: Entity) -> bool:
-        """Remove an entity and its contents; False: it was not there."""
+        """Remove an entity of this name and uid with its contents; False: there is nothing of the name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from enmasse.control.errors import ConflictError, ForbiddenError, NamespaceNotFoundError, ResourceExistsError
+from enmasse.control.installation import remember_removal
 from enmasse.control.list_types import list_type_of
 from enmasse.control.managing import Manager, apply, settle, track
 from enmasse.control.stored_form import (
@@ -155,6 +156,27 @@ class Registry:
                 if name or not tries_left:
                     raise
         raise AssertionError("the last try returns or raises")
+
+    def adopt(self, resource: Resource) -> Document:
+        """Add an object that a node has as it is there, with its identity, and return its stored form.
+
+        Raises:
+            ResourceExistsError: when there is one of this name, or of this identity under another one.
+            InvalidResourceError: when it breaks a rule.
+            ForbiddenError: when its namespace, or what else it belongs to, is about to go.
+        """
+        metadata = resource.metadata
+        with self.store.transaction():
+            other = self.store.find_uid(metadata.uid)
+            if other is not None:
+                raise ResourceExistsError(*key_of(other))
+            if self.store.find("Namespace", "", metadata.namespace) is None:
+                self.create(Namespace(metadata=Metadata(name=metadata.namespace)))
+            self._expect_namespace(metadata.namespace)
+            stamped = resource.model_copy(
+                update={"metadata": metadata.model_copy(update={"creation_timestamp": self._now()})}
+            )
+            return self.store.create(self._admit("CREATE", None, stamped, LOCAL_OPERATOR).to_dict())
 
     def replace(
         self,
@@ -313,7 +335,7 @@ class Registry:
                 self._release(metadata["uid"])
             if not metadata.get("finalizers"):
                 self._delete_contents(kind, namespace, name)
-                return self.store.delete(kind, namespace, name)
+                return self._remove(kind, namespace, name)
             if metadata.get("deletionTimestamp"):
                 return found
             marks = {
@@ -451,8 +473,14 @@ class Registry:
         if not finalizers:
             key = key_of(changed)
             self._delete_contents(*key)
-            return self.store.delete(*key)
+            return self._remove(*key)
         return stored
+
+    def _remove(self, kind: str, namespace: str, name: str) -> Document:
+        """Remove an object, and have the nodes remember to do the same."""
+        removed = self.store.delete(kind, namespace, name)
+        remember_removal(self.store, removed)
+        return removed
 
     def _release(self, owner: str) -> None:
         while found := self.store.dependents(owner):

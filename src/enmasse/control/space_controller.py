@@ -10,11 +10,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from enmasse.control.address_controller import bring_about
+from enmasse.control.address_controller import NOT_ADOPTABLE, bring_about, conflict_with
+from enmasse.control.adoption import adopted_space, choose_service, choose_space_plan, widened
+from enmasse.control.authentication import resolve_authentication
 from enmasse.control.effective import effective_space_limits
-from enmasse.control.errors import NodeUnavailableError
+from enmasse.control.errors import ForbiddenError, NodeUnavailableError
 from enmasse.control.placements import plan_limits
-from enmasse.control.ports import ENTITY_TYPES, AddressEntity, SpaceEntity
+from enmasse.control.ports import AddressEntity, SpaceEntity
 from enmasse.control.space_planning import (
     Outcome,
     SpaceView,
@@ -32,11 +34,12 @@ from enmasse.model.spaces import AddressSpace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from enmasse.control.address_controller import Kept
     from enmasse.control.declared import Declared
     from enmasse.control.identity_providers import IdentityProviders
+    from enmasse.control.installation import Removals
     from enmasse.control.node_mirror import NodeMirror
     from enmasse.control.placements import Placements
-    from enmasse.control.ports import EntityType, Sighting
     from enmasse.control.registry import Registry
     from enmasse.control.statuses import StatusWriter
 
@@ -62,11 +65,14 @@ class SpaceLooks:
         declared: what is declared.
         placements: who has a place.
         mirror: the node.
+        removals: what the node has to delete yet.
+        kept: takes what is left on the node, and why.
         statuses: takes what was found.
         providers: knows how users are known.
         now: gives the present, RFC 3339 in UTC.
         look_again: has a space looked at once more.
         look_at_addresses: has addresses looked at, because their space or their places have changed.
+        take_waiting: gives the addresses of the node that waited for their space to be declared.
         hosts_of: gives the hosts of a space's routes.
         port_of: gives the port of a space's own, 0 for none.
     """
@@ -77,12 +83,15 @@ class SpaceLooks:
         declared: Declared,
         placements: Placements,
         mirror: NodeMirror,
+        removals: Removals,
+        kept: Kept,
         statuses: StatusWriter,
         providers: IdentityProviders,
         *,
         now: Callable[[], str],
         look_again: Callable[[str], None],
         look_at_addresses: Callable[[list[str]], None],
+        take_waiting: Callable[[str], list[str]],
         hosts_of: Callable[[AddressSpace], tuple[str, ...]] = lambda _space: (),
         port_of: Callable[[AddressSpace], int] = lambda _space: 0,
     ) -> None:
@@ -90,11 +99,14 @@ class SpaceLooks:
         self._declared = declared
         self._placements = placements
         self._mirror = mirror
+        self._removals = removals
+        self._kept = kept
         self._statuses = statuses
         self._providers = providers
         self._now = now
         self._look_again = look_again
         self._look_at_addresses = look_at_addresses
+        self._take_waiting = take_waiting
         self._hosts_of = hosts_of
         self._port_of = port_of
 
@@ -105,7 +117,7 @@ class SpaceLooks:
         declared = self._declared.spaces.get(key)
         if declared is None:
             self._placements.drop(key)
-            return await self._clear_node(key)
+            return await self._settle_undeclared(key)
         space = self._read(declared)
         if space is None:
             return True  # it has changed, and the change will have it looked at
@@ -163,12 +175,20 @@ class SpaceLooks:
                 return Outcome(self._mirror.digest(entity), is_reachable=False)
             if seen is not None and seen.uid != entity.uid:
                 # One of the same name was there before, and so may be what was in it.
+                if not self._removals.has(seen.uid):
+                    refusal = conflict_with(self._mirror.name, entity, seen.uid)
+                    self._kept["space", entity.name] = refusal
+                    return Outcome(self._mirror.digest(entity), seen, refusal=refusal, differs=True)
                 if not await self._clear_node(entity.name):
                     return Outcome(self._mirror.digest(entity))
                 seen = None
         except NodeUnavailableError:
             return Outcome(self._mirror.digest(entity), is_reachable=False)
-        outcome = await bring_about(self._mirror, entity, seen)
+        outcome = await bring_about(self._mirror, entity, seen, self._removals.has)
+        if outcome.present is not None and outcome.present.uid == entity.uid:
+            self._kept.pop(("space", entity.name), None)
+            self._removals.settle("AddressSpace", entity.name, entity.uid)
+            self._look_at_addresses(self._take_waiting(entity.name))
         if seen is None and outcome.present is not None:
             self._look_at_addresses(list(self._declared.addresses_of(entity.name)))
         return outcome
@@ -177,7 +197,7 @@ class SpaceLooks:
         """Take a space away, with all that is in it."""
         metadata = space.metadata
         left = self._delete_contents(space)
-        if left == 0 and await self._clear_node(space.key):
+        if left == 0 and await self._clear_node(space.key, metadata.uid):
             self._registry.change_finalizers(
                 space.kind, metadata.namespace, metadata.name, uid=metadata.uid, remove=FINALIZER
             )
@@ -206,26 +226,79 @@ class SpaceLooks:
             left += len(registry.store.select(kind, namespace, prefix, limit=_STEP))
         return left
 
-    async def _clear_node(self, key: str) -> bool:
-        """Take a space off the node, with all that the node has in it; whether it has nothing of it any more."""
-        if not self._mirror.is_complete:
-            return False
-        for kind in reversed(ENTITY_TYPES):
-            if kind == "space":
-                continue
-            await self._clear_kind(kind, key)
+    async def _settle_undeclared(self, key: str) -> bool:
+        """Take a space off the node that was deleted; one that nobody has deleted is declared as it is there."""
         seen = await self._mirror.find("space", key)
-        if seen is not None:
-            await self._mirror.perform("delete", SpaceEntity(key, "", "", seen.uid, 0))
+        if key in self._declared.spaces:
+            return True
+        self._kept.pop(("space", key), None)
+        if seen is not None and not self._removals.has(seen.uid):
+            self._removals.settle("AddressSpace", key, seen.uid)
+            return await self._adopt(key)
+        return await self._clear_node(key)
+
+    async def _adopt(self, key: str) -> bool:
+        """Declare a space as the node has it."""
+        entity, node = await self._mirror.find_space(key), self._mirror.name
+        if entity is None or self._removals.has(entity.uid):
+            return True  # gone or about to go, which has it looked at
+        namespace, _, name = key.partition("/")
+        if self._registry.store.find("AddressSpace", namespace, name) is not None:
+            return True  # its change has it looked at
+        services, find_secret = self._providers.services, self._providers.find_secret
+        plan = choose_space_plan(entity, self._declared.space_plans.values())
+
+        def declared_with(service: str) -> AddressSpace:
+            space = adopted_space(entity, node, service=service, plan=plan)
+            assert isinstance(space, AddressSpace)
+            return space
+
+        try:
+            resolved = {
+                service: resolve_authentication(declared_with(service), services, find_secret) for service in services
+            }
+            space = declared_with(choose_service(entity, resolved))
+            authentication = resolve_authentication(space, services, find_secret)
+            if authentication.verdict.is_yes and authentication.kind != entity.authentication:
+                raise ForbiddenError(f"its authentication is {entity.authentication}, not {authentication.kind}")
+            view = SpaceView(space, self._declared.plans, (), authentication, entity.hosts, entity.port)
+            if more := widened(entity, wanted_space(view)):
+                raise ForbiddenError(f"as a declaration it would have no such bound: {', '.join(more)}")
+            self._registry.adopt(space)
+        except NOT_ADOPTABLE as error:
+            self._kept["space", key] = f"it cannot be declared as it is there: {error}"
+            return False
+        _log.warning("space %s, which node %s has, was not declared: it is now", key, node)
         return True
 
-    async def _clear_kind(self, kind: EntityType, space: str) -> None:
-        names = list(self._mirror.names_in(kind, space))
+    async def _clear_node(self, key: str, going: str = "") -> bool:
+        """Take a space that is deleted off the node, with all that the node has in it.
+
+        Args:
+            key: of the space.
+            going: the uid of the one that is about to go.
+
+        Returns:
+            Whether the node has nothing of it any more; it may have another space of the same name.
+        """
+        if not self._mirror.is_complete:
+            return False
+        seen = await self._mirror.find("space", key)
+        if seen is not None and (seen.uid == going or self._removals.has(seen.uid)):
+            await self._clear_addresses(key)
+            await self._mirror.perform("delete", SpaceEntity(key, "", "", seen.uid, 0))
+            seen = None
+        self._removals.settle("AddressSpace", key, seen.uid if seen is not None else "")
+        return True
+
+    async def _clear_addresses(self, space: str) -> None:
+        names = list(self._mirror.names_in("address", space))
         for start in range(0, len(names), _STEP):
-            found = [await self._mirror.find(kind, name) for name in names[start : start + _STEP]]
-            await asyncio.gather(
-                *(self._mirror.perform("delete", _stub(kind, space, item)) for item in found if item)
-            )
+            found = [await self._mirror.find("address", name) for name in names[start : start + _STEP]]
+            going = [AddressEntity(item.name, space, "", "", "", 0, item.uid, 0) for item in found if item]
+            await asyncio.gather(*(self._mirror.perform("delete", item) for item in going))
+            for item in going:
+                self._removals.settle("Address", item.name)
 
     def _say(self, view: SpaceView, verdict: Verdict, entity: SpaceEntity | None, outcome: Outcome | None) -> None:
         space = view.space
@@ -239,9 +312,3 @@ class SpaceLooks:
         if status.limits != told:
             status = status.model_copy(update={"limits": told})
         self._statuses.publish(space, status)
-
-
-def _stub(kind: EntityType, space: str, seen: Sighting) -> AddressEntity:
-    """Return what is needed of an entity to delete it."""
-    assert kind == "address"
-    return AddressEntity(seen.name, space, "", "", "", 0, seen.uid, 0)

@@ -84,12 +84,12 @@ class ResourceStore:
 
     def fact(self, name: str) -> int:
         """Return a number kept beside the objects, 0 if it was never written."""
-        rows = self._run("SELECT value FROM facts WHERE name = ?", (name,))
+        rows = self.execute("SELECT value FROM facts WHERE name = ?", (name,))
         return int(rows[0][0]) if rows else 0
 
     def write_fact(self, name: str, value: int) -> None:
         """Keep a number beside the objects."""
-        self._run("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+        self.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     @contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
@@ -113,7 +113,7 @@ class ResourceStore:
             yield
             return
         version, compacted, size = self._version, self._compacted, self._bytes
-        self._run("BEGIN IMMEDIATE")
+        self.execute("BEGIN IMMEDIATE")
         self._is_writing, self._is_dry = True, dry_run
         is_committed = False
         try:
@@ -121,7 +121,7 @@ class ResourceStore:
             self._show_touched()
             if not dry_run:
                 self._compact()
-                self._run("COMMIT")
+                self.execute("COMMIT")
                 is_committed = True
         finally:
             self._is_writing = False
@@ -130,7 +130,7 @@ class ResourceStore:
             if not is_committed:
                 self._version, self._compacted, self._bytes = version, compacted, size
                 if self._database.in_transaction:  # SQLite rolls back by itself when the disk is full
-                    self._run("ROLLBACK")
+                    self.execute("ROLLBACK")
         if self._version != version:
             for listener in tuple(self._listeners):
                 listener()
@@ -148,14 +148,14 @@ class ResourceStore:
 
     def find(self, kind: str, namespace: str, name: str) -> Document | None:
         """Return one object, or None when there is none of this name."""
-        rows = self._run(
+        rows = self.execute(
             "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name = ?", (kind, namespace, name)
         )
         return json.loads(rows[0][0]) if rows else None
 
     def find_uid(self, uid: str) -> Document | None:
         """Return the object with this identity, or None when there is none."""
-        rows = self._run("SELECT body FROM objects WHERE uid = ?", (uid,))
+        rows = self.execute("SELECT body FROM objects WHERE uid = ?", (uid,))
         return json.loads(rows[0][0]) if rows else None
 
     def select(
@@ -171,13 +171,13 @@ class ResourceStore:
             limit: how many at most; -1: all of them.
         """
         if namespace is None:
-            rows = self._run(
+            rows = self.execute(
                 "SELECT body FROM objects WHERE kind = ? AND substr(name, 1, ?) = ?"
                 " ORDER BY kind, namespace, name LIMIT ?",
                 (kind, len(prefix), prefix, limit),
             )
         else:
-            rows = self._run(
+            rows = self.execute(
                 "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name >= ? AND name < ? AND name > ?"
                 " ORDER BY kind, namespace, name LIMIT ?",
                 (kind, namespace, prefix, prefix + _BEYOND, after, limit),
@@ -194,7 +194,7 @@ class ResourceStore:
 
     def select_address(self, kind: str, namespace: str, address: str) -> list[Document]:
         """Return the objects of a kind and namespace with this ``spec.address``, by their names."""
-        rows = self._run(
+        rows = self.execute(
             "SELECT body FROM objects INDEXED BY objects_by_address"
             " WHERE kind = ? AND json_extract(body, '$.spec.address') = ? AND namespace = ? ORDER BY name",
             (kind, address, namespace),
@@ -204,7 +204,7 @@ class ResourceStore:
     def count(self, kind: str, namespace: str | None = None, after: Key | None = None) -> int:
         """Return how many objects of a kind there are, in one namespace or all, after a key or in all."""
         space, name = after or ("", "")
-        rows = self._run(
+        rows = self.execute(
             "SELECT count(*) FROM objects WHERE kind = ? AND (? IS NULL OR namespace = ?)"
             " AND (namespace, name) > (?, ?)",
             (kind, namespace, namespace, space, name),
@@ -235,14 +235,14 @@ class ResourceStore:
         where, key = "(namespace, name) > (?, ?)", after or ("", "")
         if namespace is not None:
             where, key = "namespace = ? AND name > ?", (namespace, key[1])
-        rows = self._run(
+        rows = self.execute(
             f"SELECT namespace, name, body FROM objects WHERE kind = ? AND {where}"  # noqa: S608  # constants
             " AND version <= ? ORDER BY kind, namespace, name LIMIT ?",
             (kind, *key, at, limit),
         )
         if at < self._version:
             # What was written since lies in the first change after that version, as it was before.
-            former = self._run(
+            former = self.execute(
                 f"SELECT namespace, name, before, min(version) FROM changes WHERE kind = ? AND {where}"  # noqa: S608
                 " AND version > ? GROUP BY namespace, name",
                 (kind, *key, at),
@@ -261,7 +261,7 @@ class ResourceStore:
             stored, body = self._stamp(document)
             uid = _uid(document)
             try:
-                self._run(
+                self.execute(
                     "INSERT INTO objects (kind, namespace, name, uid, version, body) VALUES (?, ?, ?, ?, ?, ?)",
                     (*key, uid, self._version, body),
                 )
@@ -288,7 +288,7 @@ class ResourceStore:
             row, before = self._expect(key, expected)
             stored, body = self._stamp(document)
             uid = _uid(document)
-            self._run(
+            self.execute(
                 "UPDATE objects SET uid = ?, version = ?, body = ? WHERE id = ?", (uid, self._version, body, row)
             )
             self._own(uid, before, document)
@@ -307,8 +307,8 @@ class ResourceStore:
             row, before = self._expect(key, expected)
             last, body = self._stamp(json.loads(before))
             uid = _uid(last)
-            self._run("DELETE FROM objects WHERE id = ?", (row,))
-            self._run("DELETE FROM asides WHERE uid = ?", (uid,))
+            self.execute("DELETE FROM objects WHERE id = ?", (row,))
+            self.execute("DELETE FROM asides WHERE uid = ?", (uid,))
             self._own(uid, before, None)
             self._record("DELETED", key, uid, body, before)
         return last
@@ -327,20 +327,20 @@ class ResourceStore:
         """
         with self.transaction():
             if self.aside(uid, name) != value:
-                self._run("INSERT OR REPLACE INTO asides VALUES (?, ?, ?)", (uid, name, value))
+                self.execute("INSERT OR REPLACE INTO asides VALUES (?, ?, ?)", (uid, name, value))
                 self._touched.add(uid)
 
     def aside(self, uid: str, name: str) -> bytes | None:
         """Return what was put beside an object under a name, or None."""
-        rows = self._run("SELECT value FROM asides WHERE uid = ? AND name = ?", (uid, name))
+        rows = self.execute("SELECT value FROM asides WHERE uid = ? AND name = ?", (uid, name))
         return rows[0][0] if rows else None
 
     def take_aside(self, uid: str, name: str | None = None) -> None:
         """Remove what was put beside an object, under one name or all."""
         with self.transaction():
-            found = self._run("SELECT 1 FROM asides WHERE uid = ? AND (? IS NULL OR name = ?)", (uid, name, name))
+            found = self.execute("SELECT 1 FROM asides WHERE uid = ? AND (? IS NULL OR name = ?)", (uid, name, name))
             if found:
-                self._run("DELETE FROM asides WHERE uid = ? AND (? IS NULL OR name = ?)", (uid, name, name))
+                self.execute("DELETE FROM asides WHERE uid = ? AND (? IS NULL OR name = ?)", (uid, name, name))
                 self._touched.add(uid)
 
     def dependents(self, owner: str, *, after: str = "", limit: int = 100) -> list[Document]:
@@ -351,7 +351,7 @@ class ResourceStore:
             after: only those with later uids.
             limit: how many at most.
         """
-        rows = self._run(
+        rows = self.execute(
             "SELECT body FROM owners JOIN objects ON uid = dependent WHERE owner = ? AND dependent > ?"
             " ORDER BY dependent LIMIT ?",
             (owner, after, limit),
@@ -360,16 +360,16 @@ class ResourceStore:
 
     def lost_owners(self) -> list[str]:
         """Return the uids that objects name as their owners, and that no object has."""
-        rows = self._run("SELECT DISTINCT owner FROM owners WHERE owner NOT IN (SELECT uid FROM objects)")
+        rows = self.execute("SELECT DISTINCT owner FROM owners WHERE owner NOT IN (SELECT uid FROM objects)")
         return [row[0] for row in rows]
 
     def namespaces(self) -> list[str]:
         """Return the namespaces that objects lie in."""
         # One step in the index for each, however many objects lie there.
         found: list[str] = []
-        for (kind,) in self._run("SELECT DISTINCT kind FROM objects"):
+        for (kind,) in self.execute("SELECT DISTINCT kind FROM objects"):
             last = ""
-            while rows := self._run(
+            while rows := self.execute(
                 "SELECT namespace FROM objects WHERE kind = ? AND namespace > ? ORDER BY namespace LIMIT 1",
                 (kind, last),
             ):
@@ -395,7 +395,7 @@ class ResourceStore:
         if not self._compacted <= after <= self._version:
             raise ExpiredVersionError(after, self._compacted, self._version)
         marks = ", ".join("?" * len(kinds))
-        rows = self._run(
+        rows = self.execute(
             "SELECT version, action, body, before FROM changes WHERE version > ?"  # noqa: S608  # only marks
             f" AND (? IS NULL OR namespace = ?){f' AND kind IN ({marks})' if kinds else ''}"
             " ORDER BY version LIMIT ?",
@@ -404,7 +404,8 @@ class ResourceStore:
         found = [Change(version, action, json.loads(body), before) for version, action, body, before in rows]
         return found, found[-1].version if len(found) == limit else self._version
 
-    def _run(self, statement: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
+    def execute(self, statement: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
+        """Run one statement of SQL, for what of this room lies in tables of its own; return its rows."""
         try:
             return self._database.execute(statement, arguments).fetchall()
         except sqlite3.IntegrityError:
@@ -418,31 +419,33 @@ class ResourceStore:
         return stamped, _text(stamped)
 
     def _record(self, action: Action, key: tuple[str, str, str], uid: str, body: str, before: str | None) -> None:
-        self._run("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", (self._version, action, *key, body, before))
-        self._run("UPDATE facts SET value = ? WHERE name = 'version'", (self._version,))
+        self.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", (self._version, action, *key, body, before))
+        self.execute("UPDATE facts SET value = ? WHERE name = 'version'", (self._version,))
         self._bytes += len(body) + len(before or "")
         self._written.add(uid)
 
     def _own(self, uid: str, before: str | None, document: Document | None) -> None:
         """Keep the index of owners right."""
         if before is not None and '"ownerReferences"' in before:
-            self._run("DELETE FROM owners WHERE dependent = ?", (uid,))
+            self.execute("DELETE FROM owners WHERE dependent = ?", (uid,))
         if document is not None:
             for owner in document["metadata"].get("ownerReferences") or ():
-                self._run("INSERT OR IGNORE INTO owners VALUES (?, ?)", (owner["uid"], uid))
+                self.execute("INSERT OR IGNORE INTO owners VALUES (?, ?)", (owner["uid"], uid))
 
     def _show_touched(self) -> None:
         """Give objects whose private data changed a new version, unless they have one."""
         for uid in self._touched - self._written:
             document = self.find_uid(uid)
             if document is None:
-                self._run("DELETE FROM asides WHERE uid = ?", (uid,))
+                self.execute("DELETE FROM asides WHERE uid = ?", (uid,))
             else:
                 self.replace(document)
 
     def _expect(self, key: tuple[str, str, str], expected: str) -> tuple[int, str]:
         """Return where an object lies and what it is."""
-        rows = self._run("SELECT id, version, body FROM objects WHERE kind = ? AND namespace = ? AND name = ?", key)
+        rows = self.execute(
+            "SELECT id, version, body FROM objects WHERE kind = ? AND namespace = ? AND name = ?", key
+        )
         if not rows:
             raise ResourceNotFoundError(*key)
         row, version, body = rows[0]
@@ -462,12 +465,12 @@ class ResourceStore:
     def _forget(self, kept: int) -> None:
         """Keep only so many changes."""
         self._compacted = self._version - kept
-        self._run("DELETE FROM changes WHERE version <= ?", (self._compacted,))
-        self._run("UPDATE facts SET value = ? WHERE name = 'compacted'", (self._compacted,))
+        self.execute("DELETE FROM changes WHERE version <= ?", (self._compacted,))
+        self.execute("UPDATE facts SET value = ? WHERE name = 'compacted'", (self._compacted,))
         self._bytes = self._measure()
 
     def _measure(self) -> int:
-        rows = self._run("SELECT total(length(body) + coalesce(length(before), 0)) FROM changes")
+        rows = self.execute("SELECT total(length(body) + coalesce(length(before), 0)) FROM changes")
         return int(rows[0][0])
 
 

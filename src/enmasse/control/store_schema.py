@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_database", "translate"]
 
-_FORMAT = 2
+_FORMAT = 3
 
 _SCHEMA = """
 CREATE TABLE objects (
@@ -46,6 +46,16 @@ CREATE TABLE owners (
 CREATE INDEX owners_by_dependent ON owners (dependent);
 """
 
+_INSTALLATION = """
+CREATE TABLE installation (id TEXT NOT NULL);
+CREATE TABLE nodes (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE removals (
+    node TEXT NOT NULL, uid TEXT NOT NULL, kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+    PRIMARY KEY (node, uid)
+) WITHOUT ROWID;
+CREATE INDEX removals_by_name ON removals (node, kind, namespace, name);
+"""
+
 _FACTS = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO facts VALUES ('version', 0), ('compacted', 0);
@@ -53,6 +63,7 @@ INSERT INTO facts VALUES ('version', 0), ('compacted', 0);
 
 # The history of format 1 does not tell what an object was before: who watches lists again.
 _FROM_1 = f"""
+{_INSTALLATION}
 ALTER TABLE objects RENAME TO former;
 DROP TABLE changes;
 {_SCHEMA}
@@ -63,7 +74,16 @@ DROP TABLE former;
 UPDATE facts SET value = (SELECT value FROM facts WHERE name = 'version') WHERE name = 'compacted';
 """  # noqa: S608  # of constants
 
-_STEPS = {0: _FACTS + _SCHEMA, 1: _FROM_1}
+# Format 2 left deletions to be found by what a node has and nobody declares. Those of which the history still
+# tells are remembered for the first node that is known.
+_FROM_2 = f"""
+{_INSTALLATION}
+INSERT OR IGNORE INTO removals
+    SELECT '', coalesce(json_extract(body, '$.metadata.uid'), ''), kind, namespace, name
+    FROM changes WHERE action = 'DELETED' AND kind IN ('AddressSpace', 'Address', 'MessagingUser');
+"""  # noqa: S608  # of constants
+
+_STEPS = {0: _FACTS + _SCHEMA + _INSTALLATION, 1: _FROM_1, 2: _FROM_2}
 
 _BUSY_S = 0.2  # the event loop stands still meanwhile; whoever asked is told to try again
 _CACHE_KIB = 32 * 1024  # the indexes of 200,000 objects, so that creating one reads nothing from disk

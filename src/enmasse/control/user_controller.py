@@ -11,12 +11,16 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from enmasse.control.address_controller import NOT_ADOPTABLE
+from enmasse.control.adoption import adopted_user
 from enmasse.control.effective import effective_space_limits
-from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
+from enmasse.control.errors import ForbiddenError, NodeRefusedError, NodeUnavailableError
+from enmasse.control.installation import admit_node
 from enmasse.control.runtime import Controller
 from enmasse.control.statuses import StatusWriter
 from enmasse.control.user_credentials import ASIDE, Credentials
@@ -39,7 +43,9 @@ from enmasse.model.users import MessagingUser
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from enmasse.control.address_controller import Kept
     from enmasse.control.events import EventRecorder
+    from enmasse.control.installation import Removals
     from enmasse.control.registry import Registry
     from enmasse.control.store import Change, Document, ResourceStore
     from enmasse.control.user_port import UserAdmin, UserEntity
@@ -65,6 +71,8 @@ class UserController:
     Args:
         registry: where the declarations lie and the conditions go.
         node: the way to the node.
+        removals: what the node has to delete yet.
+        kept: takes what is left on the node although it is not declared, and why.
         now: gives the present, RFC 3339 in UTC.
         jitter: gives a factor around 1 for delays.
         authentication_of: tells the kind of a space's authentication service; None where that does not exist.
@@ -79,6 +87,8 @@ class UserController:
         self,
         registry: Registry,
         node: UserAdmin,
+        removals: Removals,
+        kept: Kept,
         *,
         now: Callable[[], str],
         jitter: Callable[[], float],
@@ -90,6 +100,8 @@ class UserController:
         self._registry = registry
         self._store: ResourceStore = registry.store
         self._node = node
+        self._removals = removals
+        self._kept = kept
         self._now = now
         self._authentication_of = authentication_of
         self._events = events
@@ -129,7 +141,7 @@ class UserController:
                 self.controller.look_at(f"{namespace}/{name}", background=True)
             after = page[-1][:2]
             yield
-        for number, uid in enumerate(list(self._observed)):
+        for number, uid in enumerate({**self._observed, **dict.fromkeys(self._removals.uids(_KIND))}):
             self.controller.look_at(_UID + uid, background=True)
             if number % _PAGE == 0:
                 yield
@@ -241,6 +253,7 @@ class UserController:
 
     async def _observe(self) -> None:
         """Have the node tell all users that it has; what is told of one meanwhile has its turn afterwards."""
+        await admit_node(self._store, self._node)
         observed: dict[str, UserSighting] = {}
         async for page in self._node.users_after(""):
             observed |= {sighting.uid: sighting for sighting in page}
@@ -285,11 +298,50 @@ class UserController:
         return there.revision == revision_of(space.uid, metadata["uid"], generation, credentials_id)
 
     async def _look_at_sighting(self, uid: str) -> bool:
-        """Take a user from the node that is declared no more."""
+        """Take a user from the node that was deleted; one that nobody has deleted is declared as it is there."""
         sighting = self._observed.get(uid)
-        if sighting is None or self._store.find_uid(uid) is not None:
+        if self._store.find_uid(uid) is not None or not (sighting or self._is_observed):
             return True
-        await self._remove(sighting)
+        if sighting is not None and not self._removals.has(uid):
+            return await self._adopt(sighting)
+        if sighting is not None:
+            await self._remove(sighting)
+        self._removals.confirm({uid})
+        return True
+
+    async def _adopt(self, sighting: UserSighting) -> bool:
+        """Declare a user as the node has it."""
+        key = ("user", sighting.name)
+        entity = await self._node.read_user(sighting.name)
+        if entity is None or entity.uid != sighting.uid:
+            self._observed.pop(sighting.uid, None)
+            self._kept.pop(key, None)
+            return True
+        space = self._spaces.get(entity.space)
+        if self._removals.has(entity.uid) or (self._removals.has(entity.space_uid) and space is None):
+            return True  # its deletion has it looked at
+        try:
+            if space is None or space.uid != entity.space_uid:
+                raise ForbiddenError(f"its address space {entity.space} is not declared as the node has it")
+            place = judge_user(entity.name, space)
+            if not place.is_yes:
+                raise ForbiddenError(place.message)
+            is_external = space.authentication != "standard"
+            user = adopted_user(entity, self._node.name, is_external=is_external)
+            assert isinstance(user, MessagingUser)
+            if user_entity(user, space, None).authorization != entity.authorization or len(entity.certificates) > 1:
+                raise ForbiddenError("its rights or certificates cannot be said in a declaration")
+            with self._store.transaction():
+                if entity.scram:
+                    # The revision ends with what tells these keys from others.
+                    kept = {"id": entity.revision.rpartition("/")[2], "keys": entity.scram}
+                    self._store.put_aside(entity.uid, ASIDE, json.dumps(kept, separators=(",", ":")).encode())
+                self._registry.adopt(user)
+        except NOT_ADOPTABLE as error:
+            self._kept[key] = f"it cannot be declared as it is there: {error}"
+            return False
+        self._kept.pop(key, None)
+        _log.warning("user %s, which the node has, was not declared: it is now", sighting.name)
         return True
 
     async def _remove(self, sighting: UserSighting) -> None:
@@ -318,7 +370,7 @@ class UserController:
                     )
                 else:
                     served = await self._serve(user_entity(user, space, credentials), there)
-            elif there is not None:
+            elif there is not None and space is not None:
                 # Nobody can come in as this user now, and what it was told is out of date one day.
                 await self._remove(there)
         except NodeUnavailableError as error:

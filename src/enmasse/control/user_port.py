@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from enmasse.control.ports import JournalOwner
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -55,7 +57,7 @@ class UserSighting:
     revision: str
 
 
-class UserAdmin(Protocol):
+class UserAdmin(JournalOwner, Protocol):
     """The way to tell one node its users.
 
     Every method but ``connections`` raises ``NodeUnavailableError`` when the
@@ -70,6 +72,9 @@ class UserAdmin(Protocol):
 
     async def find_user(self, name: str) -> UserSighting | None:
         """Return what the node has under a name; None: nothing."""
+
+    async def read_user(self, name: str) -> UserEntity | None:
+        """Return a user with all that the node knows of it, the keys of its password too; None: there is none."""
 
     async def create_user(self, user: UserEntity) -> None:
         """Add a user."""

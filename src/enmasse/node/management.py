@@ -6,7 +6,7 @@ its body; the answer goes to ``reply-to`` with the request's correlation-id, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.errors import RemoteError
@@ -16,7 +16,6 @@ from enmasse.node.entity_fields import FIELDS
 from enmasse.node.entity_types import ARGUMENTS, SELF_OPERATIONS, tell_types
 from enmasse.node.errors import EntityError
 from enmasse.node.queries import asked_names, asked_page, table
-from enmasse.node.user_fields import USER_TYPE
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Management:
         answer: sends a payload to an address of the management space.
         operations: what else can be asked for, by entity type and operation: given the entity's name, or
             nothing, and the request's body, each gives the body of the answer.
-        users: the users that can be created, changed and deleted.
+        others: what else can be created, changed and deleted, by entity type.
     """
 
     def __init__(
@@ -73,15 +72,13 @@ class Management:
         views: Views,
         answer: Callable[[str, bytes], None],
         operations: Operations | None = None,
-        users: Declared | None = None,
+        others: Mapping[str, Declared] | None = None,
     ) -> None:
         self._entities = entities
         self._views = views
         self._answer = answer
         self._operations = operations or {}
-        self._declared: dict[str, Declared] = {SPACE_TYPE: entities, ADDRESS_TYPE: entities}
-        if users is not None:
-            self._declared[USER_TYPE] = users
+        self._declared: dict[str, Declared] = {SPACE_TYPE: entities, ADDRESS_TYPE: entities, **(others or {})}
 
     def serve(self, payload: bytes) -> None:
         """Take one request; malformed ones without a way back are dropped."""
@@ -166,6 +163,9 @@ class Management:
         elif operation == "UPDATE":
             declared.update(entity_type, name, attributes, done)
         else:
+            expected = attributes.get("uid")
+            if expected is not None and (present := declared.read(entity_type, name).get("uid")) != expected:
+                raise EntityError(409, f"{name!r} has the uid {present!r}, not {expected!r}: it is another one")
             declared.delete(entity_type, name, done)
 
     def _act_on_messages(self, operation: str, name: str, body: Any, reply: Reply) -> None:

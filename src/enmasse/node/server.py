@@ -34,6 +34,7 @@ from enmasse.node.federation import Federation
 from enmasse.node.gate import Gate, GateOptions
 from enmasse.node.health import Health, LoopWatch
 from enmasse.node.inspection import Inspection
+from enmasse.node.installation import INSTALLATION_TYPE, Installation
 from enmasse.node.logs import LoggedBinding, Tally
 from enmasse.node.management import Management
 from enmasse.node.ports import Admitting, PortOptions, Ports
@@ -69,6 +70,10 @@ CLOSE_S = 2.0
 ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
 
 _log = logging.getLogger(__name__)
+
+
+def _present() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class Listener:
@@ -148,6 +153,7 @@ class Server:
         clock = self._turn.loop.time
         self.gate = Gate(self.entities.records[SPACE_TYPE], clock, gate, tokens or self.federation)
         self.gate.names = Names(self.entities.hosts, domain.lower())
+        self.installation = Installation(self.core, _present)
         self.stored_users = StoredUsers(self.core, self._uid_of_space, self._review_user)
         self.users = self.gate.users = NodeUsers(self.stored_users)
         self.reloads: list[Callable[[], None]] = []
@@ -197,9 +203,10 @@ class Server:
             {
                 ("io.enmasse.connection", "TRACE"): self.tracer.start,
                 (USER_TYPE, "LIST"): self.stored_users.list_after,
+                (USER_TYPE, "KEYS"): self.stored_users.keys_of,
                 **Inspection(self.entities, self.connections).operations,
             },
-            self.stored_users,
+            {USER_TYPE: self.stored_users, INSTALLATION_TYPE: self.installation},
         )
         self.admin.add(Service(self.core, "$management", management.serve))
         self._turn.add_hook(self._run_turn)
@@ -263,6 +270,7 @@ class Server:
     async def load(self) -> None:
         """Start the journal and take up what it holds."""
         await self.journal.start(self.core)
+        self.installation.load()
         self.entities.load()
         self.stored_users.load()
         guarded = [name for name in self.entities.spaces if not self.gate.is_open(name)]

@@ -75,6 +75,7 @@ def read_configuration(server: Server) -> list[dict[str, Any]]:
             "name": server.name,
             "instance": server.instance,
             "changes": server.entities.changes,
+            "installation": server.installation.id,
         }
     ]
 

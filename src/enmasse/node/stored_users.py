@@ -4,7 +4,7 @@ Rules:
 1. Nothing of a user is in memory: a login reads one record, however many users there are, and a node that
    starts reads none.
 2. A user belongs to one space, and to no later one of the same name.
-3. Keys go in, and are told to nobody.
+3. Keys go in, and are told to nobody but a control process that has lost them.
 
 Records of the table of entities: ``u<name>`` is a user; ``c<certificate>\0<space>`` says whom a name in a
 certificate proves; ``k<space>`` says for which mechanisms users of a space have keys; ``k`` alone holds the
@@ -257,6 +257,14 @@ class StoredUsers:
             "uids": [record.get("uid", "") for record in records],
             "revisions": [record.get("revision", "") for record in records],
         }
+
+    def keys_of(self, name: str, _asked: Any) -> dict[str, Any]:
+        """One user's keys by mechanism, for a control process that has lost them: it gave them.
+
+        Raises:
+            EntityError: 404 there is none of this name.
+        """
+        return dict(self._existing(name).get("scram", {}))
 
     def _existing(self, name: str) -> Record:
         record = self._present(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.ports import AddressEntity, Entity, EntityType, NodeRevision, NodeState, Sighting
+from enmasse.control.ports import AddressEntity, Entity, EntityType, NodeRevision, NodeState, Sighting, SpaceEntity
 from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
 from enmasse.model.kinds import decode
@@ -83,6 +83,8 @@ class MemoryNode:
         self.questions = 0
         self.changes = 0
         self.instance = "first"
+        self.journal_of = ""
+        """The installation that its journal belongs to."""
         self._changed = asyncio.Event()
 
     def connect(self) -> None:
@@ -108,7 +110,27 @@ class MemoryNode:
     async def revision(self) -> NodeRevision:
         await self._turn()
         self.questions += 1
-        return NodeRevision(self.instance, self.changes)
+        return NodeRevision(self.instance, self.changes, self.journal_of)
+
+    async def installation(self) -> str:
+        await self._turn()
+        return self.journal_of
+
+    async def join(self, installation: str) -> None:
+        await self._turn()
+        if self.journal_of not in ("", installation):
+            raise NodeRefusedError(409, f"the journal belongs to {self.journal_of}")
+        self.journal_of = installation
+
+    async def take_over(self, former: str, installation: str) -> None:
+        await self._turn()
+        if self.journal_of != former:
+            raise NodeRefusedError(409, f"the journal belongs to {self.journal_of}")
+        self.journal_of = installation
+
+    async def find_space(self, name: str) -> SpaceEntity | None:
+        await self._turn()
+        return self.state.spaces.get(name)
 
     async def observe(self, kind: EntityType) -> AsyncIterator[list[Sighting]]:
         await self._turn()
@@ -144,8 +166,12 @@ class MemoryNode:
 
     async def delete(self, entity: Entity) -> bool:
         await self._told("delete", entity)
-        if self._table(entity).pop(entity.name, None) is None:
+        present = self._table(entity).get(entity.name)
+        if present is None:
             return False
+        if present.uid != entity.uid:
+            raise NodeRefusedError(409, f"{entity.name} has uid {present.uid}, not {entity.uid}")
+        del self._table(entity)[entity.name]
         self.changes += 1
         return True
 

@@ -17,7 +17,10 @@ __all__ = ["MemoryUsers"]
 class MemoryUsers:
     """A node's users in memory."""
 
+    name = "node-0"
+
     def __init__(self) -> None:
+        self.journal_of = ""
         self.users: dict[str, UserEntity] = {}
         self.calls: list[tuple[str, str]] = []
         self.is_up = True
@@ -33,6 +36,22 @@ class MemoryUsers:
             self._turned.clear()
             yield self.is_up
             await self._turned.wait()
+
+    async def installation(self) -> str:
+        self._expect_up()
+        return self.journal_of
+
+    async def join(self, installation: str) -> None:
+        self._expect_up()
+        self.journal_of = installation
+
+    async def take_over(self, former: str, installation: str) -> None:
+        assert self.journal_of == former
+        self.journal_of = installation
+
+    async def read_user(self, name: str) -> UserEntity | None:
+        self._expect_up()
+        return self.users.get(name)
 
     async def users_after(self, name: str) -> AsyncIterator[list[UserSighting]]:
         self._expect_up()

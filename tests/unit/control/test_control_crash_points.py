@@ -130,7 +130,7 @@ class World:
             store.fate = fate
             options: Any = {"now": registry._now, "jitter": lambda: 0.01}
             plane = ControlPlane(registry, mortal(self.node, fate), resync_s=1000, grace_s=1000, **options)
-            users = UserController(registry, mortal(self.users, fate), **options)
+            users = UserController(registry, mortal(self.users, fate), plane.removals, plane.kept, **options)
             plane.add(users.controller, users)
             work = [asyncio.create_task(plane.run()), asyncio.create_task(users.run())]
             try:

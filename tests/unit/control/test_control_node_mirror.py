@@ -30,11 +30,15 @@ class Heard:
         self.observed = 0
         self.mirror = NodeMirror(
             node,
+            admit=self._admit,
             resync_s=resync_s,
             changed=lambda kind, name: self.changed.append((kind, name)),
             reached=self.reached.append,
             observed=self._observed,
         )
+
+    async def _admit(self) -> None:
+        await self.node.installation()
 
     def _observed(self) -> None:
         self.observed += 1

@@ -193,7 +193,7 @@ def test_a_store_that_is_full_for_a_while_gets_its_statuses_later(
 
     async def scene(stage: Stage) -> None:
         store, full = stage.registry.store, True
-        run = store._run
+        run = store.execute
 
         def refuse(statement: str, arguments: Any = ()) -> Any:
             if full and statement.startswith("BEGIN"):
@@ -206,7 +206,7 @@ def test_a_store_that_is_full_for_a_while_gets_its_statuses_later(
             await stage.until(lambda: stage.status("AddressSpace", "shop").get("isReady", False))
             stage.registry.create(make_address("other"))
             with monkeypatch.context() as patch:
-                patch.setattr(store, "_run", refuse)
+                patch.setattr(store, "execute", refuse)
                 await stage.until(lambda: "default/shop.other" in stage.node.generations())
                 await asyncio.sleep(0.05)
                 assert not stage.status("Address", "shop.other").get("conditions")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import NodeRefusedError
+from enmasse.control.installation import Removals
 from enmasse.control.runtime import Runtime
 from enmasse.control.unfinished import finish_here
 from enmasse.control.user_controller import UserController
@@ -49,12 +50,16 @@ class Desk:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        users = UserController(self.registry, self.node, now=lambda: "2026-01-01T00:00:00Z", jitter=lambda: 0.01)
+        removals = Removals(self.registry.store, self.node.name)
+        users = UserController(
+            self.registry, self.node, removals, {}, now=lambda: "2026-01-01T00:00:00Z", jitter=lambda: 0.01
+        )
         runtime = Runtime(self.registry.store)
+        runtime.listen(removals)
         runtime.add(users.controller)
         runtime.listen(users)
         async with asyncio.TaskGroup() as tasks:
-            work = [tasks.create_task(runtime.run()), tasks.create_task(users.run())]
+            work = [tasks.create_task(item.run()) for item in (runtime, users, removals)]
             try:
                 yield
             finally:

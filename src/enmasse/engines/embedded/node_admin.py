@@ -19,6 +19,7 @@ from enmasse.control.ports import (
     NodeRevision,
     Sighting,
     SpaceEntity,
+    SpaceLimitSettings,
 )
 from enmasse.errors import EnmasseError
 from enmasse.model.entity_digest import entity_digest
@@ -36,6 +37,7 @@ _SPACE, _ADDRESS = "io.enmasse.space", "io.enmasse.address"
 _PAGE = 64  # addresses that a node tells in one go: two milliseconds in which it does nothing else
 _MOST_ADDRESSES = 10_000  # whose figures are asked for: half a second
 _CONFIGURATION = "io.enmasse.configuration"
+_INSTALLATION = "io.enmasse.installation"
 _TYPES: dict[EntityType, str] = {"space": _SPACE, "address": _ADDRESS}
 _SIGHTINGS = 250  # entities that a node identifies in one go: four milliseconds in which it does nothing else
 _NOT_FOUND = 404
@@ -177,8 +179,23 @@ class AmqpNodeAdmin:
     async def revision(self) -> NodeRevision:
         """Return how often the node's entities have changed."""
         with _Errors():
-            found = await self._reachable(self._management).query(_CONFIGURATION, ("instance", "changes"))
-        return NodeRevision(found[0]["instance"], found[0]["changes"])
+            asked = ("instance", "changes", "installation")
+            found = await self._reachable(self._management).query(_CONFIGURATION, asked)
+        return NodeRevision(found[0]["instance"], found[0]["changes"], found[0]["installation"] or "")
+
+    async def installation(self) -> str:
+        """Return the id of the installation that its journal belongs to; empty: to none yet."""
+        return (await self.revision()).installation
+
+    async def join(self, installation: str) -> None:
+        """Have its journal belong to an installation, unless it belongs to another one."""
+        with _Errors():
+            await self._reachable(self._management).create(_INSTALLATION, installation)
+
+    async def take_over(self, former: str, installation: str) -> None:
+        """Have its journal belong to an installation instead of another one, which it belongs to now."""
+        with _Errors():
+            await self._reachable(self._management).update(_INSTALLATION, former, {"id": installation})
 
     async def observe(self, kind: EntityType) -> AsyncIterator[list[Sighting]]:
         """Yield all entities of a kind that the node has, in pages."""
@@ -202,6 +219,11 @@ class AmqpNodeAdmin:
         """Return an address with all that the node knows of it, or None."""
         found = await self._read(_ADDRESS, name)
         return None if found is None else _read_address(found)
+
+    async def find_space(self, name: str) -> SpaceEntity | None:
+        """Return a space with all that the node knows of it but secrets, or None."""
+        found = await self._read(_SPACE, name)
+        return None if found is None else _read_space(found)
 
     async def _read(self, entity_type: str, name: str) -> dict[str, Any] | None:
         try:
@@ -258,10 +280,11 @@ class AmqpNodeAdmin:
         return True
 
     async def delete(self, entity: Entity) -> bool:
-        """Remove an entity and its contents; False: it was not there."""
+        """Remove an entity of this name and uid with its contents; False: there is nothing of the name."""
         try:
             with _Errors():
-                await self._reachable(self._management).delete(_type(entity), entity.name)
+                arguments = {"uid": entity.uid}
+                await self._reachable(self._management).perform("DELETE", _type(entity), entity.name, arguments)
         except NodeRefusedError as error:
             if error.status != _NOT_FOUND:
                 raise
@@ -399,6 +422,22 @@ def _read_address(attributes: dict[str, Any]) -> AddressEntity:
         generation=attributes.get("generation") or 0,
         storage=attributes.get("storage") or "message",
         settings=_read_settings(attributes),
+    )
+
+
+def _read_space(attributes: dict[str, Any]) -> SpaceEntity:
+    bounds = {field: attributes.get(name) or 0 for field, name in _SPACE_LIMITS.items()}
+    return SpaceEntity(
+        name=attributes["name"],
+        space_type=attributes.get("spaceType") or "standard",
+        authentication=attributes.get("authentication") or "none",
+        uid=attributes.get("uid") or "",
+        generation=attributes.get("generation") or 0,
+        max_bytes=attributes.get("maxBytes") or 0,
+        limits=SpaceLimitSettings(**bounds),
+        hosts=tuple(attributes.get("hosts") or ()),
+        port=attributes.get("port") or 0,
+        oidc=attributes.get("oidc"),
     )
 
 

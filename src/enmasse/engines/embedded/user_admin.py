@@ -46,6 +46,31 @@ class AmqpUserAdmin(AmqpNodeAdmin):
             return None
         return UserSighting(found["name"], found.get("uid") or "", found.get("revision") or "")
 
+    async def read_user(self, name: str) -> UserEntity | None:
+        """Return a user with all that the node knows of it, the keys of its password too; None: there is none."""
+        try:
+            with Errors():
+                found = await self._reachable(self._management).read(_USER, name)
+                keys = await self._reachable(self._management).perform("KEYS", _USER, name)
+        except NodeRefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
+        return UserEntity(
+            name=found["name"],
+            space=found["space"],
+            space_uid=found.get("spaceUid") or "",
+            username=found["username"],
+            uid=found.get("uid") or "",
+            generation=found.get("generation") or 0,
+            revision=found.get("revision") or "",
+            certificates=tuple(found.get("certificates") or ()),
+            authorization=tuple(
+                (tuple(grant["operations"]), tuple(grant["addresses"])) for grant in found.get("authorization") or ()
+            ),
+            scram=keys,
+        )
+
     async def create_user(self, user: UserEntity) -> None:
         """Add a user."""
         with Errors():

@@ -1,0 +1,248 @@
+"""What a node has and nobody has declared, made into declarations: a resource store was lost, or is older. Pure.
+
+Rules:
+1. An object that is adopted is the one that the node has: it keeps its uid and its generation.
+2. It never lets in more than the node does. Who comes into a space is said outright, and what bounds an address or a
+   space is written into the declaration. What cannot be said there is not adopted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from enmasse.control.ports import AddressEntity, SpaceEntity
+from enmasse.model.durations import written
+from enmasse.model.kinds import decode
+from enmasse.model.names import object_name
+from enmasse.model.spaces import NO_AUTHENTICATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from enmasse.control.authentication import Authentication
+    from enmasse.control.user_port import UserEntity
+    from enmasse.model.plans import AddressSpacePlan
+    from enmasse.model.resource import Resource
+
+__all__ = [
+    "ADOPTED_FROM",
+    "adopted_address",
+    "adopted_space",
+    "adopted_user",
+    "choose_service",
+    "choose_space_plan",
+    "widened",
+]
+
+ADOPTED_FROM = "enmasse.io/adopted-from"
+"""Annotation: the node that had the object when the store did not know it."""
+
+_KEEPING = ("queue", "topic", "subscription", "deadletter")
+_NOBODY = "unknown-provider"
+"""An authentication service that nobody has: with it a space waits, and stays as the node has it."""
+
+_SPACE_LIMITS = {
+    "connections": "max_connections",
+    "devices": "max_devices",
+    "links": "max_links",
+    "messageRate": "max_message_rate",
+    "byteRate": "max_byte_rate",
+    "messageSize": "max_message_size",
+}
+_ADDRESS_LIMITS = {
+    "messageRate": "max_message_rate",
+    "byteRate": "max_byte_rate",
+    "messageSize": "max_message_size",
+    "links": "max_links",
+    "maxBytes": "max_bytes",
+}
+_BOUNDS = ("max_links", "max_senders", "max_receivers", "max_message_rate", "max_byte_rate", "max_message_size")
+_STORED_BOUNDS = ("max_bytes", "max_consumers", "ttl_maximum", "retention_bytes", "retention_ms")
+_SPACE_BOUNDS = ("max_connections", "max_devices", "max_links", *_BOUNDS[3:], "max_ttl")
+
+Document = dict[str, Any]
+
+
+def adopted_space(entity: SpaceEntity, node: str, *, service: str, plan: str | None) -> Resource:
+    """Return the declaration of a space that a node has.
+
+    Args:
+        entity: as the node has it.
+        node: the name of the node.
+        service: the name of the authentication service, where a provider knows the users; see ``choose_service``.
+        plan: its plan; None for the one that spaces have by default.
+
+    Raises:
+        InvalidResourceError: it cannot be declared like that.
+    """
+    bounds = {name: getattr(entity.limits, field) for name, field in _SPACE_LIMITS.items()}
+    bounds |= {"maxBytes": entity.max_bytes, "ttl": written(entity.limits.max_ttl) if entity.limits.max_ttl else None}
+    is_local = entity.authentication in (NO_AUTHENTICATION, "standard")
+    endpoints: list[Document] = [
+        {"name": f"host-{number}", "service": "messaging", "expose": {"type": "route", "routeHost": host}}
+        for number, host in enumerate(entity.hosts, start=1)
+    ]
+    if entity.port:
+        endpoints.append({"name": "port", "service": "messaging", "port": entity.port})
+    spec = {
+        "type": entity.space_type,
+        "plan": plan,
+        "authenticationService": {"type": entity.authentication} if is_local else {"name": service},
+        "limits": _said(bounds),
+        "endpoints": endpoints or None,
+    }
+    return decode(_document("AddressSpace", entity, node, spec))
+
+
+def choose_service(entity: SpaceEntity, resolved: Mapping[str, Authentication]) -> str:
+    """Return the authentication service of a space whose users a provider knows.
+
+    Args:
+        entity: as the node has it.
+        resolved: what would come of each service that there is.
+
+    Returns:
+        The one that agrees the same with the same provider; if there is none, the provider's own name, which
+        stands for no service.
+    """
+    issuer = str((entity.oidc or {}).get("issuer", ""))
+    for name, authentication in sorted(resolved.items()):
+        agreed = dict(authentication.oidc or {})
+        agreed.pop("clientSecret", None)  # which a node does not tell
+        if issuer and authentication.verdict.is_yes and agreed == entity.oidc:
+            return name
+    host = issuer.partition("://")[2].partition("/")[0]
+    return _NOBODY if not host or host in resolved else host
+
+
+def choose_space_plan(entity: SpaceEntity, plans: Iterable[AddressSpacePlan]) -> str | None:
+    """Return the first plan that offers the port that a space has; None where the plan by default will do."""
+    if not entity.port:
+        return None
+    offering = (
+        plan.metadata.name
+        for plan in plans
+        if plan.spec.address_space_type == entity.space_type
+        and plan.spec.ports is not None
+        and entity.port in plan.spec.ports
+    )
+    return min(offering, default=None)
+
+
+def adopted_address(entity: AddressEntity, node: str) -> Resource:
+    """Return the declaration of an address that a node has.
+
+    Raises:
+        InvalidResourceError: it cannot be declared like that.
+    """
+    kind, settings = entity.address_type, entity.settings
+    bounds = {name: getattr(settings, field) for name, field in _ADDRESS_LIMITS.items()}
+    spec: Document = {
+        "address": entity.address,
+        "type": kind,
+        "topic": entity.topic or None,
+        "partitions": entity.partitions or None,
+        "deadletter": settings.dead_letter or None,
+        "expiry": settings.expiry or None,
+        "fallback": settings.fallback or None,
+        "exclusive": settings.exclusive or None,
+        "lastValueKey": settings.last_value_key or None,
+    }
+    if kind in _KEEPING:
+        ttl = {"minimum": settings.ttl_minimum, "maximum": settings.ttl_maximum}
+        spec |= {
+            "storage": entity.storage if entity.storage != "message" else None,
+            "fullPolicy": settings.full_policy,
+            "messageTtl": _said(ttl),
+            "messageRedelivery": {
+                "maximumDeliveryAttempts": settings.max_attempts or -1,
+                "redeliveryDelay": settings.redelivery_delay,
+                "redeliveryDelayMultiplier": settings.redelivery_multiplier,
+                "maximumDeliveryDelay": settings.max_redelivery_delay,
+            },
+        }
+    if kind == "subscription":
+        spec["subscription"] = _said({"maxConsumers": settings.max_consumers})
+    elif kind in ("queue", "deadletter"):
+        bounds["maxConsumers"] = settings.max_consumers
+    if kind == "topic":
+        spec["slowPolicy"] = settings.slow_policy
+    elif kind == "multicast":
+        spec["slowPolicy"] = "block" if settings.slow_policy == "block" else "drop"
+    elif kind == "anycast":
+        spec["distribution"] = settings.distribution
+    elif kind == "stream":
+        age = written(settings.retention_ms) if settings.retention_ms else None
+        spec["retention"] = _said({"bytes": settings.retention_bytes, "age": age})
+    spec["limits"] = _said(bounds)
+    return decode(_document("Address", entity, node, spec))
+
+
+def adopted_user(entity: UserEntity, node: str, *, is_external: bool) -> Resource:
+    """Return the declaration of a user that a node has, without its password.
+
+    Args:
+        entity: as the node has it.
+        node: the name of the node.
+        is_external: whether a provider knows the users of its space.
+
+    Raises:
+        InvalidResourceError: it cannot be declared like that.
+    """
+    authentication: Document = {"type": "federated" if is_external and not entity.scram else "password"}
+    if entity.certificates:
+        (subject, *_) = entity.certificates
+        authentication = {"type": "certificate", "subject": subject if subject != entity.username else None}
+    spec = {
+        "username": entity.username,
+        "authentication": authentication,
+        "authorization": [
+            {"operations": list(operations), "addresses": [_declared_pattern(pattern) for pattern in patterns]}
+            for operations, patterns in entity.authorization
+        ],
+    }
+    namespace, _, space = entity.space.partition("/")
+    name = f"{namespace}/{object_name(space, entity.username)}"
+    document = _document("MessagingUser", replace(entity, name=name), node, spec)
+    return decode(document | {"apiVersion": "user.enmasse.io/v1beta1"})
+
+
+def _declared_pattern(pattern: str) -> str:
+    """Return a pattern of a node as a user declares it, where ``*`` alone is everything; see ``told_pattern``."""
+    return "+" if pattern == "*" else pattern
+
+
+def widened(present: SpaceEntity | AddressEntity, wanted: SpaceEntity | AddressEntity) -> list[str]:
+    """Return what of an entity would bound it less than now if the node were told another one of its name."""
+    if isinstance(present, SpaceEntity) and isinstance(wanted, SpaceEntity):
+        found = [name for name in _SPACE_BOUNDS if _is_more(present.limits, wanted.limits, name)]
+        return [*found, "max_bytes"] if _is_more(present, wanted, "max_bytes") else found
+    assert isinstance(present, AddressEntity)
+    assert isinstance(wanted, AddressEntity)
+    bounds = (*_BOUNDS, *_STORED_BOUNDS)
+    return [name for name in bounds if _is_more(present.settings, wanted.settings, name)]
+
+
+def _is_more(present: object, wanted: object, name: str) -> bool:
+    """Tell whether a bound, of which 0 is none, is a wider one."""
+    before, after = getattr(present, name), getattr(wanted, name)
+    return bool(before and (not after or after > before))
+
+
+def _said(fields: Document) -> Document | None:
+    """Return the fields that say something, or nothing if none does."""
+    return {name: value for name, value in fields.items() if value} or None
+
+
+def _document(kind: str, entity: SpaceEntity | AddressEntity | UserEntity, node: str, spec: Document) -> Document:
+    namespace, _, name = entity.name.partition("/")
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": entity.uid,
+        "generation": max(entity.generation, 1),
+        "annotations": {ADOPTED_FROM: node},
+    }
+    given = {key: value for key, value in spec.items() if value is not None}
+    return {"apiVersion": "enmasse.io/v1beta1", "kind": kind, "metadata": metadata, "spec": given}
