@@ -28,12 +28,15 @@ ACTIONS = ("purge", "move", "replay")
 Document = dict[str, Any]
 
 
-def action_routes(registry: Registry, messages: MessageAdmin) -> APIRouter:
+def action_routes(
+    registry: Registry, messages: MessageAdmin, expect_on_node: Callable[[str], None] = lambda _key: None
+) -> APIRouter:
     """Return the routes.
 
     Args:
         registry: where the addresses are declared.
         messages: the way to their messages.
+        expect_on_node: raises where the node has something else under the name of an address.
     """
     kind = kind_named("Address")
     assert kind is not None
@@ -43,6 +46,7 @@ def action_routes(registry: Registry, messages: MessageAdmin) -> APIRouter:
         async def endpoint(request: Request, namespace: str, name: str) -> Response:
             given = _arguments(action, arguments, await read_body(request, OBJECTS))
             address = registry.store.get(kind.name, namespace, name)
+            expect_on_node(f"{namespace}/{name}")
             count = await act(f"{namespace}/{name}", **given)
             what = f"{count} message" if count == 1 else f"{count} messages"
             where = done.format(address["spec"]["address"], given.get("to"))

@@ -23,6 +23,7 @@ from enmasse.api.figures import Figures
 from enmasse.api.guard import Guard
 from enmasse.api.health import health_routes
 from enmasse.api.metrics import ControllerTimes, metrics_routes
+from enmasse.api.node_routes import node_routes
 from enmasse.api.openapi import openapi_routes
 from enmasse.api.osb import broker_routes
 from enmasse.api.pipeline_routes import pipeline_routes
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from enmasse.api.canary import Canary
     from enmasse.api.pipeline_host import PipelineHost
+    from enmasse.control.control_plane import ControlPlane
     from enmasse.control.ports import FiguresSource, MessageAdmin, SessionAdmin
     from enmasse.control.registry import Registry
 
@@ -59,6 +61,7 @@ def create_app(
     audit: AuditLog | None = None,
     sessions: SessionAdmin | None = None,
     pipelines: PipelineHost | None = None,
+    plane: ControlPlane | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -73,6 +76,7 @@ def create_app(
         audit: where requests are written down.
         sessions: the way to who is connected.
         pipelines: the way to what runs pipelines.
+        plane: what declares and deletes on the node.
     """
     app = FastAPI(
         title="EnMasse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
@@ -89,12 +93,15 @@ def create_app(
     app.include_router(discovery_routes())
     app.include_router(openapi_routes())
     asked = None if figures is None else Figures(figures)
-    app.include_router(health_routes(registry, asked))
+    app.include_router(health_routes(registry, asked, plane))
+    if plane is not None and asked is not None:
+        app.include_router(node_routes(plane, asked))
     app.include_router(metrics_routes(registry, asked, times or ControllerTimes(), canary))
     watches = Watches(stop)
     for served in SERVED:
         app.include_router(resource_routes(served, registry, watches))
-    app.include_router(action_routes(registry, messages))
+    expect = (plane.expect_on_node,) if plane is not None else ()
+    app.include_router(action_routes(registry, messages, *expect))
     app.include_router(broker_routes(registry))
     if sessions is not None:
         app.include_router(connection_routes(registry, sessions))

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 if TYPE_CHECKING:
     from enmasse.api.figures import Figures
+    from enmasse.control.control_plane import ControlPlane
     from enmasse.control.registry import Registry
 
 __all__ = ["health_routes"]
@@ -20,12 +21,13 @@ __all__ = ["health_routes"]
 Document = dict[str, Any]
 
 
-def health_routes(registry: Registry, figures: Figures | None) -> APIRouter:
+def health_routes(registry: Registry, figures: Figures | None, plane: ControlPlane | None = None) -> APIRouter:
     """Return the routes.
 
     Args:
         registry: where the resources lie.
         figures: of the node; without, nothing is told of it.
+        plane: what declares and deletes on the node; without, nothing is told of what it leaves alone.
     """
     router = APIRouter(tags=["operations"])
 
@@ -39,7 +41,7 @@ def health_routes(registry: Registry, figures: Figures | None) -> APIRouter:
         wants_json = "application/json" in request.headers.get("accept", "")
         if not wants_json and "verbose" not in request.query_params:
             return PlainTextResponse("ok")
-        nodes = [] if figures is None else [await _node(figures)]
+        nodes = [] if figures is None else [await _node(figures, plane)]
         if wants_json:
             return JSONResponse({"ready": True, "nodes": nodes})
         lines = ["[+] store"]
@@ -51,15 +53,21 @@ def health_routes(registry: Registry, figures: Figures | None) -> APIRouter:
     return router
 
 
-async def _node(figures: Figures) -> Document:
-    """How a node is: by itself, or that it does not say."""
+async def _node(figures: Figures, plane: ControlPlane | None) -> Document:
+    """How a node is, by itself, or that it does not say; and what of it is not as it is declared here."""
     found = await figures.read()
     if found is None:
         return {"name": figures.name, "up": False, "ready": False, "problems": [figures.problem]}
     health = found.health
+    problems = [str(problem) for problem in health.get("problems") or ()]
+    is_known = True
+    if plane is not None:
+        # What is declared, and what will be because the node has it, is all known after that.
+        is_known = plane.mirror.was_complete and not plane.mirror.problem
+        problems += plane.problems() or ([] if is_known else ["control does not know yet what it has"])
     return {
         "name": figures.name,
         "up": True,
-        "ready": bool(health.get("ready")),
-        "problems": [str(problem) for problem in health.get("problems") or ()],
+        "ready": bool(health.get("ready")) and is_known,
+        "problems": problems,
     }

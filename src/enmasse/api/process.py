@@ -165,7 +165,9 @@ async def _serve(
     )
     controller.add(realms.controller, realms)
     pipelines = PipelineHost(layout.pipelines_socket)
-    app = create_app(registry, stop, node, node, times, canary, doors.authenticator, audit, node, pipelines)
+    app = create_app(
+        registry, stop, node, node, times, canary, doors.authenticator, audit, node, pipelines, controller
+    )
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(controller.run(), name="controller")]
         background.append(tasks.create_task(events.run(), name="events"))

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.errors import FAILED, INTERRUPTED, UNREACHABLE
+from enmasse.cli.api_client import ApiClient
+from enmasse.cli.errors import FAILED, INTERRUPTED, UNREACHABLE, UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data
+from enmasse.cli.output import Writer
 from enmasse.engines.embedded.paths import DEFAULT_NODE
 from enmasse.engines.journal_tool import run_journal_tool
 from enmasse.storage.tools import CANNOT, IN_USE
@@ -118,3 +120,30 @@ def init(directory: Directory = None, name: Name = DEFAULT_NODE, data: Data = DE
     A journal that is there is left alone, and this fails.
     """
     _run("init", _place(directory, data, name))
+
+
+@journal.command()
+def adopt(
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only what the journal is gets told.")] = False,
+    name: Name = DEFAULT_NODE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Take in the journal of a node that belongs to another installation, which must be running.
+
+    What it holds is declared here as it is there. Until then nothing of it is changed.
+    """
+    writer = Writer()
+    with ApiClient.find(data, warn=writer.warn) as api:
+        found = api.call("GET", f"/nodes/{name}/journal")
+        if found["installation"] == found["own"]:
+            writer.say(f"The journal of {name} belongs to this installation, {found['own']}, already.")
+            return
+        writer.say(
+            f"The journal of {name} belongs to installation {found['installation']}, since {found['since']}: "
+            f"{found['spaces']} spaces, {found['addresses']} addresses, {found['messages']} messages. "
+            f"This installation is {found['own']}."
+        )
+        if not yes:
+            raise UsageError("nothing was done: with --yes it belongs to this installation from now on")
+        api.call("POST", f"/nodes/{name}/adopt", json={"installation": found["installation"]})
+        writer.say("It belongs to this installation now; what is in it comes to be declared here.")

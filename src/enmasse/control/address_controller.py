@@ -15,7 +15,7 @@ from enmasse.control.address_planning import (
     judge_address,
     wanted_address,
 )
-from enmasse.control.adoption import adopted_address, widened
+from enmasse.control.adoption import address_plans, adopted_address, differences
 from enmasse.control.errors import ForbiddenError, NodeRefusedError, NodeUnavailableError, ResourceExistsError
 from enmasse.control.placements import held_claim
 from enmasse.control.ports import AddressEntity
@@ -253,16 +253,29 @@ class AddressLooks:
         if declared.metadata.deletion_timestamp or self._store.find("Address", *key.split("/")) is not None:
             return True  # it goes with its space, or its change has it looked at
         try:
-            address = adopted_address(entity, self._mirror.name)
-            assert isinstance(address, Address)
-            if more := widened(entity, wanted_address(self.view(address, None, is_served=True), entity)):
-                raise ForbiddenError(f"as a declaration it would have no such bound: {', '.join(more)}")
-            self._registry.adopt(address)
+            self._registry.adopt(self._declaration(entity, declared))
         except NOT_ADOPTABLE as error:
             self._kept["address", key] = f"it cannot be declared as it is there: {error}"
             return False
         _log.warning("address %s, which node %s has, was not declared: it is now", key, self._mirror.name)
         return True
+
+    def _declaration(self, entity: AddressEntity, space: AddressSpace) -> Address:
+        """Return a declaration that comes to what the node has.
+
+        Raises:
+            InvalidResourceError: it has something that none can say.
+            ForbiddenError: with each plan that there is it would be otherwise.
+        """
+        first: list[str] = []
+        for plan in address_plans(entity, self._declared.plans, space.spec.plan_name):
+            address = adopted_address(entity, self._mirror.name, plan=plan)
+            assert isinstance(address, Address)
+            found = differences(entity, wanted_address(self.view(address, None, is_served=True), entity))
+            if not found:
+                return address
+            first = first or found
+        raise ForbiddenError(f"no plan lets it have {', '.join(first)}; make one that does")
 
     def _say(
         self,

@@ -2,13 +2,13 @@
 
 Rules:
 1. An object that is adopted is the one that the node has: it keeps its uid and its generation.
-2. It never lets in more than the node does. Who comes into a space is said outright, and what bounds an address or a
-   space is written into the declaration. What cannot be said there is not adopted.
+2. A declaration comes to exactly what the node has: it never lets in more, and never keeps less. Who comes into a
+   space is said outright, and so is what bounds an address or a space. What no declaration comes to is not adopted.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from enmasse.control.ports import AddressEntity, SpaceEntity
@@ -22,17 +22,19 @@ if TYPE_CHECKING:
 
     from enmasse.control.authentication import Authentication
     from enmasse.control.user_port import UserEntity
+    from enmasse.control.verdicts import PlanCatalog
     from enmasse.model.plans import AddressSpacePlan
     from enmasse.model.resource import Resource
 
 __all__ = [
     "ADOPTED_FROM",
+    "address_plans",
     "adopted_address",
     "adopted_space",
     "adopted_user",
     "choose_service",
-    "choose_space_plan",
-    "widened",
+    "differences",
+    "space_plans",
 ]
 
 ADOPTED_FROM = "enmasse.io/adopted-from"
@@ -57,10 +59,6 @@ _ADDRESS_LIMITS = {
     "links": "max_links",
     "maxBytes": "max_bytes",
 }
-_BOUNDS = ("max_links", "max_senders", "max_receivers", "max_message_rate", "max_byte_rate", "max_message_size")
-_STORED_BOUNDS = ("max_bytes", "max_consumers", "ttl_maximum", "retention_bytes", "retention_ms")
-_SPACE_BOUNDS = ("max_connections", "max_devices", "max_links", *_BOUNDS[3:], "max_ttl")
-
 Document = dict[str, Any]
 
 
@@ -116,22 +114,32 @@ def choose_service(entity: SpaceEntity, resolved: Mapping[str, Authentication]) 
     return _NOBODY if not host or host in resolved else host
 
 
-def choose_space_plan(entity: SpaceEntity, plans: Iterable[AddressSpacePlan]) -> str | None:
-    """Return the first plan that offers the port that a space has; None where the plan by default will do."""
-    if not entity.port:
-        return None
-    offering = (
+def space_plans(entity: SpaceEntity, plans: Iterable[AddressSpacePlan]) -> list[str | None]:
+    """Return the plans that a space can have, the one by default, which is None, before the others."""
+    found = [
         plan.metadata.name
         for plan in plans
         if plan.spec.address_space_type == entity.space_type
-        and plan.spec.ports is not None
-        and entity.port in plan.spec.ports
-    )
-    return min(offering, default=None)
+        and (not entity.port or (plan.spec.ports is not None and entity.port in plan.spec.ports))
+    ]
+    return [*([] if entity.port else [None]), *sorted(found)]
 
 
-def adopted_address(entity: AddressEntity, node: str) -> Resource:
+def address_plans(entity: AddressEntity, plans: PlanCatalog, space_plan: str) -> list[str | None]:
+    """Return the plans that an address can have: None, for the one by default, and what its space offers first."""
+    offering = plans.spaces.get(space_plan)
+    offered = set(offering.spec.address_plans) if offering is not None else set()
+    names = [name for name, plan in plans.addresses.items() if plan.spec.address_type == entity.address_type]
+    return [None, *sorted(names, key=lambda name: (name not in offered, name))]
+
+
+def adopted_address(entity: AddressEntity, node: str, *, plan: str | None = None) -> Resource:
     """Return the declaration of an address that a node has.
+
+    Args:
+        entity: as the node has it.
+        node: the name of the node.
+        plan: its plan; None for the one that addresses have by default.
 
     Raises:
         InvalidResourceError: it cannot be declared like that.
@@ -141,6 +149,7 @@ def adopted_address(entity: AddressEntity, node: str) -> Resource:
     spec: Document = {
         "address": entity.address,
         "type": kind,
+        "plan": plan,
         "topic": entity.topic or None,
         "partitions": entity.partitions or None,
         "deadletter": settings.dead_letter or None,
@@ -213,26 +222,28 @@ def _declared_pattern(pattern: str) -> str:
     return "+" if pattern == "*" else pattern
 
 
-def widened(present: SpaceEntity | AddressEntity, wanted: SpaceEntity | AddressEntity) -> list[str]:
-    """Return what of an entity would bound it less than now if the node were told another one of its name."""
+def differences(present: SpaceEntity | AddressEntity, wanted: SpaceEntity | AddressEntity) -> list[str]:
+    """Return what of an entity would be otherwise than it is if the node were told another one of its name."""
     if isinstance(present, SpaceEntity) and isinstance(wanted, SpaceEntity):
-        found = [name for name in _SPACE_BOUNDS if _is_more(present.limits, wanted.limits, name)]
-        return [*found, "max_bytes"] if _is_more(present, wanted, "max_bytes") else found
+        return _differing(present, wanted, ("max_bytes",)) + _differing(present.limits, wanted.limits)
     assert isinstance(present, AddressEntity)
     assert isinstance(wanted, AddressEntity)
-    bounds = (*_BOUNDS, *_STORED_BOUNDS)
-    return [name for name in bounds if _is_more(present.settings, wanted.settings, name)]
+    found = _differing(present, wanted, ("address_type", "topic", "partitions", "storage"))
+    return found + _differing(present.settings, wanted.settings)
 
 
-def _is_more(present: object, wanted: object, name: str) -> bool:
-    """Tell whether a bound, of which 0 is none, is a wider one."""
-    before, after = getattr(present, name), getattr(wanted, name)
-    return bool(before and (not after or after > before))
+def _differing(present: Any, wanted: Any, names: Iterable[str] = ()) -> list[str]:
+    names = names or [field.name for field in fields(present)]
+    return [
+        f"{name} {getattr(present, name)} (not {getattr(wanted, name)})"
+        for name in names
+        if getattr(present, name) != getattr(wanted, name)
+    ]
 
 
-def _said(fields: Document) -> Document | None:
+def _said(given: Document) -> Document | None:
     """Return the fields that say something, or nothing if none does."""
-    return {name: value for name, value in fields.items() if value} or None
+    return {name: value for name, value in given.items() if value} or None
 
 
 def _document(kind: str, entity: SpaceEntity | AddressEntity | UserEntity, node: str, spec: Document) -> Document:

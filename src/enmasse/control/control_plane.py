@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from enmasse.control.address_controller import AddressLooks
 from enmasse.control.declared import Declared
+from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
 from enmasse.control.identity_providers import IdentityProviders
-from enmasse.control.installation import Removals, admit_node, take_node_in
+from enmasse.control.installation import Removals, admit_node, installation_of, take_node_in
 from enmasse.control.node_mirror import NodeMirror
 from enmasse.control.placements import Placements
 from enmasse.control.plan_controller import PlanLooks
@@ -40,6 +41,10 @@ __all__ = ["ControlPlane"]
 
 _MOST_AT_ONCE = 1_000
 """More addresses than these are looked at in the background, so that they hold up nobody."""
+
+
+_MOST_NAMED = 10
+"""Of what a node has and is not declared; there may be as much of it as there is on the node."""
 
 
 class ControlPlane:
@@ -184,6 +189,38 @@ class ControlPlane:
         """
         await take_node_in(self._registry.store, self._node, installation)
         self.mirror.look_again()
+
+    async def journal(self) -> dict[str, str]:
+        """Return to which installation the node's journal belongs, since when, and which one this is.
+
+        Raises:
+            NodeUnavailableError: the node cannot be reached.
+        """
+        return {
+            "installation": await self._node.installation(),
+            "since": await self._node.since(),
+            "own": installation_of(self._registry.store),
+        }
+
+    def expect_on_node(self, key: str) -> None:
+        """See that what the node has under the name of an address is that address.
+
+        Raises:
+            NodeUnavailableError: the node belongs to another installation.
+            NodeRefusedError: it has another address there, which is not ours to touch.
+        """
+        if self.mirror.problem:
+            raise NodeUnavailableError(self.mirror.problem)
+        if reason := self.kept.get(("address", key)):
+            raise NodeRefusedError(409, reason)
+
+    def problems(self) -> list[str]:
+        """Return why the node is left alone, or what it has that is left there although it is not as declared."""
+        if self.mirror.problem:
+            return [self.mirror.problem]
+        told = [f"{kind} {key} is kept: {reason}" for (kind, key), reason in sorted(self.kept.items())]
+        more = len(told) - _MOST_NAMED
+        return [*told[:_MOST_NAMED], f"and {more} more are kept"] if more > 0 else told
 
     # What is declared has changed
 

@@ -74,6 +74,8 @@ class NodeMirror:
         """None: that is not known yet."""
         self.is_complete = False
         """Whether everything is known that the node has."""
+        self.was_complete = False
+        """Whether everything was known since the start that the node had."""
         self.problem = ""
         """Why the node is left alone although it is there."""
         self._is_connected = False
@@ -95,7 +97,6 @@ class NodeMirror:
         self._skipped = 0
         self._is_other = False
         self._wake = asyncio.Event()
-        self._was_complete = False
 
     @property
     def name(self) -> str:
@@ -305,7 +306,7 @@ class NodeMirror:
                     self._tell(kind, name)
         touched, self._touched = self._touched, None
         _log.debug("node %s was at %s; %d entities changed meanwhile", self.name, revision, len(touched))
-        self.is_complete = self._was_complete = True
+        self.is_complete = self.was_complete = True
         self._observed()
 
     def _take(self, kind: EntityType, sighting: Sighting) -> None:
@@ -318,7 +319,7 @@ class NodeMirror:
             self._tell(kind, sighting.name)
 
     def _tell(self, kind: EntityType, name: str) -> None:
-        if self._was_complete:
+        if self.was_complete:
             self._changed(kind, name)  # before, everything is news
 
     def _touch(self, kind: EntityType, name: str) -> None:

@@ -237,6 +237,9 @@ class JournalOwner(Protocol):
     async def installation(self) -> str:
         """Return the id of its installation; empty: it belongs to none yet."""
 
+    async def since(self) -> str:
+        """Return since when it belongs to that, RFC 3339; empty: it belongs to none."""
+
     async def join(self, installation: str) -> None:
         """Have it belong to an installation, unless it belongs to another one."""
 

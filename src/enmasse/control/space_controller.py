@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from enmasse.control.address_controller import NOT_ADOPTABLE, bring_about, conflict_with
-from enmasse.control.adoption import adopted_space, choose_service, choose_space_plan, widened
+from enmasse.control.adoption import adopted_space, choose_service, differences, space_plans
 from enmasse.control.authentication import resolve_authentication
 from enmasse.control.effective import effective_space_limits
 from enmasse.control.errors import ForbiddenError, NodeUnavailableError
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from enmasse.control.address_controller import Kept
+    from enmasse.control.authentication import Authentication
     from enmasse.control.declared import Declared
     from enmasse.control.identity_providers import IdentityProviders
     from enmasse.control.installation import Removals
@@ -164,6 +165,8 @@ class SpaceLooks:
             entity = wanted_space(view)
             outcome = await self._bring_about(entity, is_held=FINALIZER in space.metadata.finalizers)
         self._say(view, verdict, entity, outcome)
+        if ("space", space.key) not in self._kept:
+            self._look_at_addresses(self._take_waiting(space.key))
         if outcome is not None and not outcome.is_reachable:
             raise NodeUnavailableError(f"node {self._mirror.name} cannot be reached")
         return outcome is None or not outcome.refusal
@@ -188,7 +191,6 @@ class SpaceLooks:
         if outcome.present is not None and outcome.present.uid == entity.uid:
             self._kept.pop(("space", entity.name), None)
             self._removals.settle("AddressSpace", entity.name, entity.uid)
-            self._look_at_addresses(self._take_waiting(entity.name))
         if seen is None and outcome.present is not None:
             self._look_at_addresses(list(self._declared.addresses_of(entity.name)))
         return outcome
@@ -245,31 +247,44 @@ class SpaceLooks:
         namespace, _, name = key.partition("/")
         if self._registry.store.find("AddressSpace", namespace, name) is not None:
             return True  # its change has it looked at
-        services, find_secret = self._providers.services, self._providers.find_secret
-        plan = choose_space_plan(entity, self._declared.space_plans.values())
-
-        def declared_with(service: str) -> AddressSpace:
-            space = adopted_space(entity, node, service=service, plan=plan)
-            assert isinstance(space, AddressSpace)
-            return space
-
         try:
-            resolved = {
-                service: resolve_authentication(declared_with(service), services, find_secret) for service in services
-            }
-            space = declared_with(choose_service(entity, resolved))
-            authentication = resolve_authentication(space, services, find_secret)
-            if authentication.verdict.is_yes and authentication.kind != entity.authentication:
-                raise ForbiddenError(f"its authentication is {entity.authentication}, not {authentication.kind}")
-            view = SpaceView(space, self._declared.plans, (), authentication, entity.hosts, entity.port)
-            if more := widened(entity, wanted_space(view)):
-                raise ForbiddenError(f"as a declaration it would have no such bound: {', '.join(more)}")
-            self._registry.adopt(space)
+            self._registry.adopt(self._declaration(entity))
         except NOT_ADOPTABLE as error:
             self._kept["space", key] = f"it cannot be declared as it is there: {error}"
             return False
         _log.warning("space %s, which node %s has, was not declared: it is now", key, node)
         return True
+
+    def _declaration(self, entity: SpaceEntity) -> AddressSpace:
+        """Return a declaration that comes to what the node has.
+
+        Raises:
+            InvalidResourceError: it has something that none can say.
+            ForbiddenError: with each plan that there is it would be otherwise, or others would come in.
+        """
+        services, find_secret = self._providers.services, self._providers.find_secret
+
+        def declared_with(service: str, plan: str | None = None) -> AddressSpace:
+            space = adopted_space(entity, self._mirror.name, service=service, plan=plan)
+            assert isinstance(space, AddressSpace)
+            return space
+
+        def authentication_of(space: AddressSpace) -> Authentication:
+            return resolve_authentication(space, services, find_secret)
+
+        service = choose_service(entity, {name: authentication_of(declared_with(name)) for name in services})
+        first: list[str] = []
+        for plan in space_plans(entity, self._declared.space_plans.values()):
+            space = declared_with(service, plan)
+            authentication = authentication_of(space)
+            if authentication.verdict.is_yes and authentication.kind != entity.authentication:
+                raise ForbiddenError(f"its authentication is {entity.authentication}, not {authentication.kind}")
+            view = SpaceView(space, self._declared.plans, (), authentication, entity.hosts, entity.port)
+            found = differences(entity, wanted_space(view))
+            if not found:
+                return space
+            first = first or found
+        raise ForbiddenError(f"no plan lets it have {', '.join(first) or f'port {entity.port}'}; make one that does")
 
     async def _clear_node(self, key: str, going: str = "") -> bool:
         """Take a space that is deleted off the node, with all that the node has in it.

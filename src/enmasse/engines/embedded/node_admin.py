@@ -187,6 +187,12 @@ class AmqpNodeAdmin:
         """Return the id of the installation that its journal belongs to; empty: to none yet."""
         return (await self.revision()).installation
 
+    async def since(self) -> str:
+        """Return since when it belongs to that, RFC 3339; empty: it belongs to none."""
+        with _Errors():
+            found = await self._reachable(self._management).query(_INSTALLATION)
+        return str(found[0]["since"]) if found else ""
+
     async def join(self, installation: str) -> None:
         """Have its journal belong to an installation, unless it belongs to another one."""
         with _Errors():
