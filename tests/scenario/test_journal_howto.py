@@ -1,4 +1,4 @@
-"""The commands of the page on backup and repair do what it says, in its order."""
+"""The commands of the page on backup and repair do what it says, in its order, and nothing else is done for it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Shell:
             time.sleep(0.05)
 
     def bodies(self, data: str = ".enmasse") -> list[str]:
-        return self.run(f"enmasse receive orders --count 1 --timeout 20 --data {data}").splitlines()
+        return self.run(f"enmasse receive orders --space shop --count 1 --timeout 20 --data {data}").splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +75,9 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 def test_the_page_from_backup_to_repair(shell: Shell) -> None:
     with shell.platform():
-        shell.run("enmasse create space shop && enmasse create address orders --type queue")
-        shell.run("enmasse status --wait 30 && enmasse send orders --durable 'two coffee'")
+        shell.run("enmasse create space shop && enmasse create address orders --type queue --space shop")
+        shell.run("enmasse create space till --authentication standard")
+        shell.run("enmasse status --wait 30 && enmasse send orders --space shop --durable 'two coffee'")
         shell.run(BLOCKS["everything"])
         shell.run(BLOCKS["backup"])
         assert "no damage" in shell.run(BLOCKS["check"])
@@ -90,12 +91,12 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
 
     restore, up = BLOCKS["restore"].splitlines()
     shell.run(restore)
-    # What was declared is kept apart from the journal, as the page says.
-    (shell.directory / "restored" / "control").mkdir()
-    shutil.copy(shell.directory / ".enmasse/control/resources.db", shell.directory / "restored/control/resources.db")
     assert up.endswith(" &")
     with shell.platform(up.removesuffix(" &"), "restored"):
         shell.run("enmasse status --wait 30 --data restored")
+        assert "standard" in shell.run(
+            "enmasse get space till -o yaml --data restored | grep -A1 authenticationService"
+        )
         assert shell.bodies("restored") == ["two coffee"]
 
     journal = shell.directory / ".enmasse/nodes/node-0/journal"
@@ -135,8 +136,27 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
     assert "no damage" in shell.run("enmasse journal check")
 
 
+def test_a_journal_of_another_installation_is_taken_in_by_command(shell: Shell) -> None:
+    other = Shell(shell.directory / "other")
+    other.directory.mkdir()
+    with other.platform("enmasse up --ports auto --no-pipelines"):
+        other.run("enmasse create space till --wait 30")
+    other.run("enmasse journal restore ../backups/* --force")
+    with other.platform("enmasse up --ports auto --no-pipelines"):
+        assert "belongs to installation" in other.run("enmasse status --wait 1", code=4)
+        told = other.run(BLOCKS["foreign"])
+        assert "2 spaces, 1 addresses, 1 messages" in told
+        assert "with --yes" in told
+        assert "belongs to this installation now" in other.run(BLOCKS["adopt"])
+        # One space has the name twice, and says so; all else is there.
+        assert other.bodies() == ["two coffee"]
+        assert "which nobody has deleted" in other.run("enmasse status", code=1)
+        other.run("enmasse delete space till && enmasse status --wait 30")
+        assert "standard" in other.run("enmasse get space till -o yaml | grep -A1 authenticationService")
+
+
 def test_every_command_of_the_page_is_run() -> None:
-    journal = {"backup", "check", "dump", "restore", "damaged", "salvage", "replace", "compact"}
+    journal = {"foreign", "adopt", "backup", "check", "dump", "restore", "damaged", "salvage", "replace", "compact"}
     journal |= {"anew", "save", "saved"}
     assert BLOCKS.keys() == journal | {"everything", "again"}
     assert PAGE.read_text().count("```sh") == len(BLOCKS)

@@ -227,6 +227,6 @@ class ForeignNodeError(NodeUnavailableError):
         super().__init__(
             f"the journal of {node} belongs to installation {found}, and this one is {own}: what it holds is kept "
             "and served as it is, and nothing that is declared here reaches it; "
-            f"`enmasse journal adopt --name {node}` takes it in"
+            f"`enmasse journal adopt --name {node}` tells what it is and takes it in"
         )
         self.installation = found

@@ -60,7 +60,10 @@ async def admit_node(store: ResourceStore, node: JournalOwner) -> None:
         NodeRefusedError: it does not take the id.
     """
     found = await node.installation()
-    own = installation_of(store) or _join(store, found or str(uuid.uuid4()))
+    own = installation_of(store)
+    if not own:
+        own = _join(store, found or str(uuid.uuid4()))
+        _log.info("the resource store belongs to installation %s now", own)
     if not found:
         await node.join(own)
         _log.info("node %s belongs to installation %s now", node.name, own)
