@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.ports import ENTITY_TYPES, AddressEntity, AddressSettings, Entity, Sighting, SpaceEntity
+from enmasse.control.ports import (
+    ENTITY_TYPES,
+    AddressEntity,
+    AddressSettings,
+    Entity,
+    Sighting,
+    SpaceEntity,
+    SpaceLimitSettings,
+)
 from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
 from enmasse.engines.embedded.paths import Layout
 
@@ -167,10 +175,18 @@ def test_a_node_that_says_no_is_understood(node: NodeProcess) -> None:
 
 
 def test_a_killed_node_is_noticed_and_found_again_with_what_it_had(node: NodeProcess) -> None:
+    limits = SpaceLimitSettings(max_connections=5, max_ttl=9)
+    shop = replace(SHOP, authentication="standard", max_bytes=7, limits=limits, hosts=("a.example.com",), port=0)
+
     async def body() -> None:
         async with administrated(node) as (admin, told):
             assert await told.get() is True
             await admin.create(SHOP)
+            assert (await admin.installation(), await admin.since()) == ("", "")
+            await admin.join("first")
+            await admin.take_over("first", "second")
+            with pytest.raises(NodeRefusedError, match="409"):
+                await admin.join("third")
             await asyncio.to_thread(node.kill)
             assert await told.get() is False
             with pytest.raises(NodeUnavailableError):
@@ -178,6 +194,14 @@ def test_a_killed_node_is_noticed_and_found_again_with_what_it_had(node: NodePro
             await asyncio.to_thread(node.start)
             assert await told.get() is True
             assert await observed(admin) == sightings(admin, SHOP)
+            assert await admin.installation() == "second"
+            assert (await admin.since()).endswith("Z")
+            await admin.update(shop)
+            assert await admin.find_space(SHOP.name) == shop
+            assert await admin.find_space("default/none") is None
+            with pytest.raises(NodeRefusedError, match="it is another one"):
+                await admin.delete(replace(SHOP, uid="another"))
+            assert [await admin.delete(SHOP), await admin.delete(SHOP)] == [True, False]
 
     asyncio.run(body())
 

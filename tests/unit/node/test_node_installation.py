@@ -1,0 +1,49 @@
+"""A journal says to which installation it belongs, and is given to another one only by who names the first."""
+
+from __future__ import annotations
+
+import pytest
+
+from enmasse.node.errors import EntityError
+from enmasse.node.installation import INSTALLATION_TYPE, Installation
+from tests.unit.node.entities_scene import Node
+
+
+def installation(node: Node, now: str = "2026-01-01T00:00:00Z") -> Installation:
+    found = Installation(node.harness.core, lambda: now)
+    found.load()
+    return found
+
+
+def test_a_journal_keeps_the_first_id_that_it_gets() -> None:
+    node, answers = Node(), list[EntityError | None]()
+    found = installation(node)
+    assert (found.id, found.read_all(INSTALLATION_TYPE)) == ("", [])
+    found.create(INSTALLATION_TYPE, "one", {}, answers.append)
+    assert (found.id, answers) == ("", [])  # not before it is on disk
+    node.harness.commit()
+    assert (found.id, answers) == ("one", [None])
+    found.create(INSTALLATION_TYPE, "one", {}, answers.append)
+    with pytest.raises(EntityError, match="belongs to installation 'one'"):
+        found.create(INSTALLATION_TYPE, "two", {}, answers.append)
+    assert installation(node).read(INSTALLATION_TYPE, "one")["since"] == "2026-01-01T00:00:00Z"
+
+
+def test_a_journal_is_given_to_another_one_by_who_names_the_present_one() -> None:
+    node, answers = Node(), list[EntityError | None]()
+    found = installation(node)
+    found.create(INSTALLATION_TYPE, "one", {}, answers.append)
+    node.harness.commit()
+    with pytest.raises(EntityError, match="not to 'other'"):
+        found.update(INSTALLATION_TYPE, "other", {"id": "two"}, answers.append)
+    for wrong in ({}, {"id": ""}, {"id": 7}, {"id": "x" * 65}):
+        with pytest.raises(EntityError, match="1 to 64 letters"):
+            found.update(INSTALLATION_TYPE, "one", wrong, answers.append)
+    with pytest.raises(EntityError, match="always belongs"):
+        found.delete(INSTALLATION_TYPE, "one", answers.append)
+    later = installation(node, "2027-01-01T00:00:00Z")
+    later.update(INSTALLATION_TYPE, "one", {"id": "two"}, answers.append)
+    node.harness.commit()
+    assert answers == [None, None]
+    again = installation(node)
+    assert (again.id, again.read(INSTALLATION_TYPE, "")["since"]) == ("two", "2027-01-01T00:00:00Z")
