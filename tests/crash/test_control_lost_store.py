@@ -101,8 +101,8 @@ def test_a_lost_store_loses_nothing_that_the_node_holds(tmp_path: Path) -> None:
 
         held = asyncio.run(on_node(node))
         control.kill()
-        for path in (tmp_path / "control").glob("resources.db*"):
-            path.unlink()
+        for file in (tmp_path / "control").glob("resources.db*"):
+            file.unlink()
         control.start()
         until(lambda: declared(control) == held)
         assert asyncio.run(on_node(node)) == held

@@ -94,9 +94,6 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
     assert up.endswith(" &")
     with shell.platform(up.removesuffix(" &"), "restored"):
         shell.run("enmasse status --wait 30 --data restored")
-        assert "standard" in shell.run(
-            "enmasse get space till -o yaml --data restored | grep -A1 authenticationService"
-        )
         assert shell.bodies("restored") == ["two coffee"]
 
     journal = shell.directory / ".enmasse/nodes/node-0/journal"

@@ -277,6 +277,10 @@ def _all() -> Iterator[Way]:
     )))  # fmt: skip
     yield Way("read the metrics of all", _ask(lambda http: http.get("/metrics")))
     yield Way("see how the nodes are", _ask(lambda http: http.get("/readyz", params={"verbose": ""})))
+    yield Way("see whose a node's journal is", _ask(lambda http: http.get("/nodes/node-0/journal")))
+    yield Way("give a node's journal to another installation", _ask(lambda http: http.post(
+        "/nodes/node-0/adopt", json={"installation": "mine"}
+    )))  # fmt: skip
     yield Way("order a space in blue's namespace from the service broker", ordered_for_blue)
     yield Way("read the accounts", _ask(lambda http: http.get("/accounts"), 403, 404))
     for path in ODD_PATHS:

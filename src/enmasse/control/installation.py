@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Removals", "admit_node", "installation_of", "know_node", "remember_removal", "take_node_in"]
 
-_KINDS = ("AddressSpace", "Address", "MessagingUser")
+_NAMED = ("AddressSpace", "Address")
+"""The kinds of objects that nodes have under the same name."""
+
+_KINDS = (*_NAMED, "MessagingUser")
 """The kinds of objects that nodes have something of."""
 
 _GATHER_S = 0.02
@@ -119,7 +122,7 @@ class Removals:
         self._store = store
         self._node = node
         self._pending: dict[tuple[str, str], None] = {}
-        """Kinds and keys of which something was removed."""
+        """Kinds and keys of which something was removed; users are known by their uids alone."""
         self._done: set[str] = set()
         """Uids that the node is known not to have any more."""
         self._something = asyncio.Event()
@@ -132,15 +135,13 @@ class Removals:
     def load(self, store: ResourceStore) -> None:
         """Take up what the store remembers."""
         rows = store.execute("SELECT DISTINCT kind, namespace, name FROM removals WHERE node = ?", (self._node,))
-        self._pending = {(kind, f"{namespace}/{name}"): None for kind, namespace, name in rows}
+        self._pending = {(kind, f"{namespace}/{name}"): None for kind, namespace, name in rows if kind in _NAMED}
 
     def apply(self, change: Change) -> None:
         """Take one change."""
-        document = change.document
-        if change.action == "DELETED" and document["kind"] in _KINDS:
-            self._pending[document["kind"], f"{document['metadata']['namespace']}/{document['metadata']['name']}"] = (
-                None
-            )
+        kind, metadata = change.document["kind"], change.document["metadata"]
+        if change.action == "DELETED" and kind in _NAMED:
+            self._pending[kind, f"{metadata['namespace']}/{metadata['name']}"] = None
 
     def keys(self, kind: str) -> list[str]:
         """Return the keys of a kind of which something was removed."""

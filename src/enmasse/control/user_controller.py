@@ -237,6 +237,7 @@ class UserController:
             self._turned.set()
 
     async def _keep_in_view(self) -> None:
+        problem = ""
         while True:
             await self._turned.wait()
             self._turned.clear()
@@ -244,7 +245,9 @@ class UserController:
                 try:
                     await self._observe()
                 except (NodeUnavailableError, NodeRefusedError) as error:
-                    _log.info("users: the node does not tell what it has: %s", error)
+                    if str(error) != problem:  # that of another installation stays so for long
+                        _log.info("users: the node does not tell what it has: %s", error)
+                    problem = str(error)
                     await asyncio.sleep(_AGAIN_S)
                     self._turned.set()
                     continue

@@ -116,6 +116,10 @@ class MemoryNode:
         await self._turn()
         return self.journal_of
 
+    async def since(self) -> str:
+        await self._turn()
+        return ""
+
     async def join(self, installation: str) -> None:
         await self._turn()
         if self.journal_of not in ("", installation):

@@ -41,6 +41,10 @@ class MemoryUsers:
         self._expect_up()
         return self.journal_of
 
+    async def since(self) -> str:
+        self._expect_up()
+        return ""
+
     async def join(self, installation: str) -> None:
         self._expect_up()
         self.journal_of = installation

@@ -251,6 +251,11 @@ def test_what_cannot_be_declared_without_opening_it_wider_is_kept_and_named(perf
             await stage.until(lambda: len(plane.kept) == 2 and plane.mirror.is_complete)
             await stage.until(lambda: "max_senders 1 (not 0)" in plane.kept["address", KEY])
             await stage.until(lambda: "Odd_Name" in plane.kept["address", odd.name])
+            first, second = plane.problems()
+            assert first.startswith("address default/shop.Odd_Name is kept: it cannot be declared as it is there: ")
+            assert second.startswith("address default/shop.orders is kept: ")
+            with pytest.raises(NodeRefusedError, match="max_senders"):
+                plane.expect_on_node(KEY)  # whoever purges what is declared must not purge this
             assert stage.node.state.addresses == {KEY: narrow, odd.name: odd}
             assert stage.registry.store.find("Address", "default", "shop.orders") is None
 

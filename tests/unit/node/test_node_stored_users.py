@@ -175,6 +175,12 @@ def test_nobody_is_told_what_is_secret(desk: Desk) -> None:
         assert secret not in repr(told)
 
 
+def test_a_control_process_that_has_lost_keys_gets_them_back(desk: Desk) -> None:
+    desk.created()
+    assert desk.users.keys_of("ns/shop.jo", None) == scram()
+    refused(404, lambda: desk.users.keys_of("ns/shop.nobody", None))
+
+
 def test_users_are_listed_in_steps(desk: Desk) -> None:
     for number in range(600):
         desk.create(f"u{number:03}", scram={}, uid=f"id{number}", revision=f"r{number}")

@@ -40,7 +40,7 @@ _CONFIGURATION = "io.enmasse.configuration"
 _INSTALLATION = "io.enmasse.installation"
 _TYPES: dict[EntityType, str] = {"space": _SPACE, "address": _ADDRESS}
 _SIGHTINGS = 250  # entities that a node identifies in one go: four milliseconds in which it does nothing else
-_NOT_FOUND = 404
+_NOT_FOUND, _NOT_KNOWN = 404, 501
 _STATISTICS, _HEALTH = "io.enmasse.statistics", "io.enmasse.health"
 _FIGURES = (
     "name",
@@ -195,8 +195,15 @@ class AmqpNodeAdmin:
 
     async def join(self, installation: str) -> None:
         """Have its journal belong to an installation, unless it belongs to another one."""
-        with _Errors():
-            await self._reachable(self._management).create(_INSTALLATION, installation)
+        try:
+            with _Errors():
+                await self._reachable(self._management).create(_INSTALLATION, installation)
+        except NodeRefusedError as error:
+            if error.status != _NOT_KNOWN:
+                raise
+            raise NodeUnavailableError(
+                f"node {self._name} is of an older version, which knows no installations: update it"
+            ) from None
 
     async def take_over(self, former: str, installation: str) -> None:
         """Have its journal belong to an installation instead of another one, which it belongs to now."""
