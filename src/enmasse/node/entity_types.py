@@ -11,6 +11,7 @@ from typing import Any
 from enmasse.node.actions import ACTIONS
 from enmasse.node.entity_fields import ADDRESS_TYPE, FIELDS, SPACE_TYPE
 from enmasse.node.errors import EntityError
+from enmasse.node.installation import INSTALLATION_TYPE
 from enmasse.node.user_fields import USER_ATTRIBUTES, USER_TYPE
 
 __all__ = ["ARGUMENTS", "ATTRIBUTES", "CONNECTION_TYPE", "LINK_TYPE", "SELF_OPERATIONS", "Operations", "tell_types"]
@@ -30,6 +31,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "CONNECTIONS": ("offset",),
     "LINKS": ("offset",),
     "CLOSE": ("connection",),
+    "KEYS": (),
 }
 """Operation to the keys of the map in its body, where those are not attributes."""
 
@@ -60,7 +62,8 @@ _ATTRIBUTES: dict[str, Sequence[str]] = {
         "journalUp", "journalFailure", "journalReplacements", "groupCommits", "commitTimes", "turnLags", "recentLag",
         "memoryBytes", "diskFreeBytes", "halfOpen", "turnedAway", "handshakeTimeouts", "events", "ready",
     ),
-    "io.enmasse.configuration": ("instance", "changes"),
+    "io.enmasse.configuration": ("instance", "changes", "installation"),
+    INSTALLATION_TYPE: ("since",),
     "io.enmasse.health": ("live", "ready", "recentLag", "problems"),
 }  # fmt: skip
 
