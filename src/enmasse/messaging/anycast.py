@@ -66,6 +66,8 @@ class AnycastProducer(Producer):
         consumer.deliveries += 1
         if settled or consumer.presettle:
             consumer.send(delivery, payload, True, message_format)
+            if consumer.is_blocked and address.follow(delivery, payload, consumer):
+                return
             if not settled:
                 self.settle(delivery_id, ACCEPTED)
             return
@@ -149,6 +151,11 @@ class AnycastConsumer(Consumer):
             self.count(state)
             if state is None:
                 state = RELEASED
+        if delivery.settled:
+            if state is RELEASED:
+                # It has not gone out: another receiver may have it.
+                self.address.keep(delivery)
+            return
         producer = delivery.producer
         assert producer is not None
         producer.settle(delivery.producer_id, state)
@@ -251,15 +258,27 @@ class Anycast(Direct):
                 delivery.start(cast("AnycastConsumer", consumer))
                 continue
             consumer.deliveries += 1
-            settled = delivery.settled or consumer.presettle
-            if settled:
-                if not delivery.settled and delivery.producer is not None:
-                    delivery.producer.settle(delivery.producer_id, ACCEPTED)
-            else:
+            payload, delivery.payload = delivery.payload, b""
+            if not (delivery.settled or consumer.presettle):
                 consumer.unsettled += 1
                 delivery.sink = consumer
-            payload, delivery.payload = delivery.payload, b""
-            consumer.send(delivery, payload, settled, delivery.message_format)
+                consumer.send(delivery, payload, False, delivery.message_format)
+                continue
+            consumer.send(delivery, payload, True, delivery.message_format)
+            if consumer.is_blocked and self.follow(delivery, payload, consumer):
+                continue
+            if not delivery.settled and delivery.producer is not None:
+                delivery.producer.settle(delivery.producer_id, ACCEPTED)
+
+    @staticmethod
+    def follow(delivery: Delivery, payload: bytes, consumer: Consumer) -> bool:
+        """Keep what was sent settled as long as it has not gone out; false if it has."""
+        if not consumer.port.follow(delivery):
+            return False
+        consumer.unsettled += 1
+        delivery.sink = consumer
+        delivery.payload = payload
+        return True
 
     def on_turn(self, now: float) -> None:
         """Hand out what waits, then share what receivers can take."""

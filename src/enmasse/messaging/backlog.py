@@ -228,7 +228,12 @@ class Backlog(Journaled):
             payload = with_attempts(payload, entry.attempts)
         if consumer.presettle:
             consumer.send(None, payload, True)
-            self.settle(entry)
+            if consumer.is_blocked and consumer.port.follow(entry):
+                # It is the receiver's once it has gone out.
+                consumer.unsettled += 1
+                entry.sink = consumer
+            else:
+                self.settle(entry)
         else:
             consumer.unsettled += 1
             entry.sink = consumer

@@ -49,6 +49,15 @@ class ConsumerPort(Protocol):
     def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Send one message for one credit."""
 
+    def follow(self, delivery: Any) -> bool:
+        """Have the end of the message that was just sent settled told, if it has not gone out.
+
+        The delivery's sink hears ``ACCEPTED`` once it has gone, and ``RELEASED`` if it never does.
+
+        Returns:
+            Whether it waits to go out; only while the receiver is blocked.
+        """
+
     def drained(self) -> None:
         """Use up the credit, if the receiver asked for that."""
 

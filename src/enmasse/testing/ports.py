@@ -189,6 +189,10 @@ class MemoryConsumerPort:
                 raise LocalError("a delivery whose outcome would go to another receiver's end")
             self.unsettled.append(arrival)
 
+    def follow(self, _delivery: Any) -> bool:
+        """What is sent here has gone out."""
+        return False
+
     def drained(self) -> None:
         """Use up the credit, if that was asked for."""
         if self._is_draining:

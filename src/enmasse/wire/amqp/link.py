@@ -255,6 +255,16 @@ class SendingLink(Link):
         if connection.out_bytes > TURN_BYTES:
             connection.block_output()
 
+    def follow(self, delivery: Any) -> bool:
+        """Have the end of the message that was just sent settled told, if the session's window holds it back.
+
+        The delivery's sink hears ``ACCEPTED`` once all of it has gone out, and ``RELEASED`` if it never does.
+
+        Returns:
+            Whether it waits for the window.
+        """
+        return self.session.follow(self, delivery)
+
     def send_in_transaction(
         self, delivery: Any, payload: bytes, settled: bool, message_format: int, state: TransactionalState
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from enmasse.wire.amqp.errors import FramingError, LocalError, SessionError
@@ -179,9 +180,10 @@ class SessionLinks(SessionOutput):
     def drop_links(self, error: AmqpError | None) -> None:
         """Tell the handler that every link of an ended session is gone."""
         self._tell_too_large()
+        pending, self._pending = self._pending, deque()
+        self.tell_unsent(item[3] for item in pending)
         for link in list(self.handles.values()):
             if not link.is_detached:
                 link.is_detached = True
                 self.connection.handler.on_detached(link, error, False)
             self.forget(link)
-        self._pending.clear()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import MASK, TURN_BYTES, Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED, TOO_LARGE
+from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED, TOO_LARGE
 from enmasse.wire.amqp.performatives import (
     AmqpError,
     Begin,
@@ -109,7 +110,8 @@ class SessionOutput:
         self._settled_count = 0
         self._links_due: dict[Link, bool] = {}
         self._is_flow_due = False
-        self._pending: deque[tuple[SendingLink, bytes, bytes | memoryview]] = deque()
+        self._pending: deque[tuple[SendingLink, bytes, bytes | memoryview, Any]] = deque()
+        """Transfers that the window holds back: head, payload, and the delivery whose end is followed."""
 
     def number_from(self, delivery_id: int) -> None:
         """Number the deliveries that are sent from now on from this id on."""
@@ -224,7 +226,9 @@ class SessionOutput:
             self._put_flow(link, True)
         if self._pending:
             # What the window kept back can no longer be sent: after a detach the handle means nothing.
-            self._pending = deque(item for item in self._pending if item[0] is not link)
+            pending = self._pending
+            self._pending = deque(item for item in pending if item[0] is not link)
+            self.tell_unsent(item[3] for item in pending if item[0] is link)
 
     def _put_flow(self, link: Link | None, drain: bool) -> None:
         if self.is_end_sent:
@@ -283,12 +287,12 @@ class SessionOutput:
         head, between, last = heads
         at = 0
         while size - at > room:
-            pending.append((link, _U32.pack(4 + len(head) + room) + head, view[at : at + room]))
+            pending.append((link, _U32.pack(4 + len(head) + room) + head, view[at : at + room], None))
             at += room
             head = between
         if at:
             head = last
-        pending.append((link, _U32.pack(4 + len(head) + size - at) + head, view[at:] if at else payload))
+        pending.append((link, _U32.pack(4 + len(head) + size - at) + head, view[at:] if at else payload, None))
         self.send_pending()
 
     def _refuse_to_send(self, link: SendingLink, delivery_id: int) -> None:
@@ -313,7 +317,23 @@ class SessionOutput:
 
     def queue_part(self, link: SendingLink, head: bytes, part: bytes | memoryview) -> None:
         """Add a transfer to what ``send_pending`` sends."""
-        self._pending.append((link, head, part))
+        self._pending.append((link, head, part, None))
+
+    def follow(self, link: SendingLink, delivery: Any) -> bool:
+        """See ``SendingLink.follow``."""
+        pending = self._pending
+        if not pending or pending[-1][0] is not link:
+            return False
+        _, head, part, _ = pending.pop()
+        pending.append((link, head, part, delivery))
+        return True
+
+    @staticmethod
+    def tell_unsent(deliveries: Iterable[Any]) -> None:
+        """Tell the sinks of what was followed that it never went out."""
+        for delivery in deliveries:
+            if delivery is not None:
+                delivery.sink.on_outcome(delivery, RELEASED)
 
     def _any_heads(
         self,
@@ -366,11 +386,13 @@ class SessionOutput:
         pending = self._pending
         connection = self.connection
         while pending and (self.remote_window > 0 or self._widen()):
-            _, head, part = pending.popleft()
+            _, head, part, followed = pending.popleft()
             self.remote_window -= 1
             self.next_outgoing_id += 1
             connection.put(head)
             connection.put(part)
+            if followed is not None:
+                followed.sink.on_outcome(followed, ACCEPTED)
         blocked = bool(pending) or (self.remote_window <= 0 and not self._widen())
         if blocked != self.is_blocked:
             self.is_blocked = blocked
