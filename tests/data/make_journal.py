@@ -38,6 +38,7 @@ async def declare(node: NodeProcess) -> None:
             "fans": {"addressType": "subscription", "topic": "sport"},
             "press": {"addressType": "subscription", "topic": "sport"},
             "ticks": {"addressType": "stream", "partitions": 1},
+            "held": {"addressType": "queue"},
         }
         for name, attributes in addresses.items():
             await management.create(ADDRESS, f"default/{name}", {"space": SPACE, "address": name, **attributes})
@@ -126,6 +127,18 @@ async def fill_from_format_2(connection: Connection) -> None:
     await (await connection.sender("keen")).send(Message(b"note 6", durable=True))
 
 
+async def fill_from_format_3(connection: Connection) -> None:
+    """Four parcels, all with a receiver when the node is killed; one has failed before."""
+    sender = await connection.sender("held")
+    await sender.send_all(Message(b"parcel %d" % n, durable=True) for n in range(4))
+    parcels = await take(connection, "held", 4)
+    await parcels[1].modify(failed=True)
+    assert await parcels[0].receiver.receive(timeout=10) is not None
+    # That they are handed out is written with the next commit.
+    for _ in range(3):
+        await (await connection.sender("ticks")).send(Message(b"tick"))
+
+
 async def fill(node: NodeProcess) -> None:
     await declare(node)
     async with connect(node.url) as connection:
@@ -133,6 +146,8 @@ async def fill(node: NodeProcess) -> None:
         await fill_topic(connection)
         await fill_stream(connection)
         await fill_from_format_2(connection)
+        await fill_from_format_3(connection)
+        node.kill()
 
 
 def main(version: str) -> None:

@@ -24,6 +24,10 @@ the test that it links to, over sockets against a real node. This page is made f
 Only what is sent unsettled has an outcome. A settled message that would be rejected or released is dropped, and
 counted in the address's `dropped`, or in the space's `unroutable` where no address is found. Options such as
 `fullPolicy`, `slowPolicy` and `fallback` are explained in [addresses](addresses.md).
+
+A receiver's outcome is written with the next commit, without anyone waiting. So what was settled in the last instants
+before a crash of the node comes again, with `first-acquirer` false and a `delivery-count` that counts the attempt. A
+receiver that is to be certain settles second (`rcv-settle-mode` `second`): the node settles after the commit.
 """
 
 

@@ -57,11 +57,13 @@ async def test_what_had_no_outcome_is_not_known(site: Site, address_type: str) -
 @row(
     "node gone",
     {
-        "queue": "what was accepted is there again if it is durable; what was handed out and not settled comes again",
+        "queue": "what was accepted is there again if it is durable; what was handed out and not settled comes "
+        "again, as a failed attempt",
         "deadletter": "what was accepted is there again if it is durable; what was handed out and not settled comes "
-        "again",
+        "again, as a failed attempt",
         "topic": "what was accepted is in its durable subscriptions if it is durable",
-        "subscription": "durable copies are there again; what was handed out and not settled comes again",
+        "subscription": "durable copies are there again; what was handed out and not settled comes again, "
+        "as a failed attempt",
     },
 )
 async def test_what_was_accepted_and_durable_is_there_again(site: Site, address_type: str) -> None:

@@ -84,8 +84,20 @@ async def check_from_format_2(connection: Connection) -> None:
     assert [goal.message.body for goal in goals] == [b"goal %d" % n for n in range(4)]
     goals = await take(connection, "sport::press", 2)
     assert [goal.message.body for goal in goals] == [b"goal 1", b"goal 2"]
-    ticks = await take(connection, "ticks", 6, filters={"enmasse:consumer": "clock"})
-    assert [tick.message.body for tick in ticks] == [b"tick %d" % n for n in range(4, 10)]
+    receiver = await connection.receiver("ticks", credit=6, filters={"enmasse:consumer": "clock"})
+    for n in range(4, 10):
+        tick = await receiver.receive(timeout=20)
+        assert tick is not None
+        assert tick.message.body == b"tick %d" % n
+        await tick.accept()
+    await receiver.close()
+
+
+async def check_from_format_3(connection: Connection) -> None:
+    """What a receiver had when the node died."""
+    parcels = await take(connection, "held", 4)
+    assert [parcel.message.body for parcel in parcels] == [b"parcel %d" % n for n in range(4)]
+    assert [parcel.message.delivery_count for parcel in parcels] == [1, 2, 1, 1]
 
 
 def version_of(archive: Path) -> int:
@@ -109,6 +121,8 @@ def test_a_node_takes_up_what_an_earlier_version_stored(archive: Path, tmp_path:
             await check_stream(connection)
             if version_of(archive) >= 2:
                 await check_from_format_2(connection)
+            if version_of(archive) >= 3:
+                await check_from_format_3(connection)
 
     async def find_consumed(node: NodeProcess) -> None:
         async with connect(node.url) as connection:

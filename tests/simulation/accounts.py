@@ -8,6 +8,8 @@ Rules:
 2. What a receiver settled is never seen again in the life of that node, and in no later one once the
    settlement is on the disk for certain.
 3. Of what suits a receiver, the message of the highest priority that came first goes out first.
+4. What a receiver had when its node died has failed once more, as soon as the hand-out is on the disk for
+   certain. Nothing else has, but what the next node was about to hand out when it died, too.
 """
 
 from __future__ import annotations
@@ -76,8 +78,14 @@ class Account:
         self.receivers: list[Receiver] = []
         self._owners: dict[str, Receiver] = {}
         """Who is given a group's messages."""
+        self.has_heritage = False
+        """Whether an earlier life of the node may have left anything: that is on its way before it is delivered."""
+        self.has_failed = False
+        """Whether a batch failed in this life of the node: then nothing waits for it."""
+        self.is_read = False
+        """Whether a receiver was there in this life of the node."""
         self._is_changed = False
-        """Whether anything was settled, or failed, since all was on the disk."""
+        """Whether anything was settled, or given back, since all was on the disk."""
         self._report = report
 
     def problem(self, text: str) -> None:
@@ -158,6 +166,8 @@ class Account:
             self.problem(f"message {number} was delivered {copy.ready_at - now:.3f} s too early")
         if attempts != copy.attempts and not self.is_target:
             self.problem(f"message {number} says {attempts} failed deliveries, there were {copy.attempts}")
+        if copy.is_spent:
+            self.problem(f"message {number} was delivered, which failed {copy.attempts} times and is a dead letter")
         if not self._suits(copy, receiver):
             self.problem(f"message {number} was delivered to a receiver that it does not suit")
         if copy.origin is not None:
@@ -167,7 +177,11 @@ class Account:
         if copy.message.group is not None:
             self._owners.setdefault(copy.message.group, receiver)
         copy.is_doubtful = False
+        is_first = copy.is_untouched and not (copy.message.delay or self.has_failed)
+        copy.out_stamp = -1 if is_first else stamp
+        copy.is_untouched = False
         if receiver.presettle:
+            copy.out_stamp = float("inf")
             self._gone(copy, stamp)
         else:
             copy.state = OUT
@@ -178,10 +192,12 @@ class Account:
         origin = copy.origin
         assert origin is not None
         if origin.state == READY:
-            if not origin.expires or now < origin.expires - EARLY_S:
+            if not origin.is_spent and (not origin.expires or now < origin.expires - EARLY_S):
                 self.problem(f"message {copy.message.number} came here before its time was over")
             origin.state = LEAVING
-            origin.stamp = float("inf")
+        if origin.state == LEAVING:
+            # Where it is stored it is handed out only once that is on the disk, with its end where it was.
+            origin.stamp = -1 if self.keeps(copy) else float("inf")
         elif origin.state == OUT:
             self.problem(f"message {copy.message.number} came here while a receiver has it elsewhere")
 
@@ -213,6 +229,11 @@ class Account:
                 continue
             if not self._suits(other, receiver):
                 continue
+            group = other.message.group
+            is_late = other.is_back or other.message.delay > 0
+            if self.has_heritage and (is_late or (group is not None and group not in self._owners)):
+                # What is on its way is a receiver's already, and so is its group.
+                continue
             self.problem(
                 f"message {copy.message.number} (priority {priority}) was delivered before "
                 f"{other.message.number} (priority {higher}), which came first and waits"
@@ -235,6 +256,7 @@ class Account:
         copy = self.copies[number]
         copy.state = READY
         copy.holder = None
+        copy.may_be_marked = copy.is_back = self._is_changed = True
         if receiver is not None:
             copy.avoided.append(receiver)
         # Its batch may have failed meanwhile: then it goes back to its sender.
@@ -245,11 +267,12 @@ class Account:
         copy = self.copies[number]
         copy.attempts += 1
         self._is_changed = True
-        copy.failures.append(stamp)
+        copy.failures.append(copy.out_stamp)
         if self.max_attempts and copy.attempts >= self.max_attempts:
             self.bury(number, stamp)
             return
         self.released(number)
+        copy.may_be_marked = False
         if self._delay:
             wait = self._delay * self._multiplier ** (copy.attempts - 1)
             copy.ready_at = now + min(wait, self._most_delay)
@@ -299,6 +322,7 @@ class Account:
 
     def batch_failed(self) -> None:
         """What nobody waits for any more may have been given up, and what others have, too."""
+        self.has_failed = True
         for copy in self.copies.values():
             copy.is_hit = copy.is_hit or self.is_shared
             if copy.state == READY and copy.is_unsure:
@@ -332,3 +356,4 @@ class Account:
             del self.copies[number]
         for copy in self.copies.values():
             copy.failures.clear()
+            copy.may_be_marked = copy.is_back = False

@@ -68,6 +68,8 @@ def check_found(account: Account, found: dict[str, dict[int, int]], now: float, 
         if copy is None:
             if any(_may_expire(source, number, now, is_written) for source in account.sources):
                 continue
+            if any(may_be_spent(source, source.copies.get(number), is_written) for source in account.sources):
+                continue
             account.problem(f"after a restart it holds message {number}, which was never sent here, was refused, "
                             "or was long gone")  # fmt: skip
         elif not account.keeps(copy):
@@ -75,10 +77,12 @@ def check_found(account: Account, found: dict[str, dict[int, int]], now: float, 
         elif copy.state in {GONE, LEAVING} and is_written(copy.stamp):
             account.problem(f"after a restart it holds message {number}, which was settled, and that is on the disk")
         elif copy.state != LEAVING and not account.is_target:
-            sure = copy.attempts - sum(not is_written(stamp) for stamp in copy.failures)
-            if not sure <= attempts <= copy.attempts:
+            sure, most = attempts_on_disk(account, copy, is_written)
+            if not sure <= attempts <= most:
                 account.problem(f"after a restart message {number} says {attempts} failed deliveries; "
-                                f"there were {copy.attempts}, {sure} of them on the disk")  # fmt: skip
+                                f"there were at most {most}, {sure} of them on the disk")  # fmt: skip
+            if 0 < account.max_attempts <= attempts:
+                account.problem(f"after a restart message {number} is delivered again after {attempts} attempts")
     for target in (account.dead_letter, account.expiry):
         both = sorted(set(here) & set(found[target.name])) if target is not None else []
         if both:
@@ -86,9 +90,12 @@ def check_found(account: Account, found: dict[str, dict[int, int]], now: float, 
     for number, copy in account.copies.items():
         if number in here:
             continue
+        target = account.dead_letter
+        is_dead = target is None or number in found[target.name] or not _stays(account, target, copy)
+        if is_dead and may_be_spent(account, copy, is_written):
+            continue
         if must_survive(account, copy, now):
             account.problem(f"after a restart message {number} is missing, which was accepted")
-        target = account.dead_letter
         is_moving = copy.state == LEAVING and target is not None and copy.heir is target.copies.get(number)
         if is_moving and target is not None and copy.message.accepted and _stays(account, target, copy):
             assert copy.heir is not None
@@ -103,6 +110,25 @@ def _may_expire(source: Account, number: int, now: float, is_written: Written) -
     if copy is None or not copy.life or copy.expires > now + EARLY_S:
         return False
     return copy.state != GONE or not is_written(copy.stamp)
+
+
+def attempts_on_disk(account: Account, copy: Copy, is_written: Written) -> tuple[int, int]:
+    """How many failed deliveries a node that starts now must at least and may at most find of a message."""
+    sure = copy.attempts - sum(not is_written(stamp) for stamp in copy.failures)
+    was_out = copy.state in {OUT, GONE}
+    if was_out and is_written(copy.out_stamp):
+        sure += 1
+    may_be_out = was_out or copy.may_be_marked or (copy.is_inherited and account.is_read)
+    return sure, copy.attempts + may_be_out
+
+
+def may_be_spent(account: Account, copy: Copy | None, is_written: Written) -> bool:
+    """Whether a node that starts now may find that a message had its last attempt."""
+    if copy is None or not account.max_attempts or not account.keeps(copy):
+        return False
+    if copy.state in {GONE, LEAVING} and is_written(copy.stamp):
+        return False
+    return copy.state == LEAVING or attempts_on_disk(account, copy, is_written)[1] >= account.max_attempts
 
 
 def _stays(account: Account, target: Account, copy: Copy) -> bool:
@@ -127,7 +153,8 @@ def check_found_order(account: Account, numbers: list[int]) -> None:
 def adopt(accounts: dict[str, Account], found: dict[str, dict[int, int]], now: float, is_written: Written) -> None:
     """A node has started: what it found is the truth from now on."""
     for name, account in accounts.items():
-        _adopt(account, found[name], now, is_written)
+        target = account.dead_letter
+        _adopt(account, found[name], found[target.name] if target is not None else None, now, is_written)
     for account in accounts.values():
         target = account.expiry
         if target is None:
@@ -140,22 +167,36 @@ def adopt(accounts: dict[str, Account], found: dict[str, dict[int, int]], now: f
                     heir.origin = None
                     del target.copies[copy.message.number]
                 target.expect(copy)
+    for account in accounts.values():
+        if account.dead_letter is not None:
+            for copy in account.copies.values():
+                if copy.is_spent:
+                    account.dead_letter.copies.pop(copy.message.number, None)
+                    account.dead_letter.expect(copy)
 
 
-def _adopt(account: Account, here: dict[int, int], now: float, is_written: Written) -> None:
+def _adopt(
+    account: Account, here: dict[int, int], dead: dict[int, int] | None, now: float, is_written: Written
+) -> None:
     account.is_paged = True
+    account.has_heritage = True
     account.lose_all_receivers()
     for number, copy in list(account.copies.items()):
         is_over = copy.is_replaced or (copy.life and copy.expires <= now + EARLY_S)
         # The look may have seen the end of what is still there.
         is_there = account.keeps(copy) and (copy.state != GONE or not is_written(copy.stamp))
-        if number not in here and not (is_over and is_there):
+        may_be_there = dead is None or number in dead
+        copy.is_spent = number not in here and may_be_there and may_be_spent(account, copy, is_written)
+        if number not in here and not (is_there and (is_over or copy.is_spent)):
             del account.copies[number]
             continue
         copy.state = READY
         copy.holder = copy.origin = copy.heir = None
-        copy.attempts = here.get(number, copy.attempts)
+        copy.attempts = account.max_attempts if copy.is_spent else here.get(number, copy.attempts)
         copy.failures = []
+        copy.out_stamp = float("inf")
+        copy.is_inherited = copy.is_untouched = True
+        copy.may_be_marked = False
         copy.avoided = []
         copy.is_stored = True
         copy.pending = None
@@ -169,3 +210,4 @@ def _adopt(account: Account, here: dict[int, int], now: float, is_written: Writt
             copy.ready_by = max(copy.ready_by, written + message.delay + LATE_S)
         else:
             copy.ready_at = copy.ready_by = min(copy.ready_at, now)
+    account.is_read = account.has_failed = False

@@ -62,7 +62,14 @@ class Copy:
         ready_by: when it must be among those that can be delivered.
         stamp: when it was settled, by the number of the last batch then.
         attempts: deliveries that failed.
-        failures: when those of this life were heard of, by the number of the last batch then.
+        failures: when those of this life were handed out, by the number of the last batch then.
+        out_stamp: when it was handed out last, by the number of the last batch then; the journal says so for certain
+            once that is written.
+        is_inherited: whether an earlier life of the node left it.
+        is_untouched: whether this life has not handed it out.
+        may_be_marked: whether the journal may still say that a receiver has it, which gave it back.
+        is_back: whether a receiver gave it back, maybe while others were already on their way.
+        is_spent: whether its last attempt ended with its node, so that it is a dead letter once anybody asks.
         is_stored: whether it is known to have been on the disk.
         is_doubtful: whether it may be gone without a word.
         is_hit: whether its batch, or another, failed while others had copies too.
@@ -79,7 +86,13 @@ class Copy:
     state: str = READY
     stamp: float = 0
     attempts: int = 0
-    failures: list[int] = field(default_factory=list)
+    failures: list[float] = field(default_factory=list)
+    out_stamp: float = float("inf")
+    is_inherited: bool = False
+    is_untouched: bool = False
+    may_be_marked: bool = False
+    is_back: bool = False
+    is_spent: bool = False
     is_stored: bool = False
     is_doubtful: bool = False
     is_hit: bool = False

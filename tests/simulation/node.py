@@ -191,8 +191,10 @@ def look(
             findings.marks[name] = marks_of(address)
             streams.add(record["log"])
     node.settle()
-    if patience and any(len(ports[name].arrivals) < count for name, count in stored.items()):
-        node.advance(patience)
+    end = now + patience
+    while node.now < end and any(len(ports[name].arrivals) < count for name, count in stored.items()):
+        # What becomes due is handed out once that is on the disk.
+        node.advance(0.1)
         node.settle()
     for name, port in ports.items():
         if len(port.arrivals) > stored[name] and name not in targets:

@@ -193,6 +193,9 @@ class Exchange:
                 continue
             if gone.life or account.can_drop or account.is_target or gone.is_replaced:
                 continue
+            if 0 < account.max_attempts <= gone.attempts + 1:
+                # Not there, it may be a dead letter.
+                continue
             if gone.is_stored or (gone.message.accepted and not gone.is_doubtful):
                 left = item.number not in found.get(account.name, {})
                 (happened if left else did_not).append(f"{item.number} left {account.name}")

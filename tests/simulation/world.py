@@ -13,7 +13,7 @@ from enmasse.testing.simulated_storage import SimulatedStorage
 from tests.simulation.accounts import SWEEP_S, Account
 from tests.simulation.audit import adopt, check_depth, check_found, check_found_order
 from tests.simulation.clients import Receiver, Sender
-from tests.simulation.copies import LEAVING, OUT, Message
+from tests.simulation.copies import LEAVING, OUT, READY, Message
 from tests.simulation.node import LOG_TABLES, QUEUES, Node, look
 from tests.simulation.stream_clients import StreamClients
 from tests.simulation.streams import StreamAccount
@@ -163,6 +163,7 @@ class World:
             account.problem(f"it took one receiver more than {most}")
         account.is_mixed = account.is_mixed or colour is not None
         receivers.append(receiver)
+        account.is_read = True
         if plan.name not in self.accounts:
             account.receivers = [receiver]
         receiver.grant(credit)
@@ -400,6 +401,8 @@ class World:
             for copy in account.copies.values():
                 if not copy.is_doubtful:
                     account.problem(f"message {copy.message.number} was never delivered, it is {copy.state}")
+                elif copy.is_spent and copy.state == READY and account.dead_letter is not None and not copy.life:
+                    account.problem(f"message {copy.message.number} had its last attempt and is no dead letter")
         self._check_empty()
         self.check()
 

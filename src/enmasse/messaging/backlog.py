@@ -18,7 +18,7 @@ from enmasse.messaging.options import DEFAULT_MAX_BYTES, MEMORY_MAX_BYTES, Store
 from enmasse.messaging.ordering import Ordering
 from enmasse.messaging.paging import Pager
 from enmasse.messaging.queue_entry import DONE, OUT, READY, ROW_BYTES, Entry, with_attempts
-from enmasse.messaging.redelivery import come_back
+from enmasse.messaging.redelivery import come_back, is_spent, make_dead_letter
 from enmasse.messaging.selector import SELECTOR_FILTER, selector_of
 from enmasse.messaging.timing import Timing
 from enmasse.wire.amqp.outcomes import TOO_LARGE
@@ -89,7 +89,7 @@ class Backlog(Journaled):
         options: what it does beyond storing.
     """
 
-    __slots__ = ("_draining", "browsers")
+    __slots__ = ("_announced", "_draining", "browsers")
 
     is_lasting = True
     """Whether it outlives its receivers."""
@@ -100,6 +100,8 @@ class Backlog(Journaled):
         super().__init__(core, name, owner, options)
         self.browsers: list[Browser] = []
         self._draining: list[BacklogConsumer] = []
+        self._announced: list[tuple[Entry, BacklogConsumer]] = []
+        """What is handed out once it is on disk that it is, and to whom."""
         self.timing = Timing(self)
         if log is not None:
             self.bind(log)
@@ -223,9 +225,13 @@ class Backlog(Journaled):
             if self.timing.is_too_late(entry):
                 return
             payload = self.timing.outgoing(entry)
-        consumer.deliveries += 1
         if entry.attempts:
+            if is_spent(self, entry):
+                # The last attempt ended with the node that made it.
+                make_dead_letter(self, entry, "attempts", {})
+                return
             payload = with_attempts(payload, entry.attempts)
+        consumer.deliveries += 1
         if consumer.presettle:
             consumer.send(None, payload, True)
             if consumer.is_blocked and consumer.port.follow(entry):
@@ -237,20 +243,89 @@ class Backlog(Journaled):
         else:
             consumer.unsettled += 1
             entry.sink = consumer
+            if entry.frame is not None:
+                entry.frame.hand_out(entry.row)
             consumer.send(entry, payload, False)
+
+    def _dispatch_announced(self) -> None:
+        """Hand out what waits, but what an earlier life of the node left only once that is on disk.
+
+        So a message that kills the node when it is handed out is one attempt nearer to its end each time.
+        """
+        if self._announced:
+            return
+        consumers = self.consumers[:1] if self.options.exclusive else self.consumers
+        room = {c: c.port.credit for c in consumers if isinstance(c, BacklogConsumer) and not c.is_blocked}
+        idle: set[BacklogConsumer] = set()
+        announced = self._announced
+        is_new = False
+        while takers := [c for c in room if room[c] > 0 and c not in idle]:
+            for consumer in takers:
+                entry = self.next_entry() if self.order is None else self.order.take_for(consumer, idle)
+                if entry is None:
+                    idle.add(consumer)
+                    continue
+                room[consumer] -= 1
+                ref = entry.frame
+                if ref is None or ref.log is not self.log or ref.first >= self.inherited_below:
+                    is_new = True
+                elif not is_spent(self, entry):
+                    ref.hand_out(entry.row)
+                    announced.append((entry, consumer))
+                    continue
+                if announced:
+                    announced.append((entry, consumer))
+                else:
+                    self.deliver(entry, consumer)
+        if announced:
+            assert self.log is not None
+            self.log.stage(self._are_announced)
+        elif self._has_no_heritage(is_new):
+            self.inherited_below = 0
+
+    def _has_no_heritage(self, is_new: bool) -> bool:
+        """Whether nothing is left that an earlier life of the node left and this one has not handed out."""
+        pager = self.pager
+        if pager is not None and pager.at is not None and pager.at < self.inherited_below:
+            return False
+        if self.order is None and is_new:
+            # What is older went first.
+            return True
+        return all(first >= self.inherited_below for first in self.frames)
+
+    def _are_announced(self, problem: str | None) -> None:
+        """It is on disk that messages are handed out, or could not be written for now."""
+        announced, self._announced = self._announced, []
+        # A journal that cannot be written is no reason to hold messages back: the mark is tried again.
+        can_go_on = problem is None or (self.log is not None and not self.log.is_closed)
+        for entry, consumer in announced:
+            if entry.state != OUT or self.is_closed:
+                continue
+            if can_go_on and consumer in self.consumers and consumer.port.credit > 0 and not consumer.is_blocked:
+                self.deliver(entry, consumer)
+                continue
+            # What follows must not go before it.
+            can_go_on = False
+            if entry.frame is not None and not entry.frame.log.is_closed:
+                entry.frame.give_back(entry.row)
+            self.put_back(entry)
+        self.due()
 
     def on_turn(self, now: float) -> None:
         """Hand out, then read on from disk as far as there is room."""
         if self.timing.is_wanted:
             self.timing.run(now)
         if self.consumers:
-            self.dispatch()
+            if self.inherited_below and self.core.is_careful:
+                self._dispatch_announced()
+            else:
+                self.dispatch()
         for browser in self.browsers:
             browser.pump()
         pager = self.pager
         if pager is not None and (self.is_spilling or pager.at is not None):
             pager.go_on()
-        if self._draining and (pager is None or not pager.is_reading):
+        if self._draining and not self._announced and (pager is None or not pager.is_reading):
             draining, self._draining = self._draining, []
             for consumer in draining:
                 if consumer.is_blocked:
@@ -267,6 +342,8 @@ class Backlog(Journaled):
     def start_from(self, first: int | None) -> None:
         """What is needed from the log is on disk from this offset on; nothing if nothing is."""
         if first is not None and self.pager is not None:
+            assert self.log is not None
+            self.inherited_below = self.log.visible
             self.pager.load(first)
             self.timing.loaded()
             self.due()

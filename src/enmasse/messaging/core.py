@@ -23,13 +23,16 @@ from enmasse.messaging.storage import Operation, Storage, Table
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
 
-__all__ = ["LOG_COUNTER", "Core", "Log"]
+__all__ = ["ENDED_IN_ORDER", "LOG_COUNTER", "Core", "Log"]
 
 MAX_BATCHES = 2
 """One that is being committed and one that waits for it."""
 
 LOG_COUNTER = b"\0log"
 """The key, in the table of entities, of the number of the next log."""
+
+ENDED_IN_ORDER = b"\0end"
+"""The key, in the table of entities, of when the node last stopped in order; it is there while no node runs."""
 
 FIRST_VOLATILE_LOG = 1 << 31
 """Logs from here on are deleted when a node starts."""
@@ -131,6 +134,9 @@ class Core:
         """What logs hold for the next batch; they keep this account."""
         self.window_bytes = WINDOW_BYTES
         """What each stored address may have in memory before messages wait on disk."""
+        self.is_careful = False
+        """Whether the node before this one may have died of a message: then what it left is handed out only once
+        it is on disk that it is. Whoever loads the journal knows."""
         self.next_log = 1
         """The number of the next log; whoever loads the journal sets it."""
         self._next_volatile_log = FIRST_VOLATILE_LOG

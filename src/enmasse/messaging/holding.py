@@ -59,8 +59,9 @@ class Holding(Address):
 
     __slots__ = (
         "_flying", "_memory_log", "_staying", "budget", "bytes_stored", "damaged", "dead_lettered", "depth",
-        "expired", "frames", "is_closed", "is_spilling", "latest", "log", "max_bytes", "options", "order", "overhead",
-        "owner", "pager", "ready", "resident_bytes", "returned", "seq", "space", "timing", "waiting", "window",
+        "expired", "frames", "inherited_below", "is_closed", "is_spilling", "latest", "log", "max_bytes", "options",
+        "order", "overhead", "owner", "pager", "ready", "resident_bytes", "returned", "seq", "space", "timing",
+        "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, core: Core, name: str, owner: tuple[int, int], options: StoredOptions) -> None:
@@ -97,6 +98,8 @@ class Holding(Address):
         self.is_spilling = False
         """Whether what comes now waits on disk."""
         self.is_closed = False
+        self.inherited_below = 0
+        """Below this offset are messages that an earlier life of the node left, some of them not handed out yet."""
         self.damaged = 0
         """Messages that could not be read from disk."""
         self.expired = 0
@@ -280,9 +283,8 @@ class Holding(Address):
         """Have the failed deliveries of a message survive a restart."""
         ref = entry.frame
         if ref is not None:
-            if ref.attempts is None:
-                ref.attempts = {}
-            ref.attempts[entry.row] = entry.attempts
+            ref.note_attempts(entry.row, entry.attempts)
+            ref.give_back(entry.row)
             ref.log.touch(ref)
 
     def join(self, space: Space) -> None:

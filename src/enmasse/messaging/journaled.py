@@ -42,9 +42,12 @@ class Journaled(Holding):
                 entry.frame = ref
                 entry.row = index
                 if entry.attempts:
-                    ref.attempts = {**(ref.attempts or {}), index: entry.attempts}
+                    ref.note_attempts(index, entry.attempts)
+            ref.note_receivers([entry.sink for entry in rows])
             self.frames[first] = ref
             return ref
+        ref.is_volatile = not rows[0].is_durable
+        sinks: list[Any] = [None] * len(rows)
         is_needed = False
         pager = self.pager
         for index, row in enumerate(rows):
@@ -55,8 +58,9 @@ class Journaled(Holding):
                 continue
             entry.frame = ref
             entry.row = index
+            sinks[index] = entry.sink
             if entry.attempts:
-                ref.attempts = {**(ref.attempts or {}), index: entry.attempts}
+                ref.note_attempts(index, entry.attempts)
             if entry.is_resident:
                 is_needed = True
                 if pager is not None and pager.at is not None:
@@ -65,6 +69,8 @@ class Journaled(Holding):
                     ref.taken.add(index)
             elif self.is_spilling and pager is not None:
                 pager.placed(first, index)
+        if not ref.is_volatile:
+            ref.note_receivers(sinks)
         if is_needed or not self.is_spilling:
             self.frames[first] = ref
         if self.waiting:

@@ -341,7 +341,7 @@ class MessageLog:
                 whole.append(index)
         for owner in self.owners:
             ref = owner.placed(first, rows)
-            if ref is not None and (ref.settled or ref.attempts):
+            if ref is not None and (ref.settled or ref.has_news):
                 self.touch(ref)
         frame = encode_frame(
             first, [wall_us] * count, [_EMPTY] * count, heads, bodies, whole=whole, volatile=not is_durable
@@ -353,12 +353,16 @@ class MessageLog:
         if not ref.live:
             self._cut_done(ref, operations)
             return
-        if ref.settled:
+        if ref.settled and len(ref.settled) != ref.settled_cut:
             ref.has_record = True
+            ref.settled_cut = len(ref.settled)
             operations.append(Operation(Table.SETTLED, key, ref.ranges()))
-        if ref.attempts:
-            ref.has_attempts = True
-            operations.append(Operation(Table.ATTEMPTS, key, encode_attempts(ref.attempts)))
+        if ref.has_news:
+            ref.has_news = False
+            record = encode_attempts(ref.attempts or {}, ref.out)
+            if record or ref.has_attempts:
+                operations.append(Operation(Table.ATTEMPTS, key, record or None))
+            ref.has_attempts = bool(record)
 
     def _cut_done(self, ref: FrameRef, operations: list[Operation]) -> None:
         """An owner is done with a frame: the last one has it deleted."""
@@ -426,6 +430,8 @@ class MessageLog:
             ref.is_touched = False
         for ref in (*token.frames, *touched):
             if ref.first < first and not self.is_closed:
+                ref.settled_cut = -1
+                ref.has_news = ref.has_attempts = True
                 self.touch(ref)
         for owner in self.owners:
             owner.unwritten()

@@ -179,12 +179,18 @@ class Ordering:
             consumer = backlog.choose_but(idle)
             if consumer is None:
                 return
-            entry = self._next(consumer, idle)
+            entry = self.take_for(consumer, idle)
             if entry is None:
                 idle.add(consumer)
             else:
-                entry.state = OUT
                 backlog.deliver(entry, consumer)
+
+    def take_for(self, consumer: BacklogConsumer, idle: set[BacklogConsumer]) -> Entry | None:
+        """Take the message that goes to a receiver next; who is not idle any more leaves ``idle``."""
+        entry = self._next(consumer, idle)
+        if entry is not None:
+            entry.state = OUT
+        return entry
 
     def _next(self, consumer: BacklogConsumer, idle: set[BacklogConsumer]) -> Entry | None:
         selector = consumer.selector

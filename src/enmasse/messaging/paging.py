@@ -322,16 +322,19 @@ class Pager:
             return known
         ref = FrameRef(self._log, backlog.owner, frame.first_offset, frame.rows)
         ref.is_exact = ref.first >= self._estimated_below
+        ref.is_volatile = frame.is_volatile
         key = log_key(*backlog.owner, ref.first)
         storage = backlog.core.storage
         settled = storage.get(Table.SETTLED, key)
         if settled:
             ref.settled = sorted(settled_rows(settled))
             ref.live -= len(ref.settled)
+            ref.settled_cut = len(ref.settled)
             ref.has_record = True
         attempts = storage.get(Table.ATTEMPTS, key)
         if attempts:
-            ref.attempts = attempts_of(attempts)
+            gone = set(ref.settled)
+            ref.attempts = {row: count for row, count in attempts_of(attempts).items() if row not in gone}
             ref.has_attempts = True
         return ref
 

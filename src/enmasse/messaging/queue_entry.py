@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.delivery import ACCEPTED
@@ -56,6 +58,9 @@ STAGED = 4
 
 _RANGE = struct.Struct("<II")
 
+_HANDED_OUT = 1 << 31
+"""Marks, in a record of attempts, the first of a range of rows that receivers have; no frame has so many rows."""
+
 
 def with_attempts(payload: bytes, attempts: int) -> bytes:
     """The message with the number of failed deliveries in its header [AMQP 3.2.1].
@@ -92,8 +97,8 @@ class FrameRef:
     """
 
     __slots__ = (
-        "attempts", "first", "has_attempts", "has_record", "is_exact", "is_touched", "live", "log", "owner", "rows",
-        "settled", "taken",
+        "attempts", "first", "has_attempts", "has_news", "has_record", "is_exact", "is_touched", "is_volatile",
+        "live", "log", "out", "owner", "rows", "settled", "settled_cut", "taken",
     )  # fmt: skip
 
     def __init__(self, log: MessageLog, owner: tuple[int, int], first: int, rows: int) -> None:
@@ -107,12 +112,72 @@ class FrameRef:
         """Rows that were taken into memory ahead of the others."""
         self.attempts: dict[int, int] | None = None
         """Failed deliveries by row."""
+        self.out: list[int] = []
+        """Rows that were handed out and not given back, as the first and the end of each range, in order."""
+        self.has_news = False
+        """Whether either was changed since it was last written."""
+        self.settled_cut = 0
+        """How many settled rows were last written."""
+        self.is_volatile = False
+        """Whether a restart forgets its messages."""
         self.is_touched = False
         self.has_record = False
         """Whether settled ranges of it are on disk."""
         self.has_attempts = False
         self.is_exact = True
         """Whether the bytes of its rows were counted, not guessed."""
+
+    def note_attempts(self, row: int, attempts: int) -> None:
+        """Have the failed deliveries of a row survive a restart."""
+        if self.attempts is None:
+            self.attempts = {}
+        self.attempts[row] = attempts
+        self.has_news = True
+
+    def hand_out(self, row: int) -> None:
+        """A receiver is about to have a row: if the node dies, that counts as a failed delivery."""
+        if self.is_volatile:
+            return
+        out = self.out
+        if out and out[-1] == row:
+            out[-1] = row + 1
+        elif not out or out[-1] < row:
+            out += (row, row + 1)
+        elif self.is_out(row):
+            return
+        else:
+            rows = set(_rows_of(out)) | {row}
+            self.out = _ranges_of(sorted(rows))
+        self.has_news = True
+        if not self.is_touched:
+            self.log.touch(self)
+
+    def is_out(self, row: int) -> bool:
+        """Whether a row was handed out and not given back."""
+        return bool(bisect_right(self.out, row) & 1)
+
+    def give_back(self, row: int) -> None:
+        """A receiver no longer has a row."""
+        out = self.out
+        at = bisect_right(out, row)
+        if not at & 1:
+            return
+        # The range that holds it is cut in two, of which either may be empty.
+        out[at:at] = (row, row + 1)
+        for index in (at + 1, at - 1):
+            if out[index] == out[index + 1]:
+                del out[index : index + 2]
+        self.has_news = True
+        if not self.is_touched:
+            self.log.touch(self)
+
+    def note_receivers(self, sinks: Sequence[Any]) -> None:
+        """Note which rows receivers have already, as the frame is cut; ``None`` is nobody."""
+        if all(sinks):
+            self.out = [0, self.rows]
+        else:
+            self.out = _ranges_of([row for row, sink in enumerate(sinks) if sink is not None])
+        self.has_news = self.has_news or bool(self.out)
 
     def ranges(self) -> bytes:
         """The settled rows as (first, count) pairs."""
@@ -228,11 +293,36 @@ def settled_rows(ranges: bytes) -> set[int]:
     return rows
 
 
-def encode_attempts(attempts: dict[int, int]) -> bytes:
-    """Failed deliveries by row, as they are kept on disk."""
-    return b"".join(_RANGE.pack(row, min(count, 0xFFFFFFFF)) for row, count in sorted(attempts.items()))
+def _ranges_of(rows: Sequence[int]) -> list[int]:
+    """The first and the end of each range of rows that are in order."""
+    ranges: list[int] = []
+    for row in rows:
+        if ranges and ranges[-1] == row:
+            ranges[-1] = row + 1
+        else:
+            ranges += (row, row + 1)
+    return ranges
+
+
+def _rows_of(ranges: Sequence[int]) -> list[int]:
+    return [row for first, end in zip(ranges[::2], ranges[1::2], strict=True) for row in range(first, end)]
+
+
+def encode_attempts(attempts: dict[int, int], out: Sequence[int] = ()) -> bytes:
+    """Failed deliveries by row, then the ranges of rows that receivers have, as they are kept on disk."""
+    failed = [_RANGE.pack(row, min(count, 0xFFFFFFFF)) for row, count in sorted(attempts.items())]
+    ends = zip(out[::2], out[1::2], strict=True)
+    return b"".join(failed + [_RANGE.pack(first | _HANDED_OUT, end - first) for first, end in ends])
 
 
 def attempts_of(record: bytes) -> dict[int, int]:
-    """What ``encode_attempts`` gave."""
-    return dict(_RANGE.iter_unpack(record))
+    """Failed deliveries by row, of what ``encode_attempts`` gave: what a receiver had then has failed by now."""
+    attempts: dict[int, int] = {}
+    for row, count in _RANGE.iter_unpack(record):
+        if row & _HANDED_OUT:
+            first = row ^ _HANDED_OUT
+            for one in range(first, first + count):
+                attempts[one] = attempts.get(one, 0) + 1
+        else:
+            attempts[row] = count
+    return attempts

@@ -30,6 +30,8 @@ __all__ = [
     "ORIGIN_ANNOTATION",
     "REASON_ANNOTATION",
     "come_back",
+    "is_spent",
+    "make_dead_letter",
     "move",
     "move_payload",
 ]
@@ -61,7 +63,7 @@ def come_back(backlog: Backlog, entry: Entry, state: Any, consumer: BacklogConsu
             if state.error.description:
                 details[DESCRIPTION_ANNOTATION] = state.error.description[:1024]
         if not backlog.options.max_attempts:
-            _bury(backlog, entry, "rejected", details)
+            make_dead_letter(backlog, entry, "rejected", details)
             return
         _failed(backlog, entry, details)
         return
@@ -73,6 +75,8 @@ def come_back(backlog: Backlog, entry: Entry, state: Any, consumer: BacklogConsu
         if state.delivery_failed:
             _failed(backlog, entry, {})
             return
+    if entry.frame is not None:
+        entry.frame.give_back(entry.row)
     _again(backlog, entry, 0)
 
 
@@ -85,12 +89,17 @@ def _annotated(payload: bytes, annotations: dict[Any, Any]) -> bytes:
 
 def _failed(backlog: Backlog, entry: Entry, details: dict[str, Any]) -> None:
     entry.attempts += 1
-    options = backlog.options
-    if options.max_attempts and entry.attempts >= options.max_attempts:
-        _bury(backlog, entry, "attempts", details)
+    if is_spent(backlog, entry):
+        make_dead_letter(backlog, entry, "attempts", details)
         return
     backlog.note_attempts(entry)
     _again(backlog, entry, delay_us(backlog, entry.attempts))
+
+
+def is_spent(backlog: Backlog, entry: Entry) -> bool:
+    """Whether a message has had its last attempt."""
+    most = backlog.options.max_attempts
+    return 0 < most <= entry.attempts
 
 
 def delay_us(backlog: Backlog, attempts: int) -> int:
@@ -114,7 +123,8 @@ def _again(backlog: Backlog, entry: Entry, wait_us: int) -> None:
         backlog.put_back(entry)
 
 
-def _bury(backlog: Backlog, entry: Entry, reason: str, details: dict[str, Any]) -> None:
+def make_dead_letter(backlog: Backlog, entry: Entry, reason: str, details: dict[str, Any]) -> None:
+    """A message is a dead letter."""
     backlog.dead_lettered += 1
     if backlog.options.dead_letter:
         move(backlog, entry, backlog.options.dead_letter, reason, details)

@@ -40,7 +40,8 @@ class Table(IntEnum):
     TIME = 7
     """Nothing, by (log, partition, first timestamp in microseconds, first offset); ``messaging.stream_log``."""
     ATTEMPTS = 8
-    """Failed deliveries, by (log, partition, first offset of the frame); ``messaging.backlog``."""
+    """Failed deliveries and rows that receivers have, by (log, partition, first offset of the frame);
+    ``messaging.queue_entry``."""
     OFFSET = 9
     """Offsets that named consumers committed, by (log, partition, name); ``messaging.stream``."""
     MERGE = 250

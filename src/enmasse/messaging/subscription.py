@@ -161,6 +161,7 @@ class Subscription(Backlog):
         self.waiting.clear()
         self.frames.clear()
         self.order = self.pager = self.log = None
+        self.inherited_below = 0
         self.timing = Timing(self)
         self.is_spilling = False
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Container, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import Address
-from enmasse.messaging.core import LOG_COUNTER
+from enmasse.messaging.core import ENDED_IN_ORDER, LOG_COUNTER
 from enmasse.messaging.queue import Queue
 from enmasse.messaging.space import Space
-from enmasse.messaging.storage import Table
+from enmasse.messaging.storage import Operation, Table
 from enmasse.messaging.stream import Stream
 from enmasse.messaging.subscription import Subscription
 from enmasse.messaging.topic import Topic
@@ -101,6 +101,7 @@ class Entities:
         counter = storage.get(Table.ENTITY, LOG_COUNTER)
         if counter is not None:
             self.core.next_log = int.from_bytes(counter, "big")
+        self._begin(storage.get(Table.ENTITY, ENDED_IN_ORDER) is not None)
         for record, _ in self._snapshot.records(SPACE_TYPE):
             self.records[SPACE_TYPE][record["name"]] = record
             self._build_space(record)
@@ -115,6 +116,21 @@ class Entities:
         for address in awake:
             self._load(address)
         self._sweep(stored, names)
+
+    def _begin(self, ended_in_order: bool) -> None:
+        """Be careful with what is stored, unless it is on disk that only a crash of this life can be to blame."""
+        self.core.is_careful = True
+
+        def begun() -> None:
+            self.core.is_careful = False
+
+        if ended_in_order:
+            self.core.store_in_time([Operation(Table.ENTITY, ENDED_IN_ORDER, None)], begun)
+
+    def end(self) -> None:
+        """Have the next start know that this life of the node ended in order: nothing is written after that."""
+        ended = Operation(Table.ENTITY, ENDED_IN_ORDER, self.core.wall_us.to_bytes(8, "big"))
+        self.core.store([ended], lambda _reason: None)
 
     @staticmethod
     def _load(address: Address) -> None:

@@ -423,7 +423,17 @@ class Server:
                 await asyncio.wait(late, timeout=CLOSE_S)
         self.watch.stop()
         await self.federation.close()
+        if await self._is_idle_in_time():
+            self.entities.end()
+            await self._is_idle_in_time()
         await self.journal.stop()
+
+    async def _is_idle_in_time(self) -> bool:
+        """Wait until everything is on disk; false where that takes too long."""
+        deadline = time.monotonic() + CLOSE_S
+        while not self.core.is_idle and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        return self.core.is_idle
 
     def _is_settled(self) -> bool:
         ends = [end for binding in self.connections.shells for end in binding.links.values()]

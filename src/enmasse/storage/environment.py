@@ -44,8 +44,9 @@ DEFAULT_MAP_BYTES = 1 << 40
 _LEAST_MAP_BYTES = 1 << 30
 """Where even this is refused (an address-space limit), the journal cannot work."""
 
-FORMAT_VERSION = 2
-"""1 had neither volatile frames, nor the tables TIME, ATTEMPTS and OFFSET, nor "EMF2" frames."""
+FORMAT_VERSION = 3
+"""1 had neither volatile frames, nor the tables TIME, ATTEMPTS and OFFSET, nor "EMF2" frames; 2 did not say which
+rows receivers have, nor that the node ended in order."""
 
 _READABLE = range(1, FORMAT_VERSION + 1)
 """An older format is made the present one when it is opened: nothing but its number changes."""

@@ -214,6 +214,7 @@ def test_a_deleted_queue_gives_back_what_was_not_on_its_way_and_writes_nothing_m
     scene.send("stored")
     scene.harness.commit()
     receiver = scene.receiver(1)
+    scene.harness.commit()
     anonymous = MemoryProducerPort()
     anonymous.sink = QueueProducer(scene.queue, anonymous, "orders")
     anonymous.highest = 10

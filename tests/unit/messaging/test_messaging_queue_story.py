@@ -70,6 +70,9 @@ class Story:
         )
         self.dead: set[int] = set()
         """What has failed too often."""
+        self.spent: set[int] = set()
+        """What a receiver had for the last time when the node died: a dead letter once it would be handed out."""
+        self.is_careful = seed % 2 == 1
         self.unsure: set[int] = set()
         """What had expired when it was purged or forgotten, so that either may have come first."""
         self.harness = CoreHarness()
@@ -86,6 +89,7 @@ class Story:
         self.open_queue()
 
     def open_queue(self) -> None:
+        self.harness.core.is_careful = self.is_careful
         space = Space(self.harness.core, "ns/shop", lambda: "id")
         self.queue = Queue(self.harness.core, "orders", 7, options=self.options)
         kept = StoredOptions(storage="durable")
@@ -211,7 +215,7 @@ class Story:
         # What has expired on disk may not have been looked for yet.
         late = sum(1 for note in chosen if note.expires <= self.now)
         assert len(counts) == 1
-        assert len(chosen) - late <= counts[0] <= len(chosen)
+        assert len(chosen) - late <= counts[0] <= len(chosen) + len(self.spent)
         for note in chosen:
             del self.notes[note.number]
             if note.expires <= self.now:
@@ -227,7 +231,7 @@ class Story:
         shown = [number_of(payload) for payload in browser.payloads]
         assert len(shown) == len(set(shown)), "a browser is shown something twice"
         free = {number for number, note in self.notes.items() if note.holder is None}
-        assert set(shown) <= free, "a browser is shown what is not there"
+        assert set(shown) <= free | self.spent, "a browser is shown what is not there"
         certain = {n for n in free if self.notes[n].due <= self.now and self.notes[n].expires == float("inf")}
         assert certain <= set(shown), "a browser is not shown everything"
         browser.leave()
@@ -242,12 +246,17 @@ class Story:
             self.readers = []
             self.owners = {}
             for note in list(self.notes.values()):
+                if note.holder is not None:
+                    note.attempts += 1
                 note.holder = None
                 note.due = note.scheduled
                 if not note.durable and self.options.storage == "message":
                     del self.notes[note.number]
                     if note.expires <= self.now:
                         self.unsure.add(note.number)
+                elif note.attempts == (self.options.max_attempts or None):
+                    self.spent.add(note.number)
+                    del self.notes[note.number]
             self.open_queue()
 
     # What must be so
@@ -294,14 +303,14 @@ class Story:
         late = {number for number, note in self.notes.items() if note.expires <= self.now}
         for number in late:
             del self.notes[number]
-        assert self.queue.depth == len(self.notes)
+        assert len(self.notes) <= self.queue.depth <= len(self.notes) + len(self.spent)
         port = self.harness.receiver(self.queue, 10_000)
         self.harness.commit()
         assert sorted(number_of(payload) for payload in port.payloads) == sorted(self.notes)
         port.accept(len(port.unsettled))
         self.harness.commit()
-        assert self.numbers_in("dead") == self.dead
-        assert late <= self.numbers_in("late") <= late | self.unsure
+        assert self.dead <= self.numbers_in("dead") <= self.dead | self.spent
+        assert late <= self.numbers_in("late") <= late | self.unsure | self.spent
         assert (self.queue.depth, self.queue.bytes_stored) == (0, 0)
         assert self.harness.faults == []
 

@@ -188,6 +188,8 @@ class Story:
         self.harness.clock.advance(clock)
         for model in self.models:
             model.port = None
+            for number in model.out:
+                model.attempts[number] = model.attempts.get(number, 0) + 1
             model.out = set()
             for number, payload in list(model.held.items()):
                 if model.storage == "memory" or (model.storage == "message" and not Sections(payload).header.durable):

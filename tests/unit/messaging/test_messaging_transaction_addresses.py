@@ -99,7 +99,7 @@ class Scene:
 
     def receiver(self, name: str, credit: int = 100) -> MemoryConsumerPort:
         port = self.harness.receiver(self.space.find(name), credit, source=name)
-        self.harness.turn()
+        self.harness.commit()
         return port
 
     def depths(self) -> dict[str, int]:

@@ -75,6 +75,8 @@ class Node:
         while self.harness.storage.waiting_reads:
             self.harness.storage.answer_reads()
             self.harness.turn()
+        # What an earlier life left is handed out once that is on disk.
+        self.harness.commit()
         return port
 
     def restarted(self) -> Node:

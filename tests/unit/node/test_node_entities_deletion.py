@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.log import log_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
@@ -95,6 +96,7 @@ def test_a_deletion_that_could_not_be_stored_leaves_the_address_as_a_restart_wou
     (error,) = node.answers
     assert error is not None
     assert error.status == 503
+    node.harness.advance(PAUSE_S)
     assert bodies(node.receiver("q")) == [1, 2]
 
 

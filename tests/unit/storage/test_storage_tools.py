@@ -121,7 +121,7 @@ def page_of_frame(directory: Path, offset: int) -> tuple[int, int]:
 
 def test_check_counts_what_there_is(journal: Path) -> None:
     told = run("check", journal)
-    assert "no damage; format 2" in told
+    assert "no damage; format 3" in told
     assert "default/orders  FRAME" in told
     assert f" {FRAMES - 100} " in told
 
@@ -166,7 +166,7 @@ def test_check_refuses_a_newer_format_and_bad_keys(journal: Path) -> None:
         transaction.put(b"\x63key", b"")
     raw.close()
     told = tool("check", journal, code=DAMAGED)
-    assert "the journal has format 99, this version reads up to 2" in told
+    assert "the journal has format 99, this version reads up to 3" in told
     assert "has a key of 5 bytes" in told
     assert "is of no table that this version knows" in told
 
