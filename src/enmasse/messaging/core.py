@@ -44,6 +44,9 @@ MAX_UNCONFIRMED_BYTES = 64 << 20
 """Above this stored addresses grant no credit: the journal is behind, or gone for a moment."""
 
 
+SET_US = 500_000
+"""By how much the wall clock must be off from what it should show, to have been set: less is unsteady reading."""
+
 PAUSE_S = 0.1
 """How long nothing is written after a batch failed: what made it fail, a full disk say, does not pass
 within the microseconds that another try would take."""
@@ -130,6 +133,11 @@ class Core:
         self.storage = storage
         self.wall_us = 0
         """The wall clock of this turn, in microseconds since 1970 UTC."""
+        self.steady_us = 0
+        """What the wall clock would show if nobody had set it since the node's start: relative times run by it."""
+        self.shift_us = 0
+        """By how much the wall clock has been set since then."""
+        self._base_us: int | None = None
         self.gathered_bytes = 0
         """What logs hold for the next batch; they keep this account."""
         self.window_bytes = WINDOW_BYTES
@@ -280,6 +288,14 @@ class Core:
         self.wall_us = wall_us
         self._now = now
         self._is_requested = True
+        elapsed_us = int(now * 1e6)
+        if self._base_us is None:
+            self._base_us = wall_us - elapsed_us
+        self.steady_us = self._base_us + elapsed_us
+        shift = wall_us - self.steady_us
+        if abs(shift - self.shift_us) > SET_US:
+            self.shift_us = shift
+            self._clock_set(now)
         if self._calls:
             calls, self._calls = self._calls, []
             for delay_s, call in calls:
@@ -318,10 +334,19 @@ class Core:
         while deadlines and deadlines[0][0] <= now:
             when, _, address = heapq.heappop(deadlines)
             self._waits.discard((when, address))
-            try:
-                address.on_deadline(now)
-            except Exception as error:  # noqa: BLE001  as above
-                self._on_fault(address.name, error)
+            self._call(address, now)
+
+    def _clock_set(self, now: float) -> None:
+        """The wall clock was set: whoever waits may wait for a time of day, and has to look again."""
+        for address in dict.fromkeys(timed for _, _, timed in self._deadlines):
+            if not isinstance(address, _Call):
+                self._call(address, now)
+
+    def _call(self, address: Timed, now: float) -> None:
+        try:
+            address.on_deadline(now)
+        except Exception as error:  # noqa: BLE001  as above
+            self._on_fault(address.name, error)
 
     # The journal
 

@@ -102,7 +102,7 @@ class Journaled(Holding):
     def finished(self, ref: FrameRef) -> None:
         """All of a frame is settled, and that is on disk."""
         if self.pager is not None:
-            self.pager.scheduled.forget(ref.first)
+            self.pager.forget(ref.first)
         # One that was finished ahead of its page is remembered until that page's turn.
         if self.pager is None or not self.pager.is_ahead(ref.first + ref.rows):
             self.frames.pop(ref.first, None)

@@ -12,8 +12,9 @@ Rules:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.messaging.delivery import ACCEPTED
@@ -25,6 +26,7 @@ from enmasse.messaging.storage import Operation, Table
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
+    from enmasse.messaging.frame import Frame
 
 __all__ = ["Home", "MessageLog", "Owner", "Row"]
 
@@ -115,8 +117,8 @@ class MessageLog:
     """
 
     __slots__ = (
-        "_coming", "_dones", "_fresh", "_fresh_bytes", "_settling", "_touched", "core", "home", "is_closed", "log_id",
-        "marks", "next_offset", "owners", "sequences", "visible",
+        "_coming", "_dones", "_fresh", "_fresh_bytes", "_settling", "_shifts", "_touched", "core", "home",
+        "is_closed", "log_id", "marks", "next_offset", "owners", "sequences", "visible",
     )  # fmt: skip
 
     def __init__(self, core: Core, home: Home, log_id: int) -> None:
@@ -143,6 +145,8 @@ class MessageLog:
         self._settling: list[tuple[Entry, Done]] = []
         """Settlements that stand or fall with the next batch."""
         self._dones: list[Done] = []
+        self._shifts: list[tuple[int, int]] = [(0, 0)]
+        """From which offset on messages were written after the wall clock had been set, and by how much."""
 
     @property
     def name(self) -> str:
@@ -231,6 +235,15 @@ class MessageLog:
                 self.confirm(done)
 
         self.stage(decided)
+
+    def times(self, frame: Frame) -> Sequence[int]:
+        """When the rows of a frame arrived, by the core's steady clock; frames bear the wall clock's time."""
+        times = frame.timestamps()
+        if len(self._shifts) > 1:
+            for row, time in enumerate(times):
+                place = bisect_right(self._shifts, frame.first_offset + row, key=itemgetter(0))
+                times[row] = time - self._shifts[place - 1][1]
+        return times
 
     # Numbered messages
 
@@ -325,6 +338,8 @@ class MessageLog:
 
     def _cut_frame(self, rows: list[Row], is_durable: bool, wall_us: int, operations: list[Operation]) -> None:
         first = self.next_offset
+        if self.core.shift_us != self._shifts[-1][1]:
+            self._shifts.append((first, self.core.shift_us))
         count = len(rows)
         self.next_offset = first + count
         heads, bodies, whole = [], [], []

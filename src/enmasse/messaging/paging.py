@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from enmasse.messaging.errors import DamagedFrameError
@@ -28,7 +28,7 @@ from enmasse.messaging.queue_entry import (
     attempts_of,
     settled_rows,
 )
-from enmasse.messaging.scheduled import SOON_US, Scheduled
+from enmasse.messaging.scheduled import Scheduled
 from enmasse.messaging.storage import Fetched, Table
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ PAGE_BYTES = 1 << 20
 
 Take = Callable[[Entry], None]
 Wanted = Callable[[bytes, int, int], bool]
-"""Given a message, its failed deliveries and its arrival in microseconds since 1970 UTC."""
+"""Given a message, its failed deliveries and its arrival by the core's steady clock."""
 
 
 class Pager:
@@ -77,7 +77,7 @@ class Pager:
         self._backlog = backlog
         self._log = log
         self.merging = Merging(backlog, log)
-        self.scheduled = Scheduled(self)
+        self.scheduled = (Scheduled(self, backlog.core, is_dated=False), Scheduled(self, backlog.core, is_dated=True))
         self.at: int | None = None
         """The first offset that is on disk only; ``None`` where nothing is."""
         self.frame_at = 0
@@ -188,31 +188,36 @@ class Pager:
         self.fetch(Table.FRAME, log_key(self.log_id, 0, first), log_range(self.log_id, 0)[1], done)
 
     def fetch(self, table: Table, first: bytes, last: bytes, done: Fetched) -> None:
-        """Read a page; ``is_reading`` holds until ``done`` takes it back."""
+        """Read a page; ``is_reading`` holds until then, and the address has its turn afterwards."""
         self.is_reading = True
         self._asked = self._log.visible
         limit = max(4_096, min(PAGE_BYTES, self._backlog.window // 4))
-        self._backlog.core.storage.fetch(table, first, last, limit, done)
+
+        def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
+            self.is_reading = False
+            done(records, damaged)
+            # Whatever was read, others may have waited for their turn to read.
+            self._backlog.due()
+
+        self._backlog.core.storage.fetch(table, first, last, limit, fetched)
 
     @property
     def log_id(self) -> int:
         """The number of the log."""
         return self._log.log_id
 
-    def go_on_later(self) -> None:
-        """Have the address's turn."""
-        self._backlog.due()
-
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call something when others have read."""
         self._backlog.core.call_later(0.01, call)
 
-    def due_of(self, payload: bytes, since_us: int) -> int:
-        """When a message that arrived then may be handed out; 0 is at once."""
-        facts = known_facts(payload)
-        if facts.delivery_delay_ms:
-            return since_us + facts.delivery_delay_ms * 1_000
-        return facts.delivery_time_ms * 1_000
+    def forget(self, first: int) -> None:
+        """A frame is gone."""
+        for scheduled in self.scheduled:
+            scheduled.forget(first)
+
+    def times_of(self, frame: Frame) -> Sequence[int]:
+        """When a frame's messages arrived, by the core's steady clock."""
+        return self._log.times(frame)
 
     def bring(self, entry: Entry) -> None:
         """A message that was left on disk is in memory now."""
@@ -224,7 +229,6 @@ class Pager:
         return ref.attempts.get(row, 0) if ref.attempts else 0
 
     def _fetched(self, records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
-        self.is_reading = False
         backlog = self._backlog
         if backlog.is_closed or self.at is None:
             return
@@ -241,7 +245,6 @@ class Pager:
         self.at = self.frame_at = max(self.at, reached)
         for first in [first for first, ref in backlog.frames.items() if not ref.live and first < self.at]:
             del backlog.frames[first]
-        backlog.due()
 
     def _take(self, frame: Frame) -> None:
         """Bring a frame's rows into memory."""
@@ -255,10 +258,10 @@ class Pager:
             gone |= ref.taken
             ref.taken = None
         payloads = frame.payloads()
-        times = frame.timestamps()
         start = max(0, self.at - frame.first_offset)
         self._correct(frame, ref, payloads)
         if backlog.timing.is_wanted or backlog.order is not None or ref.attempts:
+            times = self._log.times(frame)
             for row in range(start, frame.rows):
                 if row not in gone:
                     self._take_row(ref, row, payloads[row], times[row])
@@ -273,7 +276,7 @@ class Pager:
         """Bring rows into memory that ask for nothing, as most do; what one asks for is told by its head."""
         backlog = self._backlog
         heads = frame.cells(frame.heads)
-        times = frame.timestamps()
+        times = self._log.times(frame)
         is_plain = {head: known_facts(head).is_plain for head in set(heads)}
         for row in rows:
             payload = payloads[row]
@@ -289,9 +292,7 @@ class Pager:
 
     def _take_row(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> None:
         """Bring a row into memory, unless its time is far away."""
-        due_us = self.due_of(payload, since_us)
-        if due_us and due_us > self._backlog.core.wall_us + SOON_US:
-            self.scheduled.leave(ref, row, due_us)
+        if any(scheduled.leave(ref, row, payload, since_us) for scheduled in self.scheduled):
             self._backlog.timing.is_wanted = True
         else:
             self._backlog.add(self.make(ref, row, payload, since_us))
@@ -414,7 +415,8 @@ class Pager:
 
         def swept(position: int) -> None:
             if self._backlog.is_closed or self.at is None or position >= self._log.visible:
-                self.scheduled.sweep(is_wanted, taken, ended)
+                delayed, dated = self.scheduled
+                delayed.sweep(is_wanted, taken, lambda: dated.sweep(is_wanted, taken, ended))
             elif self.is_reading or self.merging.is_under_way:
                 # Somebody else reads; what comes back is looked at in memory.
                 self._backlog.core.call_later(0.01, lambda: swept(position))
@@ -428,7 +430,6 @@ class Pager:
         """Take the wanted rows of one page; ``done`` is told where the next page starts."""
 
         def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
-            self.is_reading = False
             visible = self._log.visible
             position = first if records or damaged else self._asked
             for key in damaged:
@@ -450,7 +451,7 @@ class Pager:
             return
         ref = self.ref_of(frame)
         gone = set(ref.settled) | (ref.taken or set())
-        times = frame.timestamps()
+        times = self._log.times(frame)
         payloads = frame.payloads()
         for row, payload in enumerate(payloads):
             if row in gone or frame.first_offset + row < self.at:

@@ -246,8 +246,8 @@ class SpecialEntry(Entry):
         priority: 0 to 9, 4 being normal.
         group: messages of one group go to one receiver.
         facts: what it asked for.
-        since_us: when it arrived, in microseconds since 1970 UTC; 0 is in this turn.
-        expires_us: when it expires; 0 is never.
+        since_us: when it arrived, by the core's steady clock; 0 is in this turn.
+        expires_us: when its time to live is over, by the same clock; 0 is never.
         key: of the last-value option.
     """
 

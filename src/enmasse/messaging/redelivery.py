@@ -115,7 +115,7 @@ def delay_us(backlog: Backlog, attempts: int) -> int:
 def _again(backlog: Backlog, entry: Entry, wait_us: int) -> None:
     if entry.is_refused:
         backlog.refuse(entry)
-    elif entry.expires_us and entry.expires_us <= backlog.core.wall_us:
+    elif backlog.timing.is_over(entry):
         backlog.timing.expire(entry)
     elif wait_us:
         backlog.timing.hold(entry, wait_us)

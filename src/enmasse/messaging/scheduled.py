@@ -9,15 +9,17 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from enmasse.messaging.facts import known_facts
 from enmasse.messaging.frame import Frame
 from enmasse.messaging.log import log_key
 from enmasse.messaging.storage import Table
 
 if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
     from enmasse.messaging.paging import Pager, Take, Wanted
     from enmasse.messaging.queue_entry import FrameRef
 
-__all__ = ["SOON_US", "Scheduled"]
+__all__ = ["Scheduled"]
 
 SOON_US = 1_000_000
 """What is due within a second is not worth another read."""
@@ -28,48 +30,73 @@ class Scheduled:
 
     Args:
         pager: the part of the queue that is on disk.
+        core: whose clocks count.
+        is_dated: whether they wait for a time of day, or for a time since their arrival.
     """
 
-    __slots__ = ("_dues", "_pager", "_rows")
+    __slots__ = ("_core", "_dues", "_heap", "_is_dated", "_pager", "_rows")
 
-    def __init__(self, pager: Pager) -> None:
+    def __init__(self, pager: Pager, core: Core, *, is_dated: bool) -> None:
         self._pager = pager
+        self._core = core
+        self._is_dated = is_dated
         self._rows: dict[int, int] = {}
         """By the frame's first offset, a bit for each row."""
-        self._dues: list[tuple[int, int]] = []
-        """When, and in which frame."""
+        self._dues: dict[int, int] = {}
+        """By the same, when the first of these rows is due."""
+        self._heap: list[tuple[int, int]] = []
+        """When, and in which frame; what the above says no more is passed over."""
 
     @property
-    def due_us(self) -> int:
-        """When the next one is due, in microseconds since 1970 UTC; 0 is never."""
-        return self._dues[0][0] if self._dues else 0
+    def _clock_us(self) -> int:
+        return self._core.wall_us if self._is_dated else self._core.steady_us
 
-    def leave(self, ref: FrameRef, row: int, due_us: int) -> None:
-        """A row stays on disk until its time."""
-        rows = self._rows.get(ref.first, 0)
-        self._rows[ref.first] = rows | 1 << row
-        heappush(self._dues, (due_us, ref.first))
+    def _due_of(self, payload: bytes, since_us: int) -> int:
+        """When a message that arrived then may be handed out, by the clock that counts; 0 is at once."""
+        facts = known_facts(payload)
+        if facts.delivery_delay_ms:
+            return 0 if self._is_dated else since_us + facts.delivery_delay_ms * 1_000
+        return facts.delivery_time_ms * 1_000 if self._is_dated else 0
+
+    def leave(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> bool:
+        """Leave a row on disk until its time; false if that has come, or is not for us to say."""
+        due_us = self._due_of(payload, since_us)
+        if due_us <= self._clock_us + SOON_US:
+            return False
+        self._keep(ref.first, row, due_us)
+        return True
+
+    def _keep(self, first: int, row: int, due_us: int) -> None:
+        self._rows[first] = self._rows.get(first, 0) | 1 << row
+        before = self._dues.get(first)
+        if before is None or due_us < before:
+            self._dues[first] = due_us
+            heappush(self._heap, (due_us, first))
 
     def forget(self, first: int) -> None:
         """A frame is gone."""
         self._rows.pop(first, None)
+        self._dues.pop(first, None)
 
-    def take_due(self, wall_us: int) -> None:
-        """Fetch what is due, a frame at a time."""
-        pager = self._pager
-        if pager.is_reading or not self._dues or self._dues[0][0] > wall_us:
-            return
-        _, first = heappop(self._dues)
+    def take_due(self) -> int:
+        """Fetch what is due, a frame at a time.
 
-        def is_due(payload: bytes, _attempts: int, since_us: int) -> bool:
-            due_us = pager.due_of(payload, since_us)
-            if due_us <= wall_us + SOON_US:
-                return True
-            heappush(self._dues, (due_us, first))
-            return False
+        Returns:
+            In how many microseconds something is due; 0 is never, or after what is being read.
+        """
+        heap = self._heap
+        while heap and self._dues.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        if not heap:
+            return 0
+        due_us, first = heap[0]
+        wait_us = due_us - self._clock_us
+        if wait_us <= 0 and not self._pager.is_reading:
+            self._pick(first, self._is_due, self._pager.bring, lambda: None)
+        return max(0, wait_us)
 
-        if first in self._rows:
-            self._pick(first, is_due, pager.bring, pager.go_on_later)
+    def _is_due(self, payload: bytes, _attempts: int, since_us: int) -> bool:
+        return self._due_of(payload, since_us) <= self._clock_us + SOON_US
 
     def sweep(self, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
         """Take every row that is wanted, whatever its time."""
@@ -90,20 +117,21 @@ class Scheduled:
         pager = self._pager
 
         def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
-            pager.is_reading = False
-            rows = self._rows.pop(first, 0)
+            rows = self._rows.get(first, 0)
+            self.forget(first)
             for key in damaged:
                 pager.lose(key)
             for _, value in records:
                 frame = Frame(value, verify=False)
-                times = frame.timestamps()
+                times = pager.times_of(frame)
                 ref = pager.ref_of(frame)
                 for row, payload in enumerate(frame.payloads()):
-                    if rows >> row & 1 and is_wanted(payload, pager.attempts_of(ref, row), times[row]):
-                        rows &= ~(1 << row)
+                    if not rows >> row & 1:
+                        continue
+                    if is_wanted(payload, pager.attempts_of(ref, row), times[row]):
                         take(pager.make(ref, row, payload, times[row]))
-                if rows:
-                    self._rows[first] = rows
+                    else:
+                        self._keep(first, row, self._due_of(payload, times[row]))
             done()
 
         pager.fetch(Table.FRAME, log_key(pager.log_id, 0, first), log_key(pager.log_id, 0, first + 1), fetched)

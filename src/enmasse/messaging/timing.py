@@ -3,7 +3,9 @@
 Rules:
 1. A message's own time to live is raised to the address's minimum and lowered to its maximum. One that has
    none is given the maximum, or the minimum where that alone is set.
-2. Time runs from the arrival that the journal keeps, so a restart gives no message a new life.
+2. Time runs from the arrival that the journal keeps, so a restart gives no message a new life. While the
+   node runs, times to live and delays keep their length whatever becomes of the wall clock
+   (``Core.steady_us``); times of day are the wall clock's.
 3. Nothing is handed out after its time; what has expired goes to the expiry address, or is dropped and
    counted.
 """
@@ -39,8 +41,8 @@ class Timing:
     """The special messages of one queue or subscription."""
 
     __slots__ = (
-        "_arrived", "_backlog", "_count", "_heap", "_held", "_is_sweeping", "_noted", "_soonest_us", "_sweep_us",
-        "has_ttl", "is_wanted",
+        "_arrived", "_backlog", "_count", "_dates", "_heap", "_held", "_is_sweeping", "_noted", "_soonest_us",
+        "_sweep_us", "has_ttl", "is_wanted",
     )  # fmt: skip
 
     def __init__(self, backlog: Backlog) -> None:
@@ -52,7 +54,9 @@ class Timing:
         self._arrived: list[SpecialEntry] = []
         """Those that came in this turn, whose clock starts at its end."""
         self._heap: list[tuple[int, int, bool, Entry]] = []
-        """When, a number, whether its life ends or its wait, and the message."""
+        """When by the steady clock, a number, whether its life ends or its wait, and the message."""
+        self._dates: list[tuple[int, int, bool, Entry]] = []
+        """The same, when by the wall clock."""
         self._count = 0
         self._is_sweeping = False
         self._sweep_us = 0
@@ -83,7 +87,7 @@ class Timing:
             producer: as of an entry.
             producer_id: as of an entry.
             facts: what it asks for.
-            since_us: when it arrived, in microseconds since 1970 UTC; 0 is in this turn.
+            since_us: when it arrived, by the core's steady clock; 0 is in this turn.
         """
         options = self._backlog.options
         if facts.is_plain and not (options.ttl_maximum or options.ttl_minimum or options.last_value_key):
@@ -152,47 +156,50 @@ class Timing:
 
     def held(self) -> list[Entry]:
         """The messages in memory that are not to be handed out yet."""
-        waits = [entry for _, _, is_end, entry in self._heap if not is_end]
+        waits = [entry for _, _, is_end, entry in (*self._heap, *self._dates) if not is_end]
         waits += self._arrived
         waits += [entry for _, entry in self._held]
         return [entry for entry in dict.fromkeys(waits) if entry.state == OUT and entry.sink is None]
 
-    def _push(self, when: int, entry: Entry, *, is_end: bool) -> None:
+    def _push(self, when: int, entry: Entry, *, is_end: bool, is_dated: bool = False) -> None:
         self._count += 1
-        heappush(self._heap, (when, self._count, is_end, entry))
+        heappush(self._dates if is_dated else self._heap, (when, self._count, is_end, entry))
 
     def run(self, now: float) -> None:
-        """Do what is due; the core's clock is that of this turn."""
+        """Do what is due; the core's clocks are those of this turn."""
         backlog = self._backlog
-        wall = backlog.core.wall_us
+        core = backlog.core
+        steady = core.steady_us
         if self._noted:
             noted, self._noted = self._noted, []
             for special in noted:
-                special.since_us = special.since_us or wall
+                special.since_us = special.since_us or steady
         if self._arrived:
             arrived, self._arrived = self._arrived, []
             for special in arrived:
-                self._start(special, wall)
+                self._start(special, steady)
         if self._held:
             held, self._held = self._held, []
             for wait_us, back in held:
-                self._push(wall + wait_us, back, is_end=False)
-        heap = self._heap
-        while heap and heap[0][0] <= wall:
-            _, _, is_end, entry = heappop(heap)
-            if is_end:
-                self._end(entry, wall)
-            elif entry.state == OUT and entry.sink is None:
-                backlog.put_back(entry)
-        if heap:
-            backlog.core.schedule(backlog, now + (heap[0][0] - wall) / 1e6)
+                self._push(steady + wait_us, back, is_end=False)
+        for heap, clock in ((self._heap, steady), (self._dates, core.wall_us)):
+            while heap and heap[0][0] <= clock:
+                _, _, is_end, entry = heappop(heap)
+                if is_end:
+                    self._end(entry, steady)
+                elif entry.state == OUT and entry.sink is None:
+                    backlog.put_back(entry)
+            if heap:
+                core.schedule(backlog, now + (heap[0][0] - clock) / 1e6)
         pager = backlog.pager
-        if pager is not None and pager.scheduled.due_us:
-            pager.scheduled.take_due(wall)
-            if pager.scheduled.due_us > wall:
-                backlog.core.schedule(backlog, now + (pager.scheduled.due_us - wall) / 1e6)
-        if self.has_ttl and pager is not None and pager.is_behind:
-            if wall >= self._sweep_us and not self._is_sweeping:
+        if pager is None:
+            return
+        for scheduled in pager.scheduled:
+            wait_us = scheduled.take_due()
+            if wait_us:
+                core.schedule(backlog, now + wait_us / 1e6)
+        if self.has_ttl and pager.is_behind:
+            if steady >= self._sweep_us and not self._is_sweeping:
                 self._is_sweeping = True
                 self._soonest_us = 0
                 # What comes meanwhile, or is seen, says so again; what is on its way to the disk may not be seen.
@@ -201,28 +208,33 @@ class Timing:
                 self.has_ttl = bool(options.ttl_maximum or options.ttl_minimum) or is_coming
                 pager.sweep(self._is_late, self.expire, self._swept)
             elif not self._is_sweeping:
-                backlog.core.schedule(backlog, now + (self._sweep_us - wall) / 1e6)
+                core.schedule(backlog, now + (self._sweep_us - steady) / 1e6)
 
     def _swept(self) -> None:
         self._is_sweeping = False
-        wall = self._backlog.core.wall_us
-        soonest = self._soonest_us or wall + SWEEP_US
-        self._sweep_us = min(max(soonest, wall + LEAST_SWEEP_US), wall + SWEEP_US)
+        steady = self._backlog.core.steady_us
+        soonest = self._soonest_us or steady + SWEEP_US
+        self._sweep_us = min(max(soonest, steady + LEAST_SWEEP_US), steady + SWEEP_US)
         self._backlog.due()
 
     def _is_late(self, payload: bytes, _attempts: int, since_us: int) -> bool:
-        expires = self._expiry(known_facts(payload), since_us)
+        core = self._backlog.core
+        facts = known_facts(payload)
+        ends = [self._end_of_life(facts, since_us)]
+        if facts.expires_ms:
+            ends.append(facts.expires_ms * 1_000 - core.shift_us)
+        expires = min(filter(None, ends), default=0)
         if not expires:
             return False
         self.has_ttl = True
-        if expires <= self._backlog.core.wall_us:
+        if expires <= core.steady_us:
             return True
         if not self._soonest_us or expires < self._soonest_us:
             self._soonest_us = expires
         return False
 
-    def _expiry(self, facts: Facts, since_us: int) -> int:
-        """When a message expires; 0 is never."""
+    def _end_of_life(self, facts: Facts, since_us: int) -> int:
+        """When a message's time to live is over; 0 is never."""
         options = self._backlog.options
         ttl = facts.ttl_ms
         if not ttl:
@@ -231,36 +243,44 @@ class Timing:
             ttl = options.ttl_maximum
         elif ttl < options.ttl_minimum:
             ttl = options.ttl_minimum
-        expires = since_us + ttl * 1_000 if ttl else 0
-        if facts.expires_ms and (not expires or facts.expires_ms * 1_000 < expires):
-            expires = facts.expires_ms * 1_000
-        return expires
+        return since_us + ttl * 1_000 if ttl else 0
 
-    def _start(self, entry: SpecialEntry, wall: int) -> None:
+    def _start(self, entry: SpecialEntry, steady: int) -> None:
         if entry.state not in (READY, OUT):
             return
         facts = entry.facts
-        since = entry.since_us = entry.since_us or wall
-        entry.expires_us = self._expiry(facts, since)
+        since = entry.since_us = entry.since_us or steady
+        entry.expires_us = self._end_of_life(facts, since)
         if entry.expires_us:
             self._push(entry.expires_us, entry, is_end=True)
-        if facts.delivery_time_ms or facts.delivery_delay_ms:
-            due = (
-                since + facts.delivery_delay_ms * 1_000 if facts.delivery_delay_ms else facts.delivery_time_ms * 1_000
-            )
-            self._push(due, entry, is_end=False)
+        if facts.expires_ms:
+            self._push(facts.expires_ms * 1_000, entry, is_end=True, is_dated=True)
+        if facts.delivery_delay_ms:
+            self._push(since + facts.delivery_delay_ms * 1_000, entry, is_end=False)
+        elif facts.delivery_time_ms:
+            self._push(facts.delivery_time_ms * 1_000, entry, is_end=False, is_dated=True)
 
-    def _end(self, entry: Entry, wall: int) -> None:
-        if not entry.expires_us or entry.expires_us > wall or entry.state not in (READY, OUT):
+    def _end(self, entry: Entry, steady: int) -> None:
+        if entry.state not in (READY, OUT):
             return
-        if entry.sink is None:
+        if entry.sink is not None:
+            self._push(steady + RETRY_US, entry, is_end=True)
+        elif self.is_over(entry):
             self.expire(entry)
-        else:
-            self._push(wall + RETRY_US, entry, is_end=True)
+        elif isinstance(entry, SpecialEntry) and entry.facts.expires_ms:
+            # The wall clock was set back while a receiver had it.
+            self._push(entry.facts.expires_ms * 1_000, entry, is_end=True, is_dated=True)
+
+    def is_over(self, entry: Entry) -> bool:
+        """Whether a message's time is over."""
+        if not isinstance(entry, SpecialEntry):
+            return False
+        core = self._backlog.core
+        return 0 < entry.expires_us <= core.steady_us or 0 < entry.facts.expires_ms * 1_000 <= core.wall_us
 
     def is_too_late(self, entry: Entry) -> bool:
         """Whether a message that was to be handed out has expired instead."""
-        if entry.expires_us and entry.expires_us <= self._backlog.core.wall_us:
+        if self.is_over(entry):
             self.expire(entry)
             return True
         return False
@@ -277,7 +297,7 @@ class Timing:
     def outgoing(self, entry: Entry) -> bytes:
         """The message as a receiver gets it, with the life that it has left."""
         if entry.expires_us and isinstance(entry, SpecialEntry) and not entry.facts.expires_ms:
-            left = (entry.expires_us - self._backlog.core.wall_us) // 1_000
+            left = (entry.expires_us - self._backlog.core.steady_us) // 1_000
             return with_ttl(entry.payload, max(1, left))
         return entry.payload
 

@@ -33,11 +33,13 @@ class LoopWatch:
 
     Args:
         loop: the loop.
+        looked: called with every look.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, looked: Callable[[], object] = lambda: None) -> None:
         self.lags = Durations(LAG_BOUNDS_S)
         self._loop = loop
+        self._looked = looked
         self._due = 0.0
         self._handle: asyncio.TimerHandle | None = None
         self._looks = 0
@@ -66,6 +68,7 @@ class LoopWatch:
             self._worst_before_s, self._worst_s = self._worst_s, 0.0
         self._due = now + LOOK_S
         self._handle = self._loop.call_at(self._due, self._look)
+        self._looked()
 
     @property
     def recent_s(self) -> float:

@@ -174,7 +174,8 @@ class Server:
             new_id=secrets.token_hex,
         )
         self.tally = Tally()
-        self.watch = LoopWatch(self._turn.loop)
+        # So there is a turn every now and then, which finds out that the wall clock was set.
+        self.watch = LoopWatch(self._turn.loop, self._turn.begin)
         self.health = Health(name, self.watch, lambda: check_server(self))
         self.ports = Ports(self._turn, ports or PortOptions(), self.health.answer)
         self.reloads.append(self.ports.reload)

@@ -267,6 +267,8 @@ class CoreHarness:
     def __init__(self, storage: MemoryStorage | None = None) -> None:
         self.storage = storage or MemoryStorage()
         self.clock = ManualClock()
+        self.wall_shift_s = 0.0
+        """By how much the wall clock was set; it is noticed with the next turn."""
         self.faults: list[tuple[str, Exception]] = []
         """What failed, by name, and how."""
         self.turns_requested = 0
@@ -289,7 +291,8 @@ class CoreHarness:
             if not self.turns_requested:
                 return
             self.turns_requested = 0
-            self.core.run_turn(self.clock.now, FIRST_WALL_US + int(self.clock.now * 1_000_000))
+            wall_s = self.clock.now + self.wall_shift_s
+            self.core.run_turn(self.clock.now, FIRST_WALL_US + int(wall_s * 1_000_000))
         raise LocalError(f"turns are still asked for after {MAX_TURNS}")
 
     def commit(self) -> None:

@@ -92,3 +92,20 @@ def test_a_purge_takes_what_waits_on_disk_too(scene: Scene) -> None:
     scene.harness.advance(1)
     scene.harness.commit()
     assert (counts, scene.queue.depth) == ([MANY], 0)
+
+
+def test_all_that_is_due_comes_after_a_restart_to_a_receiver_that_waited_for_it() -> None:
+    scene = Scene()
+    sender = scene.harness.sender(scene.queue)
+    scene.harness.commit()
+    for number in range(MANY):
+        # Several frames, each with some that come at different times.
+        sender.send(message(2 * MANY + number, LATER_MS + 500 * (number % 7)))
+        if number % 20 == 0:
+            scene.harness.commit()
+    scene.harness.commit()
+    scene.restart()
+    receiver = scene.harness.receiver(scene.queue, 10_000)
+    scene.harness.commit()
+    scene.harness.advance(LATER_MS / 1_000 + 10)
+    assert sorted(numbers(receiver)) == list(range(3 * MANY))

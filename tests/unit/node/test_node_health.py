@@ -1,13 +1,16 @@
-"""What a node answers when it is asked whether it lives and is ready."""
+"""What a node answers when it is asked whether it lives and is ready, and how it looks at itself and its clock."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
+from enmasse.net.loop import run
 from enmasse.node.health import LOOK_S, Check, Health, LoopWatch
+from enmasse.node.server import Server
 
 LOADED = Check("snapshot", is_ok=True)
 
@@ -67,3 +70,31 @@ def test_a_loop_that_was_held_up_is_seen() -> None:
     watch = asyncio.run(story())
     assert watch.recent_s >= LOOK_S / 2
     assert watch.lags.count >= 1
+
+
+def test_an_idle_node_notices_that_the_wall_clock_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        server = Server(tmp_path / "node", "node-0")
+        noticed = asyncio.Event()
+
+        class Waiting:
+            name = "waiting"
+
+            def on_deadline(self, _now: float) -> None:
+                noticed.set()
+
+        await server.load()
+        while not server.core.wall_us:
+            await asyncio.sleep(0.01)
+        try:
+            server.core.schedule(Waiting(), asyncio.get_running_loop().time() + 3_600)
+            # The clock of the machine that tests run on is not theirs to set.
+            real = time.time
+            monkeypatch.setattr(time, "time", lambda: real() + 86_400)
+            async with asyncio.timeout(30):
+                await noticed.wait()
+        finally:
+            monkeypatch.undo()
+            await server.stop()
+
+    run(story())
