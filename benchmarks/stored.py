@@ -65,7 +65,7 @@ MEASUREMENTS = (
     Measurement("queue, cost of a message by depth", cost_by_depth),
     Measurement("queue, p99 of an accepted durable send", accepted_sends),
     Measurement("queue, 10 million enqueued and drained", enqueue_and_drain),
-    Measurement("queue, recovery of 1 million", recover),
+    Measurement("queue, recovery of 3 million", recover),
     Measurement("stream, read by receivers", read_messages),
     Measurement("stream, read in bulk frames", read_frames),
 )

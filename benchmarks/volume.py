@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from benchmarks.accounting import AnonymousPeak
 from benchmarks.measurement import Line, Setting, send_traffic
+from enmasse.client.blocking import connect
 
 __all__ = ["enqueue_and_drain", "recover"]
 
 MESSAGES = 10_000_000
 MEMORY_MB = 300
-STORED = 1_000_000
-RECOVERY_S = 3
+STORED = 3_000_000
+RECOVERY_S = 2
 RECOVERIES = 3
+FIRST_S = 60
+"""How long to wait for the first message at most."""
 
 
 def enqueue_and_drain(setting: Setting) -> Iterator[Line]:
@@ -42,7 +46,7 @@ def enqueue_and_drain(setting: Setting) -> Iterator[Line]:
 
 
 def recover(setting: Setting) -> Iterator[Line]:
-    """From the start of the process until it listens, after node and journal were killed."""
+    """From the start of the process until it listens, and until a receiver has a message, after both were killed."""
     with setting.node() as node:
         node.declare("queue.0", addressType="queue")
         count = setting.count(STORED)
@@ -51,4 +55,11 @@ def recover(setting: Setting) -> Iterator[Line]:
             node.kill()
             setting.patience.wait()
             took = node.start()
-            yield Line(f"start {number + 1} with {node.stored('queue.0'):,} messages", took, "s", target=RECOVERY_S)
+            began = time.perf_counter()
+            with connect(node.url) as connection:
+                first = connection.receiver("queue.0", credit=1).receive(timeout=FIRST_S)
+                came = took + time.perf_counter() - began
+                assert first is not None, f"no message came within {FIRST_S} s"
+                first.release()
+            yield Line(f"start {number + 1} with {node.stored('queue.0'):,} messages: it listens", took, "s")
+            yield Line(f"start {number + 1}: a receiver has the first message", came, "s", target=RECOVERY_S)

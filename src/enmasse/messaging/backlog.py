@@ -323,7 +323,7 @@ class Backlog(Journaled):
         for browser in self.browsers:
             browser.pump()
         pager = self.pager
-        if pager is not None and (self.is_spilling or pager.at is not None):
+        if pager is not None and (self.is_spilling or pager.at is not None or pager.waiting):
             pager.go_on()
         if self._draining and not self._announced and (pager is None or not pager.is_reading):
             draining, self._draining = self._draining, []

@@ -3,7 +3,8 @@
 Rules:
 1. On disk only is everything from one offset on; rows before it are in memory or settled. A few rows may
    have been taken ahead of their turn, for a selector or because they have expired.
-2. Reading waits in another process (``Storage.fetch``), at most one read at a time.
+2. Reading waits in another process (``Storage.fetch``), at most one read at a time: a page for receivers, then
+   one for those who look through all of it, so that neither waits for the other's end.
 3. What is not known to be committed is never taken from disk.
 """
 
@@ -62,6 +63,7 @@ class Pager:
         "_asked",
         "_backlog",
         "_estimated_below",
+        "_is_receivers_turn",
         "_log",
         "_scan_at",
         "_sought",
@@ -71,6 +73,7 @@ class Pager:
         "merging",
         "scheduled",
         "sweeps",
+        "waiting",
     )
 
     def __init__(self, backlog: Backlog, log: MessageLog) -> None:
@@ -85,6 +88,9 @@ class Pager:
         self.is_reading = False
         self.sweeps = 0
         """Looks through the whole part on disk that are under way."""
+        self.waiting: list[Callable[[], None]] = []
+        """How these go on, once it is their turn to read."""
+        self._is_receivers_turn = False
         self._asked = 0
         """What was committed, as far as was known, when the read that is under way was asked for."""
         self._estimated_below = 0
@@ -169,8 +175,20 @@ class Pager:
         return bool(backlog.options.last_value_key) or 2 * backlog.resident_bytes <= backlog.window
 
     def go_on(self) -> None:
+        """Read a page, if nobody does: for receivers and for those who wait by turns."""
+        if self.is_reading or self.merging.is_under_way:
+            return
+        self._is_receivers_turn = not self._is_receivers_turn
+        if self.waiting and not self._is_receivers_turn:
+            self.waiting.pop(0)()
+        if not self.is_reading:
+            self._read_on()
+        if self.waiting and not self.is_reading:
+            self.waiting.pop(0)()
+
+    def _read_on(self) -> None:
         """Read on if there is room, or a receiver that nothing in memory suits."""
-        if self.is_reading or self.at is None or self.merging.is_under_way:
+        if self.at is None:
             return
         backlog = self._backlog
         if self.at >= self._log.visible:
@@ -206,9 +224,10 @@ class Pager:
         """The number of the log."""
         return self._log.log_id
 
-    def call_soon(self, call: Callable[[], None]) -> None:
-        """Call something when others have read."""
-        self._backlog.core.call_later(0.01, call)
+    def wait(self, read: Callable[[], None]) -> None:
+        """Call something when nobody reads, and receivers have had their turn."""
+        self.waiting.append(read)
+        self._backlog.due()
 
     def forget(self, first: int) -> None:
         """A frame is gone."""
@@ -417,14 +436,12 @@ class Pager:
             if self._backlog.is_closed or self.at is None or position >= self._log.visible:
                 delayed, dated = self.scheduled
                 delayed.sweep(is_wanted, taken, lambda: dated.sweep(is_wanted, taken, ended))
-            elif self.is_reading or self.merging.is_under_way:
-                # Somebody else reads; what comes back is looked at in memory.
-                self._backlog.core.call_later(0.01, lambda: swept(position))
             else:
-                self._pick(max(position, self.frame_at), is_wanted, taken, swept)
+                # Others read meanwhile; what comes back is looked at in memory.
+                self._pick(max(position, self.frame_at), is_wanted, taken, lambda at: self.wait(lambda: swept(at)))
 
         self.sweeps += 1
-        swept(self.frame_at)
+        self.wait(lambda: swept(self.frame_at))
 
     def _pick(self, first: int, is_wanted: Wanted, take: Take, done: Callable[[int], None]) -> None:
         """Take the wanted rows of one page; ``done`` is told where the next page starts."""

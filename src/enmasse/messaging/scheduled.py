@@ -103,13 +103,10 @@ class Scheduled:
         frames = list(self._rows)
 
         def following() -> None:
-            pager = self._pager
-            if not frames:
-                done()
-            elif pager.is_reading:
-                pager.call_soon(following)
+            if frames:
+                self._pick(frames.pop(), is_wanted, take, lambda: self._pager.wait(following))
             else:
-                self._pick(frames.pop(), is_wanted, take, following)
+                done()
 
         following()
 

@@ -21,7 +21,7 @@ def test_the_list_names_every_case_and_how_to_get_what_is_missing() -> None:
     done = benchmarks("--list")
     assert done.returncode == 0, done.stderr
     assert "1:1, 100 B, unsettled" in done.stdout
-    assert "queue, recovery of 1 million" in done.stdout
+    assert "queue, recovery of 3 million" in done.stdout
     assert "apt-get install rabbitmq-server" in done.stdout
 
 
@@ -75,7 +75,7 @@ def test_a_case_is_measured_to_its_end_and_kept(tmp_path: Path, short: tuple[str
     [
         ("10 million", "drained, 100 B, durable", 2_000),
         ("10 million", "spoilt or out of order", 0),
-        ("recovery", "start 3 with 200 messages", None),
+        ("recovery", "start 3: a receiver has the first message", None),
         ("read by receivers", "read 1: node", None),
         ("bulk frames", "read 1: by the clock, with the client", None),
     ],

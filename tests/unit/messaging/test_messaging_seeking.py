@@ -1,14 +1,18 @@
-"""Receivers with selectors on a queue that is deeper than memory: each finds what lies on disk for it."""
+"""Receivers on a queue that is deeper than memory: each finds what lies on disk for it, and none waits long."""
 
 from __future__ import annotations
 
 import pytest
 
+from enmasse.messaging.operations import purge
 from enmasse.messaging.queue import Queue
-from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
+from enmasse.messaging.selector import selector_of
+from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 
 MANY = 300
+
+SELECTOR_FILTER = "apache.org:selector-filter:string"
 
 
 def message(number: int, colour: str) -> bytes:
@@ -36,7 +40,7 @@ class Scene:
             self.harness.commit()
 
     def receiver(self, colour: str, credit: int) -> MemoryConsumerPort:
-        filters = {"apache.org:selector-filter:string": f"JMSType = '{colour}'"}
+        filters = {SELECTOR_FILTER: f"JMSType = '{colour}'"}
         port = self.harness.receiver(self.queue, credit, filters=filters)
         self.harness.commit()
         return port
@@ -65,3 +69,39 @@ def test_what_was_sought_for_one_that_left_is_there_for_the_next_of_its_kind(sce
     assert numbers(first) == [200]
     first.leave()
     assert numbers(scene.receiver("blue", 10)) == [200]
+
+
+def step(harness: CoreHarness) -> None:
+    """What waits is read, a page for each who asked, and there is a turn."""
+    harness.storage.answer_reads()
+    harness.core.run_turn(harness.clock.now, FIRST_WALL_US)
+
+
+def test_the_first_message_after_a_restart_does_not_wait_until_the_disk_was_looked_through(scene: Scene) -> None:
+    harness = scene.harness.restarted()
+    harness.core.window_bytes = 8_000
+    queue = Queue(harness.core, "orders", 1)
+    queue.load()
+    step(harness)
+    assert queue.pager is not None
+    receiver = harness.receiver(queue, 1)
+    for _ in range(4):
+        step(harness)
+    assert numbers(receiver) == [0]
+    assert queue.pager.sweeps, "what has expired is still being looked for"
+    harness.commit()
+    assert not queue.pager.sweeps
+
+
+def test_a_look_through_the_disk_ends_while_a_receiver_takes_all_it_can(scene: Scene) -> None:
+    receiver = scene.harness.receiver(scene.queue, 1)
+    told: list[int] = []
+    purge(scene.queue, selector_of({SELECTOR_FILTER: "JMSType <> 'red'"}), lambda count, _: told.append(count))
+    while not told:
+        receiver.accept(len(receiver.unsettled))
+        receiver.grant(1)
+        step(scene.harness)
+        while scene.harness.storage.pending:
+            scene.harness.storage.commit()
+    assert told == [2]
+    assert len(receiver.arrivals) < MANY - 2
