@@ -313,6 +313,8 @@ class Backlog(Journaled):
 
     def on_turn(self, now: float) -> None:
         """Hand out, then read on from disk as far as there is room."""
+        if self.is_closed:
+            return
         if self.timing.is_wanted:
             self.timing.run(now)
         if self.consumers:
@@ -351,6 +353,8 @@ class Backlog(Journaled):
     def close(self, condition: str, description: str) -> None:
         """The address is deleted: what is not on its way to the journal is not written any more."""
         self.is_closed = True
+        if self.pager is not None:
+            self.pager.close()
         if self.log is not None and self.log.home is self:
             for row in self.log.close():
                 entry = self.entry_of(row)

@@ -210,7 +210,7 @@ class MessageLog:
 
     def touch(self, ref: FrameRef) -> None:
         """Have what is settled of a frame written with the next batch."""
-        if not ref.is_touched:
+        if not ref.is_touched and not self.is_closed:
             ref.is_touched = True
             self._touched.append(ref)
             self.core.write(self)

@@ -226,8 +226,22 @@ class Pager:
 
     def wait(self, read: Callable[[], None]) -> None:
         """Call something when nobody reads, and receivers have had their turn."""
+        if self.is_closed:
+            read()
+            return
         self.waiting.append(read)
         self._backlog.due()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the address was deleted, or what it had on disk."""
+        return self._backlog.is_closed or self._backlog.pager is not self
+
+    def close(self) -> None:
+        """The address was deleted, or what it had on disk: looks through it are at their end."""
+        waiting, self.waiting = self.waiting, []
+        for read in waiting:
+            read()
 
     def forget(self, first: int) -> None:
         """A frame is gone."""
@@ -249,7 +263,7 @@ class Pager:
 
     def _fetched(self, records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
         backlog = self._backlog
-        if backlog.is_closed or self.at is None:
+        if self.is_closed or self.at is None:
             return
         visible = self._log.visible
         reached = self.at if records or damaged else self._asked
@@ -433,7 +447,9 @@ class Pager:
             done()
 
         def swept(position: int) -> None:
-            if self._backlog.is_closed or self.at is None or position >= self._log.visible:
+            if self.is_closed:
+                ended()
+            elif self.at is None or position >= self._log.visible:
                 delayed, dated = self.scheduled
                 delayed.sweep(is_wanted, taken, lambda: dated.sweep(is_wanted, taken, ended))
             else:
@@ -453,7 +469,7 @@ class Pager:
                 position = max(position, int.from_bytes(key[-8:], "big") + 1)
             for _, value in records:
                 frame = Frame(value, verify=False)
-                if self._backlog.is_closed or self.at is None or frame.first_offset >= visible:
+                if self.is_closed or self.at is None or frame.first_offset >= visible:
                     position = visible
                     break
                 self._pick_rows(frame, is_wanted, take)

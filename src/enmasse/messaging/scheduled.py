@@ -103,7 +103,7 @@ class Scheduled:
         frames = list(self._rows)
 
         def following() -> None:
-            if frames:
+            if frames and not self._pager.is_closed:
                 self._pick(frames.pop(), is_wanted, take, lambda: self._pager.wait(following))
             else:
                 done()
@@ -114,7 +114,7 @@ class Scheduled:
         pager = self._pager
 
         def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
-            rows = self._rows.get(first, 0)
+            rows = 0 if pager.is_closed else self._rows.get(first, 0)
             self.forget(first)
             for key in damaged:
                 pager.lose(key)

@@ -160,8 +160,11 @@ class Subscription(Backlog):
         self.returned.clear()
         self.waiting.clear()
         self.frames.clear()
+        pager = self.pager
         self.order = self.pager = self.log = None
         self.inherited_below = 0
+        if pager is not None:
+            pager.close()
         self.timing = Timing(self)
         self.is_spilling = False
 

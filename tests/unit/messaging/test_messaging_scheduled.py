@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from enmasse.messaging.operations import purge
+from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.queue import Queue
+from enmasse.messaging.space import Space
+from enmasse.messaging.storage import Table
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
@@ -109,3 +112,37 @@ def test_all_that_is_due_comes_after_a_restart_to_a_receiver_that_waited_for_it(
     scene.harness.commit()
     scene.harness.advance(LATER_MS / 1_000 + 10)
     assert sorted(numbers(receiver)) == list(range(3 * MANY))
+
+
+def test_a_deleted_queue_writes_nothing_and_moves_nothing_when_lives_end() -> None:
+    harness = CoreHarness()
+    core = harness.core
+    space = Space(core, "s", lambda: "id")
+    queue = Queue(core, "orders", 1, options=StoredOptions(expiry="late"))
+    late = Queue(core, "late", 2)
+    for address in (queue, late):
+        space.add(address)
+    sender = harness.sender(queue)
+    harness.turn()
+    sender.send(encode_message(b"short", header=Header(durable=True, ttl=1_000)))
+    sender.send(encode_message(b"long", header=Header(durable=True)))
+    harness.commit()
+    space.remove(queue)
+    harness.commit()
+    before = list(harness.storage.scan_all(Table.SETTLED))
+    harness.advance(5)
+    harness.commit()
+    assert (late.depth, queue.expired, list(harness.storage.scan_all(Table.SETTLED))) == (0, 0, before)
+
+
+@pytest.mark.parametrize("is_reading", [False, True])
+def test_a_purge_of_a_queue_that_is_deleted_meanwhile_is_answered(scene: Scene, is_reading: bool) -> None:
+    scene.restart()
+    told: list[int] = []
+    purge(scene.queue, None, lambda count, _problem: told.append(count))
+    if is_reading:
+        scene.harness.core.run_turn(scene.harness.clock.now, 0)
+    scene.queue.close("amqp:resource-deleted", "it is gone")
+    scene.harness.commit()
+    assert len(told) == 1
+    assert scene.harness.faults == []
