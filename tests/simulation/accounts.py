@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.copies import GONE, LEAVING, OUT, READY, Copy, Message
+from tests.simulation.copies import GONE, LEAVING, OUT, READY, Copy, Message, WallClock
 
 if TYPE_CHECKING:
     from tests.simulation.clients import Receiver
@@ -33,6 +33,9 @@ LATE_S = 0.25
 PAGED_LATE_S = 3.0
 """The same where messages are read from disk: there they bear the time at which they were written."""
 
+SOON_S = 1.0
+"""What is due so soon does not wait on disk."""
+
 SWEEP_S = 31.0
 """Within this time what has expired is found on disk, too."""
 
@@ -44,10 +47,14 @@ class Account:
         name: the address.
         attributes: its options, by their names in management.
         report: hears what does not fit.
+        clock: the wall clock.
     """
 
-    def __init__(self, name: str, attributes: dict[str, Any], report: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, attributes: dict[str, Any], report: Callable[[str], None], clock: WallClock
+    ) -> None:
         self.name = name
+        self.clock = clock
         self.storage: str = attributes.get("storage", "message")
         self.max_attempts: int = attributes.get("maxAttempts", 0)
         self.exclusive: bool = attributes.get("exclusive", False)
@@ -96,7 +103,7 @@ class Account:
 
     def offer(self, message: Message, now: float) -> Copy:
         """A message was sent here."""
-        copy = Copy(message)
+        copy = Copy(message, came_at=now)
         copy.is_doubtful = self.can_drop or (self.can_reject and message.settled)
         late = PAGED_LATE_S if self.is_paged else LATE_S
         copy.life = self._life(message.ttl)
@@ -104,7 +111,7 @@ class Account:
             copy.expires = now + copy.life
             copy.expires_by = copy.expires + late
         if message.delay:
-            copy.ready_at = now + message.delay
+            copy.ready_at = message.date - self.clock.shift if message.date else now + message.delay
             copy.ready_by = copy.ready_at + late
         if self.is_keyed and message.key is not None:
             for other in self.copies.values():
@@ -115,6 +122,27 @@ class Account:
         if copy.expires and self.expiry is not None:
             self.expiry.expect(copy)
         return copy
+
+    def clock_set(self, now: float) -> None:
+        """The wall clock was set: what waits for a time of day waits for more or less."""
+        for copy in self.copies.values():
+            if not copy.message.date:
+                continue
+            ready_at = copy.message.date - self.clock.shift
+            is_waiting = copy.ready_at > now and not copy.attempts
+            if is_waiting:
+                copy.ready_at = ready_at
+            # What was due before may be on disk only, and then it is not due any more.
+            late = max(ready_at, now) + PAGED_LATE_S
+            copy.ready_by = late if is_waiting else max(copy.ready_by, late)
+
+    def shift_of(self, copy: Copy, written_by: float) -> tuple[float, float]:
+        """By how much the times of a message are other ones if a node starts now, at least and at most.
+
+        A node that starts knows how old it is by the wall clock alone.
+        """
+        low, high = copy.shifts or self.clock.between(copy.came_at, written_by)
+        return low - self.clock.shift, high - self.clock.shift
 
     def _life(self, ttl: float) -> float:
         if not ttl:
@@ -164,6 +192,8 @@ class Account:
             self.problem(f"message {number} was delivered {now - copy.expires:.3f} s after it expired")
         if now < copy.ready_at - EARLY_S:
             self.problem(f"message {number} was delivered {copy.ready_at - now:.3f} s too early")
+        if copy.is_unseen:
+            copy.attempts, copy.is_unseen = attempts, False
         if attempts != copy.attempts and not self.is_target:
             self.problem(f"message {number} says {attempts} failed deliveries, there were {copy.attempts}")
         if copy.is_spent:
@@ -226,6 +256,9 @@ class Account:
             if higher < priority or (higher == priority and is_later) or (higher != priority and self.is_paged):
                 continue
             if other.ready_by > now or (other.life and other.expires <= now + EARLY_S):
+                continue
+            if self.is_paged and other.message.delay and (other.message.delay > SOON_S or self.clock.was_set):
+                # It may have waited on disk, and come from there to the end of the others.
                 continue
             if not self._suits(other, receiver):
                 continue
@@ -337,7 +370,7 @@ class Account:
     def settle_leaving(self, now: float) -> None:
         """Nothing is on its way any more: what was leaving is gone, and is where it was to go."""
         for copy in self.copies.values():
-            is_over = copy.state == READY and copy.expires and copy.expires <= now - SWEEP_S
+            is_over = copy.state == READY and copy.expires and copy.expires_by <= now - SWEEP_S
             if copy.state == LEAVING or (is_over and not copy.is_doubtful):
                 copy.state = GONE
                 self._is_changed = True

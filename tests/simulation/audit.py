@@ -48,9 +48,14 @@ def must_survive(account: Account, copy: Copy, now: float) -> bool:
     if copy.origin is not None:
         # It may still be where it came from.
         return False
-    if copy.is_replaced or (copy.life and copy.expires <= now + EARLY_S):
+    if copy.is_replaced or (copy.life and _restarted_end(account, copy, now) <= now + EARLY_S):
         return False
     return copy.message.accepted or copy.is_stored
+
+
+def _restarted_end(account: Account, copy: Copy, now: float) -> float:
+    """When a message expires at the earliest in a node that starts now."""
+    return copy.expires + min(0.0, account.shift_of(copy, now)[0])
 
 
 def check_found(account: Account, found: dict[str, dict[int, int]], now: float, is_written: Written) -> None:
@@ -76,7 +81,7 @@ def check_found(account: Account, found: dict[str, dict[int, int]], now: float, 
             account.problem(f"after a restart it holds message {number}, which is not to survive one")
         elif copy.state in {GONE, LEAVING} and is_written(copy.stamp):
             account.problem(f"after a restart it holds message {number}, which was settled, and that is on the disk")
-        elif copy.state != LEAVING and not account.is_target:
+        elif copy.state != LEAVING and not (account.is_target or copy.is_unseen):
             sure, most = attempts_on_disk(account, copy, is_written)
             if not sure <= attempts <= most:
                 account.problem(f"after a restart message {number} says {attempts} failed deliveries; "
@@ -107,7 +112,7 @@ def check_found(account: Account, found: dict[str, dict[int, int]], now: float, 
 def _may_expire(source: Account, number: int, now: float, is_written: Written) -> bool:
     """Whether a message is in its queue again after a restart, and expires there."""
     copy = source.copies.get(number)
-    if copy is None or not copy.life or copy.expires > now + EARLY_S:
+    if copy is None or not copy.life or _restarted_end(source, copy, now) > now + EARLY_S:
         return False
     return copy.state != GONE or not is_written(copy.stamp)
 
@@ -182,6 +187,7 @@ def _adopt(
     account.has_heritage = True
     account.lose_all_receivers()
     for number, copy in list(account.copies.items()):
+        _adopt_times(account, copy, now)
         is_over = copy.is_replaced or (copy.life and copy.expires <= now + EARLY_S)
         # The look may have seen the end of what is still there.
         is_there = account.keeps(copy) and (copy.state != GONE or not is_written(copy.stamp))
@@ -193,6 +199,7 @@ def _adopt(
         copy.state = READY
         copy.holder = copy.origin = copy.heir = None
         copy.attempts = account.max_attempts if copy.is_spent else here.get(number, copy.attempts)
+        copy.is_unseen = number not in here
         copy.failures = []
         copy.out_stamp = float("inf")
         copy.is_inherited = copy.is_untouched = True
@@ -202,12 +209,25 @@ def _adopt(
         copy.pending = None
         copy.is_doubtful = account.can_drop or copy.is_replaced or number not in here
         copy.message.refused = False
-        message = copy.message
-        written = message.accepted_at if message.accepted and message.durable else now
-        if copy.life:
-            copy.expires_by = max(copy.expires_by, written + copy.life + LATE_S)
-        if message.delay:
-            copy.ready_by = max(copy.ready_by, written + message.delay + LATE_S)
-        else:
-            copy.ready_at = copy.ready_by = min(copy.ready_at, now)
     account.is_read = account.has_failed = False
+
+
+def _adopt_times(account: Account, copy: Copy, now: float) -> None:
+    """A node that starts knows nothing of the time that passed but what the wall clock says."""
+    message = copy.message
+    written = message.accepted_at if message.accepted and message.durable else now
+    early, late = account.shift_of(copy, written)
+    copy.shifts = (account.clock.shift, account.clock.shift)
+    if copy.life:
+        copy.expires_by = max(copy.expires_by, written + copy.life + LATE_S) + late
+        copy.expires += early
+    if message.date:
+        copy.ready_by = max(copy.ready_by, message.date - account.clock.shift + LATE_S, now + LATE_S)
+    elif message.delay:
+        copy.ready_by = max(copy.ready_by, written + message.delay + LATE_S) + late
+        copy.ready_at += early
+    if copy.attempts or not message.delay:
+        # Nobody remembers a wait after a failed delivery.
+        copy.ready_at = min(copy.ready_at, now)
+    if not message.delay:
+        copy.ready_by = copy.ready_at

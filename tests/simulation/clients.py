@@ -11,6 +11,7 @@ from enmasse.messaging.delivery import ACCEPTED
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.performatives import Modified, Rejected
 from enmasse.wire.amqp.sections import Header, Properties, encode_message, header_of
+from tests.simulation.copies import FIRST_WALL_US
 
 if TYPE_CHECKING:
     from tests.simulation.accounts import Account
@@ -32,7 +33,9 @@ def payload_of(message: Message, padding: int, **annotations: Any) -> bytes:
     properties = None
     if message.group is not None or message.key is not None:
         properties = Properties(group_id=message.group, subject=message.key)
-    if message.delay:
+    if message.date:
+        annotations["x-opt-delivery-time"] = FIRST_WALL_US // 1000 + round(message.date * 1000)
+    elif message.delay:
         annotations["x-opt-delivery-delay"] = round(message.delay * 1000)
     coloured = {"colour": message.colour} if message.colour is not None else None
     body = b"#%d:" % message.number + b"." * padding

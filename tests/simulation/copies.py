@@ -1,4 +1,4 @@
-"""Messages of the simulation, and their copies in addresses."""
+"""Messages of the simulation, their copies in addresses, and the wall clock that some of them ask for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tests.simulation.transacting import Exchange
 
-__all__ = ["GONE", "LEAVING", "OUT", "READY", "Copy", "Message"]
+__all__ = ["GONE", "LEAVING", "OUT", "READY", "Copy", "Message", "WallClock"]
+
+FIRST_WALL_US = 1_700_000_000_000_000
 
 READY = "ready"
 """It can be handed out, now or at a time."""
@@ -20,6 +22,38 @@ GONE = "gone"
 """It is settled."""
 
 
+class WallClock:
+    """The wall clock, which is set now and then; the simulation's own clock never is."""
+
+    def __init__(self) -> None:
+        self._settings = [(-1.0, 0.0)]
+        """When, and by how much from then on."""
+
+    @property
+    def shift(self) -> float:
+        """By how much it is set now."""
+        return self._settings[-1][1]
+
+    @property
+    def was_set(self) -> bool:
+        """Whether it was ever set."""
+        return len(self._settings) > 1
+
+    def set(self, now: float, shift: float) -> None:
+        """Set it."""
+        self._settings.append((now, shift))
+
+    def us(self, now: float) -> int:
+        """What it shows, in microseconds since 1970."""
+        return FIRST_WALL_US + int((now + self.shift) * 1_000_000)
+
+    def between(self, first: float, last: float) -> tuple[float, float]:
+        """By how much it was set at least and at most."""
+        shifts = [shift for when, shift in self._settings if first <= when <= last]
+        shifts.append([shift for when, shift in self._settings if when < first][-1])
+        return min(shifts), max(shifts)
+
+
 @dataclass(slots=True)
 class Message:
     """One message as its sender knows it; times in seconds of the simulation.
@@ -28,6 +62,7 @@ class Message:
         number: tells it from all others, and grows with every message that is sent.
         settled: whether its sender wants no answer.
         delay: for how long it is not to be delivered.
+        date: until when by the wall clock, if it asks for that in place of the delay.
         key: of the last-value option.
         colour: what selectors select by.
         accepted: whether its sender was told so.
@@ -41,6 +76,7 @@ class Message:
     priority: int = 4
     ttl: float = 0.0
     delay: float = 0.0
+    date: float = 0.0
     group: str | None = None
     key: str | None = None
     colour: str | None = None
@@ -55,6 +91,9 @@ class Copy:
     """One message in one address.
 
     Attributes:
+        came_at: when it was sent.
+        shifts: by how much the wall clock was set when it was written, at least and at most; ``None`` is in
+            this life of the node.
         life: how long it may wait; 0 is for ever.
         expires: when it may expire at the earliest; 0 is never.
         expires_by: when it must have expired.
@@ -73,6 +112,7 @@ class Copy:
         is_stored: whether it is known to have been on the disk.
         is_doubtful: whether it may be gone without a word.
         is_hit: whether its batch, or another, failed while others had copies too.
+        is_unseen: whether nobody saw it when the node started, as its life was over: what is on disk of it counts.
         is_replaced: whether a later message of its key came.
         holder: the receiver that has it.
         avoided: receivers that said they cannot have it.
@@ -96,7 +136,10 @@ class Copy:
     is_stored: bool = False
     is_doubtful: bool = False
     is_hit: bool = False
+    is_unseen: bool = False
     is_replaced: bool = False
+    came_at: float = 0.0
+    shifts: tuple[float, float] | None = None
     life: float = 0.0
     expires: float = 0.0
     expires_by: float = 0.0

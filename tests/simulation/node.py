@@ -19,11 +19,11 @@ from tests.simulation.clients import attempts_of, number_of
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.testing.simulated_storage import SimulatedStorage
+    from tests.simulation.copies import WallClock
 
 __all__ = ["LOG_TABLES", "QUEUES", "SPACE", "Findings", "Node", "look", "marks_of"]
 
 SPACE = "ns/space"
-FIRST_WALL_US = 1_700_000_000_000_000
 MAX_TURNS = 200
 """Turns that may follow from one another; more mean that something asks for ever."""
 
@@ -42,13 +42,22 @@ class Node:
     Args:
         storage: its journal.
         now: the clock in seconds.
+        clock: the wall clock.
         report: hears what failed.
         window: bytes that each address may have in memory; 0 is as a real node has it.
     """
 
-    def __init__(self, storage: SimulatedStorage, now: float, report: Callable[[str], None], window: int = 0) -> None:
+    def __init__(
+        self,
+        storage: SimulatedStorage,
+        now: float,
+        clock: WallClock,
+        report: Callable[[str], None],
+        window: int = 0,
+    ) -> None:
         self.storage = storage
         self.now = now
+        self._clock = clock
         self._report = report
         self._is_turn_due = False
         self._ids = 0
@@ -98,9 +107,10 @@ class Node:
         """An address by its name."""
         return self.entities.spaces[SPACE].find(name)
 
-    def wall_us(self) -> int:
-        """The wall clock in microseconds."""
-        return FIRST_WALL_US + int(self.now * 1_000_000)
+    def look_at_clock(self) -> None:
+        """Have a turn, as a node has several times a second."""
+        self._is_turn_due = True
+        self.turn()
 
     def turn(self) -> None:
         """Run turns until none is asked for."""
@@ -108,7 +118,7 @@ class Node:
             if not self._is_turn_due:
                 return
             self._is_turn_due = False
-            self.core.run_turn(self.now, self.wall_us())
+            self.core.run_turn(self.now, self._clock.us(self.now))
         self._report(f"turns are still asked for after {MAX_TURNS}")
 
     def advance(self, seconds: float) -> None:
@@ -159,6 +169,7 @@ class Findings:
 def look(
     storage: SimulatedStorage,
     now: float,
+    clock: WallClock,
     patience: float,
     window: int,
     targets: set[str],
@@ -169,12 +180,13 @@ def look(
     Args:
         storage: the journal, which is used up.
         now: the clock.
+        clock: the wall clock.
         patience: how long to wait for messages that are not to be delivered at once.
         window: as of a node.
         targets: addresses that may be given messages of others meanwhile.
         report: hears what does not fit.
     """
-    node = Node(storage, now, lambda text: report(f"in a node that starts: {text}"), window)
+    node = Node(storage, now, clock, lambda text: report(f"in a node that starts: {text}"), window)
     node.load()
     findings = Findings()
     ports: dict[str, MemoryConsumerPort] = {}

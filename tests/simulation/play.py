@@ -54,6 +54,7 @@ class Play:
             "lose_sender": self.lose_sender,
             "journal": self.world.journal,
             "pass_time": self.pass_time,
+            "set_clock": self.set_clock,
             "transact": self.transact,
         }
 
@@ -121,13 +122,16 @@ class Play:
     def _message(self) -> Message:
         world, scenario = self.world, self.scenario
         choose = self.random.choice
+        delay = choose(scenario.delays)
+        is_dated = delay and world.chance(scenario.dated)
         return Message(
             world.next_number(),
             world.chance(scenario.durable),
             world.chance(scenario.settled),
             priority=choose(scenario.priorities),
             ttl=choose(scenario.ttls),
-            delay=choose(scenario.delays),
+            delay=delay,
+            date=world.now + world.clock.shift + delay if is_dated else 0.0,
             group=choose(scenario.groups),
             key=choose(scenario.keys),
             colour=choose(scenario.colours),
@@ -214,6 +218,10 @@ class Play:
     def pass_time(self) -> None:
         """Time passes."""
         self.world.node.advance(self.random.choice([0.0, self.scenario.pause, 0.1]))
+
+    def set_clock(self) -> None:
+        """Somebody sets the wall clock."""
+        self.world.set_clock(self.random.choice(self.scenario.shifts))
 
 
 @contextmanager

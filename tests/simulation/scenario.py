@@ -12,6 +12,9 @@ __all__ = ["AddressPlan", "Scenario", "make_scenario"]
 
 STEPS = 75
 
+LEAST_LIFE_S = 0.8
+"""Of messages at addresses that limit it."""
+
 
 @dataclass(frozen=True, slots=True)
 class AddressPlan:
@@ -51,6 +54,8 @@ class Scenario:
         priorities: to choose from.
         ttls: times to live to choose from, in seconds; 0 is for ever.
         delays: how long messages ask not to be delivered, in seconds.
+        dated: the part of these that asks for a time of day in place of a delay.
+        shifts: by how much the wall clock may be set, in seconds.
         groups: of messages, to choose from.
         keys: of the last-value option.
         colours: what selectors ask for.
@@ -73,6 +78,8 @@ class Scenario:
     priorities: tuple[int, ...] = (4,)
     ttls: tuple[float, ...] = (0.0,)
     delays: tuple[float, ...] = (0.0,)
+    dated: float = 0.0
+    shifts: tuple[float, ...] = (0.0,)
     groups: tuple[str | None, ...] = (None,)
     keys: tuple[str | None, ...] = (None,)
     colours: tuple[str | None, ...] = (None,)
@@ -109,6 +116,9 @@ _SUBJECTS: list[dict[str, Any]] = [
     {"priorities": (4, 4, 0, 9)},
     {"ttls": (0.0, 0.0, 0.5, 2.0)},
     {"delays": (0.0, 0.0, 0.4), "patience": 2.0},
+    {"delays": (0.0, 1.5, 3.0), "patience": 5.0},
+    {"delays": (0.4, 1.5, 3.0), "dated": 0.5, "shifts": (-5.0, 0.0, 5.0), "patience": 15.0},
+    {"ttls": (0.0, 0.5, 2.0), "shifts": (-5.0, 0.0, 5.0)},
     {"groups": (None, "g1", "g2", "g3")},
     {"colours": (None, "red", "blue")},
     {"priorities": (4, 9), "colours": ("red", "blue")},
@@ -145,13 +155,18 @@ def make_scenario(seed: int) -> Scenario:
         "transact": random.choice([0.0, 0.0, 2.0]),
     }
     extras: dict[str, Any] = dict(random.choice(_SUBJECTS))
+    if any(plan.option("ttlMinimum", 0) for plan in addresses) and max(extras.get("delays", (0.0,))) > LEAST_LIFE_S:
+        # What expires before its time comes is never seen, so a look cannot tell whether it was there.
+        extras = {}
     if any(plan.option("lastValueKey", "") for plan in addresses):
         extras = {"keys": (None, "a", "b", "c")}
         # Which message of a key is the latest is decided at the end of a transaction.
         weights["transact"] = 0.0
     if any(plan.option("redeliveryDelay", 0) for plan in addresses):
-        extras["patience"] = 2.0
+        extras["patience"] = max(2.0, extras.get("patience", 0.0))
     is_kept_for_a_while = any(plan.option("retentionMs", 0) for plan in addresses)
+    # What a stream keeps goes by the times of its rows, and so by the wall clock.
+    weights["set_clock"] = 0.3 if "shifts" in extras and not is_kept_for_a_while else 0.0
     return Scenario(
         seed,
         addresses,

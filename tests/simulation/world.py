@@ -13,7 +13,7 @@ from enmasse.testing.simulated_storage import SimulatedStorage
 from tests.simulation.accounts import SWEEP_S, Account
 from tests.simulation.audit import adopt, check_depth, check_found, check_found_order
 from tests.simulation.clients import Receiver, Sender
-from tests.simulation.copies import LEAVING, OUT, READY, Message
+from tests.simulation.copies import LEAVING, OUT, READY, Message, WallClock
 from tests.simulation.node import LOG_TABLES, QUEUES, Node, look
 from tests.simulation.stream_clients import StreamClients
 from tests.simulation.streams import StreamAccount
@@ -49,6 +49,7 @@ class World:
         self.problems: list[str] = []
         self.events: list[str] | None = None
         """What happens, in words, if somebody wants to know."""
+        self.clock = WallClock()
         self.plans = {plan.name: plan for plan in scenario.addresses}
         self.accounts: dict[str, Account] = {}
         self.streams: dict[str, StreamAccount] = {}
@@ -63,7 +64,7 @@ class World:
         """Nodes that died."""
         self.faults = JournalFaults(self.random, scenario.rates)
         self.storage = SimulatedStorage()
-        self.node = Node(self.storage, 0.0, self.problems.append, scenario.window)
+        self.node = Node(self.storage, 0.0, self.clock, self.problems.append, scenario.window)
         self.storage.listener = self
         self._declare()
 
@@ -90,7 +91,7 @@ class World:
         self.check()
 
     def _open_account(self, plan: AddressPlan) -> None:
-        account = self.accounts[plan.name] = Account(plan.name, plan.attributes, self.problems.append)
+        account = self.accounts[plan.name] = Account(plan.name, plan.attributes, self.problems.append, self.clock)
         account.is_shared = plan.kind == "subscription"
         account.has_small_window = account.is_paged = bool(self.scenario.window)
 
@@ -147,7 +148,7 @@ class World:
         """One more receiver of an address, if it takes one; on a topic, a subscriber of its own."""
         account = self.accounts.get(plan.name)
         if account is None:
-            account = Account(f"{plan.name} (volatile)", {"storage": "memory"}, self.problems.append)
+            account = Account(f"{plan.name} (volatile)", {"storage": "memory"}, self.problems.append, self.clock)
             account.is_shared = True
         receiver = Receiver(self, account, presettle=presettle, colour=colour)
         options = AttachOptions(presettle=presettle, source=plan.name, filters=receiver.filters)
@@ -208,6 +209,14 @@ class World:
             self.note(
                 "journal {}: open {}, unanswered {}, {} reads", state, storage.open, storage.unanswered, storage.reads
             )
+
+    def set_clock(self, shift: float) -> None:
+        """The wall clock is set; only what asks for a time of day is to notice it."""
+        self.note("the wall clock is set by {} s", shift)
+        self.clock.set(self.now, shift)
+        for account in self.all_accounts():
+            account.clock_set(self.now)
+        self.node.look_at_clock()
 
     def after_step(self) -> None:
         """Do what the node does at the end of its turn, and compare."""
@@ -337,7 +346,9 @@ class World:
     def _look(self, storage: SimulatedStorage) -> dict[str, dict[int, int]]:
         scenario = self.scenario
         targets = {name for name, account in self.accounts.items() if account.is_target}
-        findings = look(storage, self.now, scenario.patience, scenario.window, targets, self.problems.append)
+        findings = look(
+            storage, self.now, self.clock, scenario.patience, scenario.window, targets, self.problems.append
+        )
         found = {name: dict(messages) for name, messages in findings.messages.items()}
         for name, messages in findings.messages.items():
             account = self.accounts[name]
@@ -372,7 +383,7 @@ class World:
         adopt(self.accounts, found, self.now, self.is_written)
         self.storage.written_through = 0
         now = self.now + self.random.choice([0.0, 1.0])
-        self.node = Node(self.storage, now, self.problems.append, self.scenario.window)
+        self.node = Node(self.storage, now, self.clock, self.problems.append, self.scenario.window)
         self.storage.listener = self
         self.node.load()
         self._open_links()
