@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from enmasse.client.blocking import Message
-from enmasse.pipeline.workers.environment import complete_source_environment, source_environment
+from enmasse.pipeline.workers.environment import guard_source_environment, source_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,15 +69,21 @@ def test_functions_run_in_forks_of_the_daemon_that_reads_addresses(
         assert row["loaded"] == ["enmasse.pipeline.source.data_source", "pandas"]
 
 
-def test_a_query_that_begins_adds_nothing_to_what_all_queries_share(
+def test_what_queries_share_when_they_begin_may_be_written_by_several_at_once(
     spark: SparkSession, stream_node: StreamNode, tmp_path: Path
 ) -> None:
     address = stream_node.create("environment")
-    complete_source_environment(spark)
-    before = set(source_environment(spark))
-    source = spark.readStream.format("enmasse").options(url=stream_node.url, address=address).load()
-    query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
-    query.processAllAvailable()
-    query.stop()
-    assert {"PYTHONPATH", "SPARK_BUFFER_SIZE"} <= before
-    assert set(source_environment(spark)) == before
+    guard_source_environment(spark)
+    session = spark.newSession()
+    environment = source_environment(session)
+    assert environment.getClass().getName() == "java.util.concurrent.ConcurrentHashMap"
+    assert set(environment) == {"PYTHONPATH"}
+    # Sources are looked up in the thread's active session.
+    spark._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]
+    try:
+        source = session.readStream.format("enmasse").options(url=stream_node.url, address=address).load()
+        writer = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    finally:
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]
+    assert "SPARK_BUFFER_SIZE" in set(environment)

@@ -16,7 +16,7 @@ from enmasse.pipeline.running.pipeline_life import PipelineLife
 from enmasse.pipeline.running.plans import AddressFacts, Place
 from enmasse.pipeline.running.querying import Queries
 from enmasse.pipeline.running.start_gate import StartGate
-from enmasse.pipeline.workers.environment import complete_source_environment
+from enmasse.pipeline.workers.environment import guard_source_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +43,8 @@ class Runner:
         self._spark = spark
         self._place = place
         self._voice = voice
+        guard_source_environment(spark)
         self._guard = Guard(spark)
-        complete_source_environment(spark)
         self._gate = StartGate(max(2, spark.sparkContext.defaultParallelism // 2))
         self._queries = Queries(spark, place, self._guard, voice)
         self._lives: dict[str, PipelineLife] = {}

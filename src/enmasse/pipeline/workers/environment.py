@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["complete_source_environment", "share_workers"]
+__all__ = ["guard_source_environment", "share_workers", "source_environment"]
 
 SOURCE: Final = "enmasse"
-
-ADDED: Final = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_LOCAL_DIRS", "SPARK_PYTHON_RUNTIME")
-"""What Spark 4.3 puts into a source's environment when a query begins."""
+MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+"""Keeps the sources that every new session knows."""
 
 
 def share_workers(spark: SparkSession) -> None:
@@ -29,19 +28,38 @@ def share_workers(spark: SparkSession) -> None:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (installed, os.environ.get("PYTHONPATH"))))
 
 
-def complete_source_environment(spark: SparkSession) -> None:
-    """Let queries of our source begin at the same time; to be called before the first.
+def guard_source_environment(spark: SparkSession) -> None:
+    """Let queries of our source begin at the same time; to be called before the first, for all sessions of this Java.
 
-    Spark has one hash map of environment variables for all queries of a source, and puts some into it when a query
-    begins, without a lock. Two at once can lose an entry and leave the map's size wrong, and then no batch of any
-    query can be sent to a task until Java ends. Putting what is there already only replaces a value.
+    Spark 4.3 has one hash map of environment variables for all queries of a source, and each that begins puts some
+    into it, without a lock. Two at once lose entries and leave the map's size wrong, and then no batch of any query
+    can be sent to a task until Java ends (``Illegal size 5 of collection, expected 8``). Having all names there
+    before does not prevent it: Scala's map makes room when it is nearly full, even to replace a value, and moves its
+    entries for that. So the source gets a map that several may write.
     """
-    variables = source_environment(spark)
-    for name in ADDED:
-        variables.putIfAbsent(name, "")
+    java: Any = spark._jvm  # noqa: SLF001  # what Spark prefixes, it tells nobody else
+    # A session keeps what it looked up first: not this one, which may be the caller's.
+    former = _source(spark.newSession())
+    guarded = java.org.apache.spark.api.python.SimplePythonFunction(
+        former.command(),
+        java.java.util.concurrent.ConcurrentHashMap(former.envVars()),
+        former.pythonIncludes(),
+        former.pythonExec(),
+        former.pythonVer(),
+        former.broadcastVars(),
+        former.accumulator(),
+    )
+    kind = java.org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource
+    manager = getattr(getattr(java, f"{MANAGER}$"), "MODULE$")
+    known = manager.dataSourceBuilders().get().updated(SOURCE, kind(guarded))
+    getattr(manager, "dataSourceBuilders_$eq")(java.scala.Some(known))
 
 
 def source_environment(spark: SparkSession) -> Any:
     """Java's map of the variables that our source's processes are given."""
+    return _source(spark).envVars()
+
+
+def _source(spark: SparkSession) -> Any:
     state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  # sources of data are known there alone
-    return state.dataSourceManager().lookupDataSource(SOURCE).dataSourceCls().envVars()
+    return state.dataSourceManager().lookupDataSource(SOURCE).dataSourceCls()
