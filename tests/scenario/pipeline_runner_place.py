@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ class RunnerPlace:
         self.events: queue.Queue[dict[str, Any]] = queue.Queue()
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: str) -> None:
-        command = [sys.executable, "-m", "enmasse.pipeline", "run", "--space", "default/demo", "--url", self.url]
+    def start(self, *options: str, program: Sequence[str] = ("-m", "enmasse.pipeline")) -> None:
+        command = [sys.executable, *program, "run", "--space", "default/demo", "--url", self.url]
         command += ["--space-host", "demo", "--folder", str(self.folder), "--quick", "--cores", "2", *options]
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "runner.err").open("ab") as log:

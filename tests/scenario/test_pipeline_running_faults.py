@@ -22,14 +22,40 @@ pytestmark = [
 
 STREAM = {"type": "stream"}
 
+SPOILING = """
+import runpy
+
+from enmasse.pipeline.running import runner
+from enmasse.pipeline.workers.environment import source_environment
+
+
+def spoil(spark):
+    shared = source_environment(spark.newSession())
+    inner = shared.getClass().getDeclaredField("underlying")
+    inner.setAccessible(True)
+    size = inner.get(shared).getClass().getDeclaredField("contentSize")
+    size.setAccessible(True)
+    size.setInt(inner.get(shared), 4)
+
+
+runner.guard_source_environment = spoil
+runpy.run_module("enmasse.pipeline", run_name="__main__")
+"""
+"""A runner whose Java is as two queries leave it that begin in the same moment: what they share has a wrong size."""
+
 
 @pytest.fixture
-def place(stream_node: StreamNode, tmp_path: Path) -> Iterator[RunnerPlace]:
+def unstarted(stream_node: StreamNode, tmp_path: Path) -> Iterator[RunnerPlace]:
     place = RunnerPlace(stream_node.url, tmp_path / "space")
-    place.start()
     yield place
     if place.process is not None and place.process.poll() is None:
         place.kill()
+
+
+@pytest.fixture
+def place(unstarted: RunnerPlace) -> RunnerPlace:
+    unstarted.start()
+    return unstarted
 
 
 def send(node: StreamNode, address: str, *bodies: str) -> None:
@@ -82,3 +108,18 @@ def test_a_runner_whose_java_dies_ends_with_a_word(stream_node: StreamNode, plac
     assert place.process.wait(120) == 1
     assert place.stop() == 1
     assert "Spark's Java process ended" in (place.folder / "runner.err").read_text()
+
+
+def test_a_runner_whose_queries_all_fail_in_java_ends_with_the_reason(
+    stream_node: StreamNode, unstarted: RunnerPlace
+) -> None:
+    unstarted.start(program=["-c", SPOILING])
+    for name in ("one", "other"):
+        send(stream_node, stream_node.create(name), "a")
+        put(unstarted, name)
+    reason = unstarted.next_event("failed")["error"]
+    assert "every query fails in Java" in reason
+    assert "IllegalStateException: Illegal size 5 of collection, expected 8" in reason
+    assert unstarted.process is not None
+    assert unstarted.process.wait(60) == 1
+    assert unstarted.stop() == 1

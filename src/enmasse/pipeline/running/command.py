@@ -110,10 +110,11 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
 
         def spark_is_gone(sentence: str) -> None:
             failures.append(sentence)
+            voice("failed", error=sentence)
             commands.end()
 
-        watch = SparkWatch(spark, spark_is_gone)
         runner = Runner(spark, Place(options.url, options.space_host, folder), voice)
+        watch = SparkWatch(spark, runner.java_problem, spark_is_gone)
         voice("ready")
         try:
             for command in commands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["sentence_of"]
+__all__ = ["is_of_java", "sentence_of"]
 
 LONGEST: Final = 500
 """Characters of a sentence; a status is read in a table."""
@@ -15,6 +15,16 @@ _OURS = re.compile(r"enmasse\.(?:[a-z_]+\.)*errors\.(\w+Error): ((?:.|\n)*?)(?=\
 _PYTHON = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Warning|Interrupt|Exit)): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*([\w$]+): (.+)$", re.MULTILINE)
 """Of Java's exceptions; the outermost that Py4J tells of has a colon alone."""
+_ROOT = re.compile(r"^(?:Caused by)?: ((?:[\w$]+\.)+[\w$]+)(?::|$)", re.MULTILINE)
+"""The whole name of an exception of Java's, which may come without words."""
+_STATE = re.compile(
+    r"java\.lang\.(?:\w+Error|ClassCastException|IllegalStateException|(?:\w+)?IndexOutOfBoundsException"
+    r"|NullPointerException)"
+    r"|java\.util\.(?:ConcurrentModificationException|NoSuchElementException)"
+    r"|java\.io\.(?:InvalidClass|NotSerializable|OptionalData|StreamCorrupted)Exception"
+    r"|scala\.\w+Error"
+)
+"""Exceptions that tell of Java's own state, not of a row, a file or a node."""
 _CLASS = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _JAVAS = "Py4JJavaError"
@@ -50,6 +60,17 @@ def sentence_of(error: BaseException | str) -> str:
         name, message = causes[-1]
         return _short(f"{name}: {_plain(message)}")
     return _short(_plain(text)) or type(error).__name__
+
+
+def is_of_java(error: BaseException | str) -> bool:
+    """Whether the cause is an error of Java itself, as when what its queries share is spoilt or memory is gone.
+
+    Args:
+        error: an exception, or its text.
+    """
+    text = str(error)
+    roots = _ROOT.findall(text)
+    return bool(roots and _STATE.fullmatch(roots[-1]) and not _OURS.search(text))
 
 
 def _place_of(text: str) -> str:

@@ -119,6 +119,10 @@ class PipelineLife:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def unfinished(self) -> list[QueryLife]:
+        """Its queries that are to run."""
+        return [life for life in self._lives if isinstance(life, QueryLife) and life.state != "Finished"]
+
     def _live(self) -> None:
         # Each pipeline's jobs get their share, however many tasks another one has.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,18 +11,21 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from enmasse.model.pipelines import QueryState, QueryStatus
-from enmasse.pipeline.running.failures import sentence_of
+from enmasse.pipeline.running.failures import is_of_java, sentence_of
 from enmasse.pipeline.running.progress import Progress
 from enmasse.pipeline.running.start_gate import StartGate
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["QueryLife"]
+__all__ = ["QueryLife", "problem_of_all"]
 
 FIRST_PAUSE_S: Final = 1.0
 LAST_PAUSE_S: Final = 60.0
 MOST_CAUSES: Final = 20
+MOST_JAVA_FAILURES: Final = 3
+"""Starts in a row that end with an error of Java itself before it is taken for Java's state, which another start in
+the same Java does not mend."""
 
 
 class QueryLife:
@@ -58,8 +61,14 @@ class QueryLife:
         self._pause_s = FIRST_PAUSE_S
         self._not_before = 0.0
         self._restarts = -1
+        self._java_failures = 0
         self.state: QueryState = "Starting"
         self.error: str | None = None
+
+    @property
+    def java_problem(self) -> str:
+        """The error of Java itself that it fails with start after start; empty: there is none."""
+        return self.error or "" if self._java_failures >= MOST_JAVA_FAILURES else ""
 
     def tend(self, now: float) -> None:
         """Start it if it is time, and look what it did.
@@ -79,7 +88,7 @@ class QueryLife:
             if not is_active:
                 self._ended(self._query, now)
         except Py4JError as error:
-            self._failed(sentence_of(error), now)
+            self._failed(error, now)
 
     def _begin(self, now: float) -> None:
         self._restarts += 1
@@ -88,7 +97,7 @@ class QueryLife:
                 self._query = query = self._start()
                 self._gate.wait_until(lambda: not query.isActive or query._jsq.lastProgress() is not None)  # noqa: SLF001
         except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again and the neighbours go on
-            self._failed(sentence_of(error), now)
+            self._failed(error, now)
             return
         if self.error is None:
             self.state = "Running"
@@ -102,6 +111,7 @@ class QueryLife:
         for report in _newer(java.recentProgress(), known[2] if known is not None else ""):
             if self._progress.take(report) and "addBatch" in report["durationMs"]:
                 self._pause_s = FIRST_PAUSE_S
+                self._java_failures = 0
         self.state = "Running"
         self.error = None
 
@@ -112,12 +122,13 @@ class QueryLife:
             self.state = "Finished"
             self._log(f"query {self.name}: finished")
             return
-        self._failed(sentence_of(_story(found.get())), now)
+        self._failed(_story(found.get()), now)
 
-    def _failed(self, sentence: str, now: float) -> None:
+    def _failed(self, why: BaseException | str, now: float) -> None:
         self._query = None
         self.state = "Failed"
-        self.error = sentence
+        self.error = sentence = sentence_of(why)
+        self._java_failures = self._java_failures + 1 if is_of_java(why) else 0
         self._not_before = now + self._pause_s
         self._log(f"query {self.name}: {sentence}; again in {self._pause_s:g} s")
         self._pause_s = min(self._pause_s * 2, LAST_PAUSE_S)
@@ -135,6 +146,18 @@ class QueryLife:
         """What it did and how it is."""
         restarts = max(0, self._restarts)
         return self._progress.status(self.name, self.state, restarts=restarts, error=self.error)
+
+
+def problem_of_all(queries: Sequence[QueryLife]) -> str:
+    """Why another Java is needed: every query fails, and those that get so far by an error of Java; empty: none is.
+
+    Args:
+        queries: all that are to run in one Java.
+    """
+    problems = sorted(query.java_problem for query in queries)
+    if not any(problems) or any(query.state != "Failed" for query in queries):
+        return ""
+    return f"every query fails in Java, and goes on with another one: {problems[-1]}"
 
 
 def _newer(reports: Any, than: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from enmasse.model.pipelines import Pipeline
 from enmasse.pipeline.running.guard import Guard
 from enmasse.pipeline.running.pipeline_life import PipelineLife
 from enmasse.pipeline.running.plans import AddressFacts, Place
+from enmasse.pipeline.running.query_life import problem_of_all
 from enmasse.pipeline.running.querying import Queries
 from enmasse.pipeline.running.start_gate import StartGate
 from enmasse.pipeline.workers.environment import guard_source_environment
@@ -94,6 +95,10 @@ class Runner:
             life = self._life(name)
         life.remove(purge=purge)
         self._leaving.append(life)
+
+    def java_problem(self) -> str:
+        """Why this Java is to be ended though it runs; empty: it need not."""
+        return problem_of_all([query for life in list(self._lives.values()) for query in life.unfinished()])
 
     def close(self) -> None:
         """Stop all queries, then Spark."""

@@ -1,4 +1,4 @@
-"""Notices that Spark is gone under a runner: Java ended, or a cluster has put the application out."""
+"""Notices that Spark is gone under a runner: Java ended or is spoilt, or a cluster has put the application out."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ class SparkWatch:
 
     Args:
         spark: the session.
+        problem: why Java is no good though it runs; empty: it is good.
         on_end: called once when it is gone, with a sentence; not after ``close``.
     """
 
-    def __init__(self, spark: SparkSession, on_end: Callable[[str], None]) -> None:
+    def __init__(self, spark: SparkSession, problem: Callable[[], str], on_end: Callable[[str], None]) -> None:
         self._context = spark.sparkContext
         self._java: Any = getattr(self._context._gateway, "proc", None)  # noqa: SLF001  # PySpark started it
+        self._java_problem = problem
         self._on_end = on_end
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="spark watch", daemon=True).start()
@@ -58,4 +60,6 @@ class SparkWatch:
             is_stopped = self._context._jsc.sc().isStopped()  # noqa: SLF001  # Python is not told
         except (Py4JError, OSError, AttributeError):
             return "Spark's Java process does not answer"
-        return "Spark has stopped, as a cluster that ends an application has it do" if is_stopped else ""
+        if is_stopped:
+            return "Spark has stopped, as a cluster that ends an application has it do"
+        return self._java_problem()

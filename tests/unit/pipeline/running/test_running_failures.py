@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.pipeline.running.failures import LONGEST, sentence_of
+from enmasse.pipeline.running.failures import LONGEST, is_of_java, sentence_of
 
 WORKER = """\
 Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -67,3 +67,36 @@ def test_an_exception_without_words_has_its_name() -> None:
 
 def test_a_sentence_is_bounded() -> None:
     assert len(sentence_of("x" * 10_000)) == LONGEST
+
+
+SPOILT = "Caused by: java.lang.IllegalStateException: Illegal size 5 of collection, expected 8\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BATCH.format(SPOILT),
+        "Caused by: a.b.Outer: no\nCaused by: java.lang.NullPointerException: null",
+        "Caused by: a.b.Outer: no\nCaused by: java.lang.NullPointerException",
+        "Caused by: java.lang.OutOfMemoryError: Java heap space",
+        "Caused by: java.util.ConcurrentModificationException: null",
+        "Caused by: java.io.StreamCorruptedException: invalid type code: 00",
+    ],
+)
+def test_an_error_of_java_itself_is_known(text: str) -> None:
+    assert is_of_java(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WORKER.format("ValueError: bad thing"),
+        BATCH.format(""),
+        BATCH.format("Caused by: java.io.IOException: disk is gone\n"),
+        "Caused by: java.lang.NumberFormatException: For input string: x",
+        f"{SPOILT}Caused by: enmasse.pipeline.errors.StreamUnavailableError: gave up after 60 s",
+        "java.lang.IllegalStateException is only named here",
+    ],
+)
+def test_an_error_of_a_row_a_file_or_a_node_is_none_of_java(text: str) -> None:
+    assert not is_of_java(text)
