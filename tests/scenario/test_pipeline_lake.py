@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
 from enmasse.model.pipelines import TableFormat
-from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
+from enmasse.pipeline.errors import TableDamagedError, TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake.batches import Table
 from enmasse.pipeline.lake.compaction import compact
 from enmasse.pipeline.lake.relation import facts, relation, tables
@@ -157,6 +157,24 @@ def test_a_batch_that_is_there_is_not_written_again(lake: Lake) -> None:
         (commits / "1").unlink(missing_ok=True)
         lake.write(table, [{"k": "c", "v": 3}])
         assert lake.rows(form, "k", "v") == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_a_batch_that_is_done_is_missed_if_it_had_rows(lake: Lake) -> None:
+    table = open_table(lake.folder / "t", mode="update", keys=["k"], order_by="v")
+    # The second changes nothing and the third has no rows: neither makes an entry.
+    lake.write(table, [{"k": "a", "v": 5}], [{"k": "a", "v": 3}], [])
+    lake.write(table, [{"k": "b", "v": 1}])
+    newest = max((table.path / "_delta_log").glob("*.json"))
+    content = newest.read_bytes()
+    newest.write_bytes(b"")
+    with pytest.raises(TableDamagedError, match=r"cannot be read.* up to 3 done while the log ends with batch 2"):
+        lake.write(table)
+    newest.unlink()
+    with pytest.raises(TableDamagedError, match=r"is missing.* up to 3 done while the log ends with batch 2"):
+        lake.write(table)
+    newest.write_bytes(content)
+    lake.write(table, [{"k": "c", "v": 1}])
+    assert lake.rows("t", "k", "v") == [("a", 5), ("b", 1), ("c", 1)]
 
 
 def test_rows_replace_those_with_the_same_keys_while_files_are_compacted(lake: Lake) -> None:

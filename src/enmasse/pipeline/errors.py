@@ -10,6 +10,7 @@ ConfigError
 ├── CheckpointDamagedError a checkpoint's file is missing or unreadable
 ├── FunctionError          a pipeline's Python function raised, took too long or gave something else
 ├── TableSchemaError       rows do not fit the table they go to
+├── TableDamagedError      a file of a table's log is missing or unreadable
 └── TableMismatchError     a table belongs to another query or checkpoint
 UnavailableError
 └── StreamUnavailableError the node stayed away for longer than we wait
@@ -32,6 +33,7 @@ __all__ = [
     "SpaceTakenError",
     "SparkMissingError",
     "StreamUnavailableError",
+    "TableDamagedError",
     "TableMismatchError",
     "TableSchemaError",
 ]
@@ -51,6 +53,10 @@ class SparkMissingError(ConfigError):
 
 class TableMismatchError(ConfigError):
     """A table belongs to another query, or was written under another checkpoint."""
+
+
+class TableDamagedError(ConfigError):
+    """A file of a table's log is missing or unreadable; the message names it and what to do."""
 
 
 class TableSchemaError(ConfigError):

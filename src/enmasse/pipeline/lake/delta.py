@@ -28,7 +28,7 @@ from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of, table_fields, with_day
 from enmasse.pipeline.lake.columns import added_columns
 from enmasse.pipeline.lake.file_writing import FILES_DDL, FileWriting, sync
-from enmasse.pipeline.lake.mending import mend
+from enmasse.pipeline.lake.mending import LOG, QUERY, account_for, application, mend
 from enmasse.pipeline.lake.turns import turn
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["MODE", "DeltaLakeTable", "open_delta"]
 
 _OWNER: Final = "enmasse.owner"
-_QUERY: Final = "enmasse.query"
 MODE: Final = "enmasse.mode"
-_LOG: Final = "_delta_log"
 _STAGING: Final = "_staging"
 """Readers, and whatever cleans up, leave out what begins with an underscore."""
 _PROPERTIES: Final = {
@@ -99,6 +97,7 @@ class DeltaLakeTable:
         self._adopt = False
         self._opened: tuple[DeltaTable, int] | None = None
         self._read_at = 0
+        self._synced = 0
 
     @property
     def path(self) -> Path:
@@ -115,7 +114,7 @@ class DeltaLakeTable:
         fields = table_fields(schema, (*self._keys, *filter(None, [self._order_by])), self._partition_by)
         self._owner, self._adopt = owner, adopt
         with turn(self._path):
-            mend(self._path)
+            mend(self._path, checkpoint)
             table = self._open_or_create(fields)
             self._check_owner(table, checkpoint_query(checkpoint))
             self._fit(table, fields)
@@ -146,12 +145,12 @@ class DeltaLakeTable:
             )
         if self._opened is None or table is not self._opened[0]:
             self._read_at = table.version()
-        self._opened = table, (self._path / _LOG).stat().st_ino
+        self._opened = table, (self._path / LOG).stat().st_ino
         return table
 
     def _open(self) -> DeltaTable | None:
         """The table as it is now; opened seldom, for reading its whole log costs more than a small batch."""
-        log = self._path / _LOG
+        log = self._path / LOG
         if self._opened is None or not log.exists() or log.stat().st_ino != self._opened[1]:
             return open_delta(self._path)
         table = self._opened[0]
@@ -163,7 +162,7 @@ class DeltaLakeTable:
 
     def _check_owner(self, table: DeltaTable, query: str | None) -> None:
         written = table.metadata().configuration
-        owner, last = written.get(_OWNER), written.get(_QUERY)
+        owner, last = written.get(_OWNER), written.get(QUERY)
         if owner is None and last is None and table.version() > 0:
             raise TableMismatchError(f"the table {self._path.name} was made by somebody else; choose another name")
         if self._owner is not None and owner not in (None, self._owner):
@@ -190,39 +189,40 @@ class DeltaLakeTable:
         fields = table_fields(frame.schema, self._keys, self._partition_by)
         with turn(self._path):
             table = self._open_or_create(fields)
-            done = table.transaction_version(_application(query))
+            done = table.transaction_version(application(query))
             if done is not None and done >= batch:
                 return
-            self._claim(table, query)
+            self._claim(table, query, batch)
             self._fit(table, fields)
             rows = with_day(frame, self._partition_by)
-            commit = CommitProperties(app_transactions=[Transaction(_application(query), batch)])
+            commit = CommitProperties(app_transactions=[Transaction(application(query), batch)])
             try:
-                if self._mode == "update":
-                    self._merge(table, rows, commit)
-                else:
-                    self._put(table, rows, commit)
+                add = self._merge if self._mode == "update" else self._put
+                if not add(table, rows, commit):
+                    account_for(self._path, query, batch)
             except CommitFailedError:
                 # Somebody else's transaction came between. If it was this very batch, it is in the table now.
-                done = DeltaTable(self._path).transaction_version(_application(query))
+                done = DeltaTable(self._path).transaction_version(application(query))
                 if done is None or done < batch:
                     raise
 
-    def _claim(self, table: DeltaTable, query: str) -> None:
-        if table.metadata().configuration.get(_QUERY) == query:
+    def _claim(self, table: DeltaTable, query: str, batch: int) -> None:
+        if table.metadata().configuration.get(QUERY) == query:
             return
         self._check_owner(table, query)
-        table.alter.set_table_properties({_QUERY: query} | self._property(), raise_if_not_exists=False)
+        account_for(self._path, query, batch - 1)
+        table.alter.set_table_properties({QUERY: query} | self._property(), raise_if_not_exists=False)
         table.update_incremental()
 
     def _property(self) -> dict[str, str]:
         """What the table remembers of who writes it."""
         return {MODE: self._mode} | ({_OWNER: self._owner} if self._owner else {})
 
-    def _put(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> None:
+    def _put(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> bool:
+        """Add rows, or put them in the place of all; whether that made an entry in the log."""
         files = _written(frame, self._path, self._partition_by)
         if not files and self._mode == "append":
-            return
+            return False
         mode = "overwrite" if self._mode == "complete" else "append"
         actions: list[Any] = [
             AddAction(file["path"], file["bytes"], json.loads(file["partition"]), 0, True, file["stats"])
@@ -237,12 +237,15 @@ class DeltaLakeTable:
                 (self._path / file["path"]).unlink(missing_ok=True)
             raise
         self._sync_log(table)
+        return True
 
-    def _merge(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> None:
+    def _merge(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> bool:
+        """Merge rows; whether that made an entry in the log."""
+        before = table.version()
         with self._staged() as staging:
             files = _written(self._last_of_each(frame), staging)
             if not files:
-                return
+                return False
             reader = (
                 ds.dataset([str(staging / file["path"]) for file in files], format="parquet").scanner().to_reader()
             )
@@ -259,7 +262,11 @@ class DeltaLakeTable:
                 .when_not_matched_insert(columns)
                 .execute()
             )
+        # Rows that are all older than those in the table change nothing.
+        if table.version() == before:
+            return False
         self._sync_log(table)
+        return True
 
     @contextmanager
     def _staged(self) -> Iterator[Path]:
@@ -281,13 +288,15 @@ class DeltaLakeTable:
 
     def _sync_log(self, table: DeltaTable) -> None:
         """Put on disk what was committed since, by whomever."""
-        before = table.version()
         table.update_incremental()
-        log = self._path / _LOG
-        for version in range(before, table.version() + 1):
+        log = self._path / LOG
+        # Those of a compaction too, or a power cut leaves a gap before what is done.
+        first = self._synced if self._synced <= table.version() else 0
+        for version in range(max(first, table.version() - _KEPT_COMMITS), table.version() + 1):
             entry = log / f"{version:020d}.json"
             if entry.exists():
                 sync(entry)
+        self._synced = table.version() + 1
         for folder in (log, self._path):
             sync(folder)
 
@@ -300,10 +309,6 @@ def _written(frame: DataFrame, root: Path, partition_by: Sequence[str] = ()) -> 
 
 def _schema(fields: Sequence[Mapping[str, Any]]) -> Schema:
     return Schema.from_json(json.dumps({"type": "struct", "fields": list(fields)}))
-
-
-def _application(query: str) -> str:
-    return f"enmasse:{query}"
 
 
 def _quoted(name: str) -> str:

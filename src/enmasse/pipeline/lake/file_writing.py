@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["FILES_DDL", "NO_VALUE", "SAFE", "FileWriting", "partition_folder", "partition_text", "sync"]
+__all__ = ["FILES_DDL", "NO_VALUE", "SAFE", "FileWriting", "partition_folder", "partition_text", "put_whole", "sync"]
 
 FILES_DDL: Final = "path STRING, bytes BIGINT, rows BIGINT, partition STRING, stats STRING"
 """What a task tells of a file: ``partition`` and ``stats`` are JSON, as Delta's log has them."""
@@ -78,6 +78,15 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def put_whole(path: Path, text: str) -> None:
+    """Put a small file on disk, in the place of a former one at once."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    sync(new)
+    new.rename(path)
+    sync(path.parent)
 
 
 class FileWriting:

@@ -1,36 +1,139 @@
-"""What a power cut may leave of a Delta table's log.
+"""A Delta table's log before a query goes on: what a power cut left is removed, what is damaged is reported.
 
-delta-rs names a new entry before it is on disk, so a cut may leave the name without the content, and no reader
-opens the table any more. Such an entry was not waited for by anybody (see ``delta``): no checkpoint calls its
-batch done, so the batch comes again.
+delta-rs names a new entry before it is on disk, so a power cut may leave the name without the content. Such an entry
+was not waited for by anybody (see ``delta``): no checkpoint calls its batch done, so the entry goes and the batch
+comes again.
+
+Rules:
+1. Only the newest entries are removed, and only if every batch that the query's checkpoint calls done is in the rest
+   of the log, or is known to need no entry.
+2. Anything else that is unreadable or missing is damage: nothing is changed, and the query fails with the reason.
+3. A batch without rows makes no entry. That is written down before the checkpoint calls it done, so that its absence
+   is no damage.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-from enmasse.pipeline.lake.file_writing import sync
+from deltalake import DeltaTable
 
-__all__ = ["mend"]
+from enmasse.pipeline.errors import TableDamagedError
+from enmasse.pipeline.lake.batches import checkpoint_query
+from enmasse.pipeline.lake.file_writing import put_whole, sync
+
+__all__ = ["LOG", "QUERY", "account_for", "application", "mend"]
+
+LOG: Final = "_delta_log"
+QUERY: Final = "enmasse.query"
+"""The table's property that names the query which wrote it last."""
+_ACCOUNT: Final = "_batches.json"
+_VERSION: Final = re.compile(r"(\d{20})\.(json|checkpoint\..*parquet)")
+_NONE: Final = -1
 
 
-def mend(path: Path) -> int:
-    """Take away the newest entries of a table's log that are no entries; how many.
+def application(query: str) -> str:
+    """The name under which a query's batches are in the log."""
+    return f"enmasse:{query}"
+
+
+def account_for(path: Path, query: str, batch: int) -> None:
+    """Write down, on disk, that the log need not have a query's batches up to this one.
+
+    Args:
+        path: the table's folder.
+        query: its id.
+        batch: the number of a batch; -1: the log has every batch.
+    """
+    put_whole(path / _ACCOUNT, json.dumps({"query": query, "batch": batch}))
+
+
+def mend(path: Path, checkpoint: Path) -> int:
+    """Remove the newest entries of a table's log that are no entries; how many.
 
     Args:
         path: the table's folder; need not be there. Nobody writes it meanwhile.
+        checkpoint: of the query that is to go on writing it; need not be there.
+
+    Raises:
+        TableDamagedError: the log lacks, or may lack, what a checkpoint calls done; nothing was changed.
     """
-    log = path / "_delta_log"
-    taken = 0
-    for entry in sorted(log.glob("[0-9]*.json"), reverse=True):
-        if _is_whole(entry):
-            break
+    log = path / LOG
+    newest, versions = _entries(log)
+    torn: list[Path] = []
+    while versions and not _is_whole(log / _name(versions[-1])):
+        torn.append(log / _name(versions.pop()))
+    last = versions[-1] if versions else newest
+    for version in range(newest + 1, last + 1):
+        entry = log / _name(version)
+        if version not in versions or not _is_whole(entry):
+            problem = "cannot be read" if version in versions else "is missing"
+            raise TableDamagedError(
+                f"the table {path.name} is damaged: {entry} {problem}, and later entries are there; bring the file "
+                "back from a backup, or move the table away and restart the pipeline from a point you name"
+            )
+    _check_batches(path, checkpoint, last, torn)
+    for entry in torn:
         entry.unlink()
-        taken += 1
-    if taken:
+    if torn:
         sync(log)
-    return taken
+    return len(torn)
+
+
+def _entries(log: Path) -> tuple[int, list[int]]:
+    """The version of the log's newest checkpoint, and in order those of the entries after it."""
+    found = [match for file in log.glob("[0-9]*") if (match := _VERSION.fullmatch(file.name))]
+    newest = max((int(match[1]) for match in found if match[2] != "json"), default=_NONE)
+    return newest, sorted(int(match[1]) for match in found if match[2] == "json" and int(match[1]) > newest)
+
+
+def _name(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def _check_batches(path: Path, checkpoint: Path, version: int, torn: Sequence[Path]) -> None:
+    """Make sure that the log up to a version has every batch that is done."""
+    query, done = checkpoint_query(checkpoint), _newest_done(checkpoint)
+    table = DeltaTable(path, version=version) if version > _NONE else None
+    writer = table.metadata().configuration.get(QUERY) if table is not None else None
+    if torn and writer not in (None, query):
+        raise TableDamagedError(
+            f"the table {path.name} is damaged: {torn[-1]} cannot be read, and may be of a batch that another "
+            "checkpoint calls done; bring the file back from a backup, or remove it to go on without its rows"
+        )
+    if query is None:
+        return
+    accounted = _accounted(path, query)
+    there = table.transaction_version(application(query)) if table is not None else None
+    held = max(number for number in (there, accounted, _NONE) if number is not None)
+    if held < done and (torn or accounted is not None):
+        lost = torn[-1] if torn else path / LOG / _name(version + 1)
+        problem, remedy = ("cannot be read", "remove it and restart") if torn else ("is missing", "restart")
+        raise TableDamagedError(
+            f"the table {path.name} is damaged: {lost} {problem}, and the query's checkpoint calls batches up "
+            f"to {done} done while the log {'has none' if held == _NONE else f'ends with batch {held}'}; bring the "
+            f"file back from a backup, or {remedy} the pipeline from a point you name"
+        )
+    if accounted is None and writer == query:
+        # Written when batches without rows were not accounted for.
+        account_for(path, query, done if held < done else _NONE)
+
+
+def _newest_done(checkpoint: Path) -> int:
+    return max((int(file.name) for file in checkpoint.glob("commits/[0-9]*") if file.name.isdigit()), default=_NONE)
+
+
+def _accounted(path: Path, query: str) -> int | None:
+    """Up to which batch the log need have none; None: nothing is known of the query."""
+    try:
+        account = json.loads((path / _ACCOUNT).read_text())
+        return int(account["batch"]) if account["query"] == query else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _is_whole(entry: Path) -> bool:

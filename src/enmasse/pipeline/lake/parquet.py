@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from enmasse.pipeline.errors import TableMismatchError
 from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of, table_fields, with_day
 from enmasse.pipeline.lake.columns import added_columns
-from enmasse.pipeline.lake.file_writing import FILES_DDL, FileWriting, sync
+from enmasse.pipeline.lake.file_writing import FILES_DDL, FileWriting, put_whole, sync
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -135,8 +135,4 @@ class ParquetTable:
 
     def _keep(self, name: str, text: str) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
-        new = self._path / f"{name}.new"
-        new.write_text(text)
-        sync(new)
-        new.rename(self._path / name)
-        sync(self._path)
+        put_whole(self._path / name, text)
