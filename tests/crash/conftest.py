@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from enmasse.testing.node_process import NodeProcess
+from tests.foreign_tools import require
 
 ROOT = Path(__file__).parents[2]
 # What the stories have in common is found from the root of the repository.
 sys.path.insert(0, str(ROOT))
 
-TOOLS = ROOT / "tests" / "tools"
-IS_CI = os.environ.get("CI") == "true"
 SEED = int(os.environ.get("ENMASSE_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 
 
@@ -41,13 +38,4 @@ def process(tmp_path: Path) -> Iterator[NodeProcess]:
 @pytest.fixture
 def foreign_clients() -> None:
     """python-qpid-proton and rhea are there."""
-    for is_there, what, how in (
-        (find_spec("proton") is not None, "python-qpid-proton", "install a C compiler, then run `make clean setup`"),
-        (
-            shutil.which("node") is not None and (TOOLS / "node_modules/rhea").is_dir(),
-            "rhea",
-            "run `make test-tools`",
-        ),
-    ):
-        if not is_there:
-            (pytest.fail if IS_CI else pytest.skip)(f"{what} is missing: {how}")
+    require("python-qpid-proton", "rhea")

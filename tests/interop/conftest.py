@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,19 +16,12 @@ from enmasse.client import blocking
 from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
 from enmasse.testing.stranger import Stranger
+from tests.foreign_tools import require
 from tests.interop.hostile import Bystander
 
 HERE = Path(__file__).parent
 TOOLS = HERE.parent / "tools"
 SPACE = "default/interop"
-
-
-def missing(what: str, how: str) -> None:
-    """Skip, or fail where every tool is to be there."""
-    message = f"{what} is missing: {how}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(message)
-    pytest.skip(message)
 
 
 class Addresses:
@@ -129,18 +120,10 @@ def own_node(tmp_path: Path) -> Iterator[tuple[NodeProcess, Callable[[], Address
         assert "Traceback" not in process.log, process.log
 
 
-@pytest.fixture(scope="session")
-def proton() -> None:
-    """python-qpid-proton is there."""
-    if find_spec("proton") is None:
-        missing("python-qpid-proton", "install a C compiler, then run `make clean setup` (see .venv/proton.log)")
-
-
 @pytest.fixture(scope="module")
 def rhea(node: NodeProcess) -> Callable[..., dict[str, Any]]:
     """Runs one scenario of rhea_client.js against the node and returns what it reports."""
-    if shutil.which("node") is None or not (TOOLS / "node_modules" / "rhea").is_dir():
-        missing("rhea", "run `make test-tools`")
+    require("rhea")
 
     def run(scenario: str, **options: Any) -> dict[str, Any]:
         asked = {"port": node.port, "scenario": scenario, **options}

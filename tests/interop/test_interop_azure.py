@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pytest
 
-from tests.interop.conftest import HERE, missing
+from tests.interop.conftest import HERE
 from tests.interop.test_interop_users import PASSWORD
 
 pytestmark = pytest.mark.slow
@@ -18,8 +17,6 @@ COUNT = 30
 
 @pytest.mark.parametrize("transport", ["amqp"])
 def test_the_client_of_azures_sdk_sends_and_receives_over_tls(secure_orders: tuple[str, str], transport: str) -> None:
-    if find_spec("azure") is None:
-        missing("azure-servicebus", "run `make clean setup`")
     url, authority = secure_orders
     port = url.rpartition(":")[2]
     done = subprocess.run(

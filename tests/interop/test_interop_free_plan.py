@@ -6,20 +6,16 @@ The limits are those of the plan that every installation has, in the words in wh
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
-if find_spec("proton") is None and os.environ.get("CI") != "true":
-    pytest.skip(
-        "python-qpid-proton is missing: install a C compiler, then run `make clean setup` (see .venv/proton.log)",
-        allow_module_level=True,
-    )
+from tests.foreign_tools import require
+
+require("python-qpid-proton")
 
 from proton import ConnectionException, Message, Timeout
 from proton.utils import BlockingConnection, LinkDetached, SendException

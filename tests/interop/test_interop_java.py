@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,8 @@ import pytest
 from enmasse.client import blocking
 from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
-from tests.interop.conftest import HERE, SPACE, TOOLS, missing
+from tests.foreign_tools import require
+from tests.interop.conftest import HERE, SPACE, TOOLS
 from tests.interop.test_interop_users import PASSWORD, run_user
 
 pytestmark = pytest.mark.slow
@@ -38,10 +38,7 @@ Reports = dict[str, str]
 
 def started(program: str, *arguments: str) -> subprocess.Popen[str]:
     """One of the programs, at work."""
-    if shutil.which("javac") is None:
-        missing("a JDK", "apt-get install default-jdk-headless")
-    if not (TOOLS / "java" / "pom.xml").exists():
-        missing("Qpid JMS and ProtonJ2", "run `make test-tools`")
+    require("a JDK", "Qpid JMS and ProtonJ2")
     return subprocess.Popen(
         ["java", "-cp", f"{TOOLS / 'java'}/*", str(HERE / "java" / program), *arguments],
         stdout=subprocess.PIPE,
@@ -128,8 +125,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     run_user("add", "jo", "--space", "interop", "--users", str(users), "--send", "#", "--recv", "#")
     authority = Authority(directory / "tls")
     authority.keep_server_certificate("default", ["localhost", "127.0.0.1"])
-    if shutil.which("keytool") is None:
-        missing("a JDK", "apt-get install default-jdk-headless")
+    require("a JDK")
     subprocess.run(
         [
             "keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(authority.path),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import ssl
@@ -18,7 +17,8 @@ from enmasse.client import TlsOptions, blocking
 from enmasse.engines.authority import Authority
 from enmasse.errors import EnmasseError
 from enmasse.testing.node_process import NodeProcess
-from tests.interop.conftest import Addresses, missing
+from tests.foreign_tools import require
+from tests.interop.conftest import Addresses
 
 pytestmark = pytest.mark.slow
 
@@ -90,8 +90,7 @@ def test_who_never_opens_is_dropped(tmp_path: Path) -> None:
 
 def test_openssl_finds_the_versions_that_are_spoken(secure: tuple[NodeProcess, Path]) -> None:
     node, tls = secure
-    if shutil.which("openssl") is None:
-        missing("openssl", "run `make test-tools`")
+    require("openssl")
     found = {}
     for version in ("-tls1_1", "-tls1_2", "-tls1_3"):
         done = subprocess.run(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
-if find_spec("proton") is None and os.environ.get("CI") != "true":
-    pytest.skip(
-        "python-qpid-proton is missing: install a C compiler, then run `make clean setup` (see .venv/proton.log)",
-        allow_module_level=True,
-    )
+from tests.foreign_tools import require
+
+require("python-qpid-proton")
 
 from proton import Condition, Delivery, Message, symbol
 

@@ -1,8 +1,7 @@
-"""Proton's C++ library and the distribution's own C examples, built here, against a real node."""
+"""Proton for C++ and the distribution's own C examples, built here, against a real node."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import pytest
 
 from enmasse.testing.node_process import NodeProcess
-from tests.interop.conftest import HERE, missing
+from tests.foreign_tools import require
+from tests.interop.conftest import HERE
 from tests.interop.test_interop_users import PASSWORD
 
 pytestmark = pytest.mark.slow
@@ -21,21 +21,19 @@ EXAMPLES = Path("/usr/share/proton/examples/c")
 
 def build(directory: Path, source: Path, compiler: str, *libraries: str) -> str:
     """The program that a source is compiled to."""
-    if shutil.which(compiler) is None:
-        missing(compiler, f"apt-get install {compiler}")
     program = directory / source.stem
     built = subprocess.run(
         [compiler, "-O1", "-o", str(program), str(source), *(f"-l{library}" for library in libraries)],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    if built.returncode:
-        missing("Proton for C and C++", f"run `make test-tools` ({built.stderr[-300:]})")
+    assert built.returncode == 0, built.stderr
     return str(program)
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     """cpp/client.cpp, built."""
+    require("Proton for C++")
     return build(tmp_path_factory.mktemp("cpp"), HERE / "cpp" / "client.cpp", "g++", "qpid-proton-cpp")
 
 
@@ -88,10 +86,10 @@ def test_a_client_in_cpp_stays_out_with_a_wrong_password(secure_orders: tuple[st
 
 def example(directory: Path, name: str) -> str:
     """One of the distribution's examples, built as it is."""
-    source = EXAMPLES / f"{name}.c"
-    if not source.exists():
-        missing("the C examples of Proton", "run `make test-tools`")
-    return build(directory, source, "gcc", ":libqpid-proton-core.so.10", ":libqpid-proton-proactor.so.1")
+    require("Proton for C, and its examples")
+    return build(
+        directory, EXAMPLES / f"{name}.c", "gcc", ":libqpid-proton-core.so.10", ":libqpid-proton-proactor.so.1"
+    )
 
 
 def test_the_c_examples_send_and_receive(node: NodeProcess, addresses: Any, tmp_path: Path) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-if find_spec("proton") is None and os.environ.get("CI") != "true":
-    pytest.skip(
-        "python-qpid-proton is missing: install a C compiler, then run `make clean setup` (see .venv/proton.log)",
-        allow_module_level=True,
-    )
+from tests.foreign_tools import require
+
+require("python-qpid-proton")
 
 from proton import Message, symbol
 from proton.handlers import TransactionHandler
@@ -25,7 +21,6 @@ from proton.reactor import Filter
 from enmasse.client import blocking
 from enmasse.testing.node_process import NodeProcess
 from enmasse.testing.proton_play import Exchange, Play
-from tests.interop.conftest import missing
 
 pytestmark = pytest.mark.slow
 
@@ -227,8 +222,7 @@ def test_a_direct_address_in_a_transaction_is_refused_in_words(
 
 def test_protons_transactional_server_answers_its_client(node: NodeProcess, addresses: Any) -> None:
     server, client = EXAMPLES / "server_tx.py", EXAMPLES / "client.py"
-    if not server.exists():
-        missing("Proton's examples", "run `make test-tools`")
+    require("Proton's examples for Python")
     requests = addresses.declare("queue", "examples")
     # As it comes, but for where it connects, which it does not take from its arguments.
     program = server.read_text().replace("localhost:5672", f"localhost:{node.port}")

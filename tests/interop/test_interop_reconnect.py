@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import threading
 from typing import Any
@@ -13,7 +12,8 @@ import pytest
 
 from enmasse.client import blocking
 from enmasse.testing.node_process import NodeProcess
-from tests.interop.conftest import HERE, TOOLS, missing
+from tests.foreign_tools import require
+from tests.interop.conftest import HERE, TOOLS
 
 pytestmark = pytest.mark.slow
 
@@ -36,8 +36,7 @@ EVERYTHING = {f"m{number}" for number in range(COUNT)}
 
 
 def test_rhea_goes_on_with_a_node_that_was_killed(own_node: Any) -> None:
-    if shutil.which("node") is None or not (TOOLS / "node_modules" / "rhea").is_dir():
-        missing("rhea", "run `make test-tools`")
+    require("rhea")
     node, manage = own_node
     address = manage().declare("queue")
     asked = {"port": node.port, "address": address, "count": COUNT, "few": FEW}
@@ -58,7 +57,8 @@ def test_rhea_goes_on_with_a_node_that_was_killed(own_node: Any) -> None:
     assert bodies(node, address) == EVERYTHING
 
 
-def test_proton_goes_on_with_a_node_that_was_killed(own_node: Any, proton: None) -> None:
+def test_proton_goes_on_with_a_node_that_was_killed(own_node: Any) -> None:
+    require("python-qpid-proton")
     from proton import Message
     from proton.handlers import MessagingHandler
     from proton.reactor import Container

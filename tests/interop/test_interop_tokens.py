@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from enmasse.node.errors import EntityError
 from enmasse.node.gate import GateOptions
 from enmasse.node.server import Server
 from enmasse.node.user_patterns import matcher_of
+from tests.foreign_tools import require
 
 pytestmark = pytest.mark.slow
 
@@ -80,8 +80,7 @@ def serve(directory: Path, talk: Any) -> None:
 
 
 def test_rhea_comes_in_by_a_token(tmp_path: Path) -> None:
-    if shutil.which("node") is None or not (TOOLS / "node_modules" / "rhea").is_dir():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("rhea is missing: run `make test-tools`")
+    require("rhea")
 
     async def login(port: int, token: str) -> dict[str, Any]:
         options = {"username": "ida", "token": token, "sasl_init_hostname": "shop.default"}

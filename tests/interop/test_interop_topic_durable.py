@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
-if find_spec("proton") is None and os.environ.get("CI") != "true":
-    pytest.skip(
-        "python-qpid-proton is missing: install a C compiler, then run `make clean setup` (see .venv/proton.log)",
-        allow_module_level=True,
-    )
+from tests.foreign_tools import require
+
+require("python-qpid-proton")
 
 from proton import Message, Terminus
 from proton.reactor import DurableSubscription, LinkOption, Selector

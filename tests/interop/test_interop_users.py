@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from enmasse.pipeline.errors import AccessError
 from enmasse.pipeline.source.frames_client import StreamConnection
 from enmasse.pipeline.source.options import SourceOptions
 from enmasse.testing.node_process import NodeProcess
+from tests.foreign_tools import require
 
 pytestmark = pytest.mark.slow
 
@@ -109,14 +109,10 @@ def lax(tmp_path_factory: pytest.TempPathFactory, users_file: Path) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def proton_connect(proton: None) -> Callable[..., Any]:
-    """Connects python-qpid-proton, which must be built with Cyrus SASL."""
-    from proton import SASL
+def proton_connect() -> Callable[..., Any]:
+    """Connects python-qpid-proton."""
+    require("python-qpid-proton with SASL and TLS")
     from proton.utils import BlockingConnection
-
-    if not SASL.extended():
-        message = "python-qpid-proton knows no SCRAM: run `make test-tools`"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(message)
 
     def connect(place: Place, user: str | None = None, password: str = PASSWORD, **options: Any) -> Any:
         # Without TLS proton names no host before open, so the user's realm names the space.
@@ -233,8 +229,7 @@ def test_a_link_that_nothing_allows_is_refused(
 @pytest.fixture(scope="module")
 def rhea_login() -> Callable[..., dict[str, Any]]:
     """Logs in with rhea; what it reports."""
-    if shutil.which("node") is None or not (TOOLS / "node_modules" / "rhea").is_dir():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("rhea is missing: run `make test-tools`")
+    require("rhea")
 
     def login(place: Place, address: str | None, **options: Any) -> dict[str, Any]:
         done = subprocess.run(

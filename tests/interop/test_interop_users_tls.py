@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from enmasse.client import ConnectionDeniedError, TlsOptions, blocking
 from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
+from tests.foreign_tools import require
 from tests.interop.test_interop_users import HERE, PASSWORD, PATIENCE_S, TOOLS, Place, declare, run_user
 
 pytestmark = pytest.mark.slow
@@ -75,6 +75,7 @@ def proton_connect(
     place: Place, certificates: Certificates, host: str, client: tuple[str, str] | None, **options: Any
 ) -> Any:
     """Connect python-qpid-proton with TLS; ``host`` is what it names by SNI."""
+    require("python-qpid-proton with SASL and TLS")
     from proton import SSLDomain
     from proton.utils import BlockingConnection
 
@@ -88,7 +89,7 @@ def proton_connect(
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_proton_shows_its_password_to_the_node_alone(
-    secure: Place, certificates: Certificates, proton: None, mechanism: str
+    secure: Place, certificates: Certificates, mechanism: str
 ) -> None:
     connection = proton_connect(
         secure, certificates, "shop.default", None, user="jo", password=PASSWORD, allowed_mechs=mechanism
@@ -99,7 +100,7 @@ def test_proton_shows_its_password_to_the_node_alone(
         connection.close()
 
 
-def test_the_host_of_tls_names_the_space(secure: Place, certificates: Certificates, proton: None) -> None:
+def test_the_host_of_tls_names_the_space(secure: Place, certificates: Certificates) -> None:
     from proton import ConnectionException
 
     with pytest.raises(ConnectionException, match="unauthorized-access"):
@@ -107,7 +108,7 @@ def test_the_host_of_tls_names_the_space(secure: Place, certificates: Certificat
     proton_connect(secure, certificates, "open.default", None, allowed_mechs="ANONYMOUS").close()
 
 
-def test_proton_comes_in_by_its_certificate(secure: Place, certificates: Certificates, proton: None) -> None:
+def test_proton_comes_in_by_its_certificate(secure: Place, certificates: Certificates) -> None:
     from proton import ConnectionException
 
     mine = certificates.client("card.example.com")
@@ -128,8 +129,7 @@ def test_proton_comes_in_by_its_certificate(secure: Place, certificates: Certifi
 @pytest.fixture(scope="module")
 def rhea_login(secure: Place, certificates: Certificates) -> Callable[..., dict[str, Any]]:
     """Logs in with rhea over TLS; what it reports."""
-    if shutil.which("node") is None or not (TOOLS / "node_modules" / "rhea").is_dir():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("rhea is missing: run `make test-tools`")
+    require("rhea")
 
     def login(client: tuple[str, str] | None = None, **options: Any) -> dict[str, Any]:
         tls: dict[str, Any] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -22,7 +21,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
-from tests.interop.conftest import HERE, TOOLS, Addresses, missing
+from tests.foreign_tools import require
+from tests.interop.conftest import HERE, TOOLS, Addresses
 
 pytestmark = pytest.mark.slow
 
@@ -54,11 +54,6 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProce
         assert "Traceback" not in process.log, process.log
 
 
-def need_rhea() -> None:
-    if shutil.which("node") is None or not (TOOLS / "node_modules" / "ws").is_dir():
-        missing("rhea with ws", "run `make test-tools`")
-
-
 def check(report: dict[str, Any]) -> None:
     assert report["received"] == WHOLE, report["errors"]
     assert report["outcomes"] == ["accepted"] * len(WHOLE)
@@ -67,7 +62,7 @@ def check(report: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("scheme", ["ws", "wss"])
 def test_rhea_in_node_sends_and_receives(secure: tuple[NodeProcess, Path], scheme: str) -> None:
-    need_rhea()
+    require("rhea")
     node, tls = secure
     asked = {
         "url": f"{scheme}://localhost:{node.port}",
@@ -134,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def pages() -> Iterator[Site]:
-    need_rhea()
+    require("rhea")
     with Site() as found:
         thread = threading.Thread(target=found.serve_forever)
         thread.start()
@@ -153,15 +148,12 @@ def fingerprint(tls: Path) -> str:
 
 def browse(pages: Site, tls: Path, profile: Path, host: str = "127.0.0.1") -> dict[str, Any]:
     """Have a browser open the page, and return what the page reports."""
-    program = shutil.which(BROWSER)
-    if program is None:
-        missing(BROWSER, "run `make test-tools`")
-        raise AssertionError
+    require("chromium")
     log = profile.parent / "browser.log"
     with log.open("wb") as errors:
         browser = subprocess.Popen(
             [
-                program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+                "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
                 "--disable-background-networking", "--disable-dev-shm-usage", f"--user-data-dir={profile}",
                 f"--ignore-certificate-errors-spki-list={fingerprint(tls)}",
                 "--host-resolver-rules=MAP shop.example 127.0.0.1",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +18,7 @@ import pytest
 from enmasse.client import Message, Outcome, TlsOptions, blocking
 from enmasse.client.errors import LinkRefusedError
 from enmasse.testing.keycloak_process import KeycloakProcess
+from tests.foreign_tools import require
 
 HOME = Path(__file__).parents[1] / "tools" / "keycloak"
 PATIENCE_S = 60.0
@@ -206,8 +205,7 @@ class Keycloak(KeycloakProcess):
 
 @pytest.fixture(scope="session")
 def keycloak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keycloak]:
-    if not (HOME.with_name("keycloak.version")).exists() or shutil.which("java") is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("Keycloak is missing: run `make test-tools`")
+    require("Keycloak")
     with Keycloak(HOME, tmp_path_factory.mktemp("keycloak")) as keycloak:
         yield keycloak
 

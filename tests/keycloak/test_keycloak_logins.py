@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 
 from enmasse.client import ConnectionDeniedError
 from enmasse.errors import EnmasseError, UnavailableError
+from tests.foreign_tools import require
 from tests.keycloak.conftest import Installation, Keycloak, sends, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -162,8 +161,7 @@ def test_a_connection_ends_with_its_token(corporate: Installation, keycloak: Key
 @contextmanager
 def proton(installation: Installation, space: str, **options: Any) -> Iterator[Any]:
     """A connection of Proton's blocking client."""
-    if find_spec("proton") is None and os.environ.get("CI") != "true":
-        pytest.skip("python-qpid-proton is missing: install a C compiler, then run `make clean setup`")
+    require("python-qpid-proton with SASL and TLS")
     from proton import SSLDomain
     from proton.utils import BlockingConnection
 
@@ -189,8 +187,7 @@ def test_proton_comes_in_by_a_password(corporate: Installation) -> None:
 
 @pytest.mark.parametrize("is_good", [True, False])
 def test_rhea_comes_in_by_a_token(corporate: Installation, keycloak: Keycloak, is_good: bool) -> None:
-    if shutil.which("node") is None or not (TOOLS / "node_modules" / "rhea").is_dir():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("rhea is missing: run `make test-tools`")
+    require("rhea")
     options = {
         "username": "ida", "token": ours(keycloak, "ida", "messaging" if is_good else "elsewhere"),
         "sasl_init_hostname": "shop.default", "transport": "tls", "ca": corporate.authority.read_text(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -21,8 +20,8 @@ import pytest
 from enmasse.cli.app import run_app
 from enmasse.client.blocking import Connection, connect
 from enmasse.engines.embedded.paths import Layout
-from enmasse.pipeline.errors import SparkMissingError
-from enmasse.pipeline.session import require_spark, start_session
+from enmasse.pipeline.session import start_session
+from tests.foreign_tools import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,12 +107,7 @@ def stream_node(tmp_path: Path) -> Iterator[StreamNode]:
 
 @pytest.fixture(scope="session")
 def needs_spark() -> None:
-    try:
-        require_spark()
-    except SparkMissingError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+    require("Java 17 for Spark")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
 
-from enmasse.pipeline.session import start_session  # noqa: E402  # PySpark warns when it is imported
+from enmasse.pipeline.session import start_session  # PySpark warns when it is imported
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

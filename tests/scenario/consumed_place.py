@@ -6,6 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tests.foreign_tools import require
+
+require("python-qpid-proton")
+
 from proton import Message
 from proton.utils import BlockingConnection
 

@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from fuzz import minimise
 from fuzz.registry import corpus_of
+from tests.foreign_tools import require
 
 pytestmark = pytest.mark.slow
 
@@ -22,11 +22,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def atheris() -> None:
     """It is installed."""
-    if find_spec("atheris") is None:
-        message = "atheris is missing: pip install -e '.[fuzz]'"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    require("atheris")
 
 
 @pytest.mark.usefixtures("atheris")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.foreign_tools import require
 from tests.scenario.howto_place import Place, blocks
 
 if TYPE_CHECKING:
@@ -17,13 +16,6 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.slow
-
-
-def needs_kubectl() -> None:
-    if shutil.which("kubectl") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("kubectl is missing: run tests/install-tools")
-        pytest.skip("kubectl is missing: run tests/install-tools")
 
 
 @pytest.fixture
@@ -37,7 +29,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.mark.parametrize("place", [("--api-auth", "required")], indirect=True)
 def test_the_howto_of_accounts_does_what_it_says(place: Place) -> None:
-    needs_kubectl()
+    require("kubectl")
     steps = blocks("secure-the-api.md")
     out = {}
     for name, (commands, told) in steps.items():
@@ -64,7 +56,7 @@ def test_the_howto_of_accounts_does_what_it_says(place: Place) -> None:
 
 @pytest.mark.parametrize("place", [()], indirect=True)
 def test_the_howto_of_certificates_does_what_it_says(place: Place) -> None:
-    needs_kubectl()
+    require("kubectl")
     place.start()
     (place.directory / "kubeconfig").write_text(
         f"""apiVersion: v1

@@ -9,15 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.foreign_tools import require
+
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "tls.md"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 PLACE = "127.0.0.1:5672"
-PROTON = Path("/usr/share/proton/examples/python/simple_send.py")
 
 pytestmark = pytest.mark.slow
 
@@ -65,8 +65,7 @@ def run(command: list[str], environment: dict[str, str], place: Path) -> str:
 def test_every_command_and_program_does_what_the_howto_says(
     place: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    if (find_spec("proton") is None or not PROTON.exists()) and os.environ.get("CI") != "true":
-        pytest.skip("Qpid Proton's examples are missing: run `make test-tools`")
+    require("python-qpid-proton with SASL and TLS", "Proton's examples for Python")
     output = ""
     checked = 0
     for kind, content in BLOCK.findall(HOWTO.read_text()):

@@ -9,7 +9,6 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +17,7 @@ from enmasse.client import ConnectionDeniedError, Message, blocking
 from enmasse.client.errors import RemoteError
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.testing.node_process import NodeProcess
+from tests.foreign_tools import require
 from tests.scenario.conftest import Installation
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ PATIENCE_S = 30.0
 
 @pytest.fixture(scope="module", autouse=True)
 def _proton() -> None:
-    if find_spec("proton") is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
-            "python-qpid-proton is missing: install a C compiler, then run `make clean setup`"
-        )
+    require("python-qpid-proton with SASL and TLS")
 
 
 def until(condition: Callable[[], Any]) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from enmasse.pipeline.builtin.errors import ModelMissingError
 from enmasse.pipeline.builtin.models import Models
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
+from tests.foreign_tools import require
 from tests.scenario.builtin_stage import Stage, body, send, until
 
 if TYPE_CHECKING:
@@ -192,8 +191,7 @@ def _compare_with_spark(stage: Stage, version: str) -> None:
 def test_an_alert_becomes_a_command_for_its_device(
     stage: Stage, stream_node: StreamNode, request: pytest.FixtureRequest
 ) -> None:
-    if find_spec("proton") is None and os.environ.get("CI") != "true":
-        pytest.skip("python-qpid-proton is missing: install a C compiler, then run `make clean setup`")
+    require("python-qpid-proton")
     proton = import_module("proton.utils")
     stream_node.create("alerts")
     stream_node.create("commands", "queue")

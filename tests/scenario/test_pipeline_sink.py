@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+
+from tests.foreign_tools import require
+
+require("python-qpid-proton")
+
 from proton import Message as ProtonMessage
 from proton.utils import BlockingConnection
 from pyspark.errors import PySparkException

@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+
+from tests.foreign_tools import require
+
+require("python-qpid-proton")
+
 from proton import Message as ProtonMessage
 from proton import Timeout
 from proton.utils import BlockingConnection

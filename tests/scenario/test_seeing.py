@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,11 +24,11 @@ from enmasse.client.blocking import connect
 from enmasse.net.logs import BURST
 from enmasse.storage.lock import DirectoryLock
 from enmasse.testing.node_process import NodeProcess
+from tests.foreign_tools import require
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"<!-- run: (\w+) -->\n```\w+\n(.*?)```", re.DOTALL)
 BLOCKS = dict(BLOCK.findall((ROOT / "docs/howto/look-inside.md").read_text()))
-IS_CI = os.environ.get("CI") == "true"
 
 pytestmark = pytest.mark.slow
 
@@ -42,10 +41,8 @@ def until(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 
 def find_tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        (pytest.fail if IS_CI else pytest.skip)(f"{name} is missing: run `make test-tools`")
-    return str(found)
+    require(name)
+    return name
 
 
 @pytest.fixture(scope="module")

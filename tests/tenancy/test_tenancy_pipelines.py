@@ -14,8 +14,7 @@ import pytest
 
 from enmasse.client.message import Message
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
-from enmasse.pipeline.errors import SparkMissingError
-from enmasse.pipeline.session import require_spark
+from tests.foreign_tools import require
 from tests.tenancy import pipeline_attack
 from tests.tenancy.refusals import Way
 from tests.tenancy.tenants import NAMESPACES, PASSWORDS, SECRET, document, path_of
@@ -37,12 +36,7 @@ LATE_S = 400.0
 @pytest.fixture(scope="session")
 def piping(tenants: Tenants) -> Iterator[Tenants]:
     """Both tenants with a pipeline; red's has tried everything."""
-    try:
-        require_spark()
-    except SparkMissingError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+    require("Java 17 for Spark")
     for who, namespace in NAMESPACES.items():
         with tenants.http(who) as http:
             entries = {"username": "keeper", "password": PASSWORDS[who]}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.client.message import Message
 from enmasse.client.outcome import Outcome
+from tests.foreign_tools import require
 from tests.tenancy.refusals import Way, denied, no_login, not_attached
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ def closed_connection(tenants: Tenants) -> None:
 
 def hidden_host(tenants: Tenants) -> None:
     """Log in to red, then name blue in open."""
+    require("python-qpid-proton with SASL and TLS")
     from proton import SASL, Connection, Transport
 
     transport, connection = Transport(), Connection()

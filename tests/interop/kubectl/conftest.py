@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.foreign_tools import require
 from tests.interop.kubectl.kubectl_command import DEBIAN, Kubectl, address, newer_kubectl, space
 from tests.scenario.conftest import Installation
 
@@ -38,10 +38,7 @@ def kubectl(
 ) -> Kubectl:
     """A kubectl in a new namespace: the distribution's, and a current one where there is one."""
     if request.param == "distribution":
-        if not DEBIAN.exists():
-            if os.environ.get("CI") == "true":
-                pytest.fail("kubectl is missing: run tests/install-tools")
-            pytest.skip("kubectl is missing: run tests/install-tools")
+        require("kubectl")
         binary: Path | None = DEBIAN
     else:
         binary = newer_kubectl()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -18,6 +16,7 @@ from enmasse.api.app import create_app
 from enmasse.api.server import open_listener, serve_http
 from enmasse.control.registry import Registry
 from enmasse.control.store import ResourceStore
+from tests.foreign_tools import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +40,7 @@ class NoMessages:
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
+    require("curl")
     listener = open_listener("127.0.0.1", 0)
     stop = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -62,10 +62,6 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 def run(name: str, port: int) -> list[dict[str, Any]]:
     """Run a block; every object that it answered."""
-    if shutil.which("curl") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("curl is missing: run tests/install-tools")
-        pytest.skip("curl is missing: run tests/install-tools")
     script = BLOCKS[name].replace("http://localhost:8080", f"http://127.0.0.1:{port}")
     done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, timeout=30, check=True)
     decoder, text, found = json.JSONDecoder(), done.stdout.strip(), []

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.foreign_tools import require
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
 def test_both_clients_are_measured_in_both_roles(tmp_path: Path) -> None:
-    if find_spec("proton") is None:
-        how = "python-qpid-proton is missing: install a C compiler, then run `make clean setup`"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(how)
+    require("python-qpid-proton")
     command = [sys.executable, "-m", "benchmarks.client", "--seconds", "0.2", "--runs", "1"]
     done = subprocess.run(
         [*command, "--directory", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=150

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.foreign_tools import require
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,8 +50,7 @@ def test_without_a_compiler_it_says_what_to_install(tmp_path: Path) -> None:
 @pytest.fixture
 def short(tmp_path: Path) -> tuple[str, ...]:
     """Arguments for a run that measures next to nothing."""
-    if shutil.which("cc") is None and os.environ.get("CI") != "true":
-        pytest.skip("the load generators need a C compiler: apt-get install gcc libc6-dev")
+    require("a C compiler")
     few = ("--runs", "1", "--seconds", "0.2", "--scale", "0.0002", "--patience", "0", "--no-peers")
     return (*few, "--directory", str(tmp_path))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from collections import defaultdict, deque
@@ -12,17 +11,13 @@ from typing import Any
 import pytest
 
 from enmasse.client import LinkRefusedError, Message, Outcome, connect
+from tests.foreign_tools import require
 
-try:
-    import proton
-    from proton.handlers import MessagingHandler
-    from proton.reactor import ApplicationEvent, Container, EventInjector
-except ImportError as error:
-    if os.environ.get("CI") == "true":
-        raise
-    pytest.skip(
-        f"python-qpid-proton is missing ({error}): make setup builds it with a C compiler", allow_module_level=True
-    )
+require("python-qpid-proton")
+
+import proton
+from proton.handlers import MessagingHandler
+from proton.reactor import ApplicationEvent, Container, EventInjector
 
 pytestmark = pytest.mark.slow
 
