@@ -14,6 +14,7 @@ from pathlib import Path
 __all__ = ["Place", "blocks"]
 
 DOCS = Path(__file__).parents[2] / "docs" / "howto"
+KUBECTL = Path(__file__).parents[1] / "tools/kubectl/usr/bin"
 BLOCK = re.compile(r"<!-- run: (\w+) -->\n```(?:sh|python)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 
@@ -29,7 +30,7 @@ class Place:
     def __post_init__(self) -> None:
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "ENMASSE_DATA"},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{Path(sys.executable).parent}:{KUBECTL}:{os.environ['PATH']}",
             "ENMASSE_CONFIG": str(self.directory / "config"),
             "KUBECONFIG": str(self.directory / "kubeconfig"),
             "COLUMNS": "200",

@@ -113,7 +113,8 @@ def test_there_is_a_directory_of_every_format() -> None:
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
 def test_a_node_takes_up_what_an_earlier_version_stored(archive: Path, tmp_path: Path) -> None:
     with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # comes with Python 3.11.4
+        packed.extractall(tmp_path)
 
     async def consume(node: NodeProcess) -> None:
         async with connect(node.url) as connection:
