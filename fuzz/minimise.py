@@ -13,10 +13,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import enmasse
 from fuzz.registry import CORPUS, TARGETS
 from fuzz.target import Target
 
 __all__ = ["choose", "reached"]
+
+PRODUCT = f"{Path(enmasse.__file__).parent}/"
+"""By its whole path: the repository, with all libraries in its .venv, may itself lie in a directory of this name."""
+
+TESTING = f"{PRODUCT}testing/"
 
 LARGEST_BYTES = 2_000
 """Larger inputs reach little that small ones do not."""
@@ -31,7 +37,7 @@ def reached(target: Target, data: bytes) -> set[Place]:
 
     def trace(frame: FrameType, _event: str, _argument: Any) -> Any:
         name = frame.f_code.co_filename
-        if "/enmasse/" not in name or "/testing/" in name:
+        if not name.startswith(PRODUCT) or name.startswith(TESTING):
             return None
         last = frame.f_lineno
 

@@ -63,9 +63,13 @@ class ResourceStore:
         self._touched: set[str] = set()  # uids with another aside than before this transaction
         self._written: set[str] = set()  # uids written in this transaction
         self._database = open_database(path)
-        self._version = self.fact("version")
-        self._compacted = self.fact("compacted")
-        self._bytes = self._measure()
+        try:
+            self._version = self.fact("version")
+            self._compacted = self.fact("compacted")
+            self._bytes = self._measure()
+        except BaseException:
+            self._database.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

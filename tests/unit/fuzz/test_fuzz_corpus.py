@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import Attach, Begin, Detach, Disposition, Open, Performative, Source
 from enmasse.wire.amqp.performatives import Target as LinkTarget
 from fuzz.__main__ import main
-from fuzz.minimise import choose
+from fuzz.minimise import choose, reached
 from fuzz.registry import CORPUS, TARGETS, corpus_of
 from fuzz.target import BrokenBoundError, Target, metered
 
@@ -103,3 +104,10 @@ def test_minimising_keeps_what_reaches_more_and_nothing_twice() -> None:
     assert b"\x40" in chosen
     assert b"\xa1\x01a" in chosen
     assert b"\xa1\x01b" not in chosen
+
+
+def test_a_library_below_a_directory_of_the_products_name_is_not_the_product() -> None:
+    library: dict[str, Any] = {}
+    exec(compile("def run(data):\n    len(data)\n", "/home/me/enmasse/.venv/lib/library.py", "exec"), library)
+    assert reached(Target("library", library["run"], list), b"") == set()
+    assert reached(TARGETS["types"], b"\x40")
