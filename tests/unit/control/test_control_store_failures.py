@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,6 @@ from enmasse.control.errors import (
 from enmasse.control.store import ResourceStore
 from enmasse.control.watching import follow
 from enmasse.errors import EnmasseError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 FORMAT_1 = """
 CREATE TABLE objects (
@@ -116,8 +114,9 @@ def test_a_damaged_file_is_told_as_such(tmp_path: Path) -> None:
     damaged = bytearray(path.read_bytes())
     damaged[8192 : len(damaged) // 2] = b"\xa5" * (len(damaged) // 2 - 8192)
     path.write_bytes(damaged)
-    with pytest.raises(StoreBrokenError, match="restore a backup"), ResourceStore(path) as store:
-        store.select("Thing")
+    with pytest.raises(StoreBrokenError, match="restore a backup") as refused:
+        ResourceStore(path)
+    assert str(path) not in map(os.path.realpath, Path("/proc/self/fd").iterdir()), f"open after {refused}"
 
 
 def test_a_follower_waits_while_the_file_is_locked(store: ResourceStore, monkeypatch: pytest.MonkeyPatch) -> None:
