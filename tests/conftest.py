@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections import Counter
 
 import pytest
@@ -18,6 +20,10 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "local")
 
 # Java programs live for seconds here: compiling their code twice takes longer than it saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# A shell has what it starts in the background ignore interrupts, and whatever that starts in its turn.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
