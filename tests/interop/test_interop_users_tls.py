@@ -101,6 +101,7 @@ def test_proton_shows_its_password_to_the_node_alone(
 
 
 def test_the_host_of_tls_names_the_space(secure: Place, certificates: Certificates) -> None:
+    require("python-qpid-proton with SASL and TLS")
     from proton import ConnectionException
 
     with pytest.raises(ConnectionException, match="unauthorized-access"):
@@ -109,6 +110,7 @@ def test_the_host_of_tls_names_the_space(secure: Place, certificates: Certificat
 
 
 def test_proton_comes_in_by_its_certificate(secure: Place, certificates: Certificates) -> None:
+    require("python-qpid-proton with SASL and TLS")
     from proton import ConnectionException
 
     mine = certificates.client("card.example.com")
