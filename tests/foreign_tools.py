@@ -75,6 +75,8 @@ TOOLS = {
     "chromium": Tool((_commands("chromium"),)),
     "curl": Tool((_commands("curl"),)),
     "Java 17 for Spark": Tool((_spark,)),
+    "fe2o3-amqp": Tool((_commands("cargo"),), _files(HERE / "rust-client")),
+    "go-amqp": Tool((_commands("go"),), _files(HERE / "go-client")),
     "Keycloak": Tool((_commands("java", "mvn"),), _files(HERE / "keycloak.version")),
     "kubectl": Tool((), _files(HERE / "kubectl/usr/bin/kubectl")),
     "openssl": Tool((_commands("openssl"),)),

@@ -12,7 +12,8 @@ import pytest
 from enmasse.client import blocking
 from enmasse.engines.authority import Authority
 from enmasse.testing.node_process import NodeProcess
-from tests.interop.conftest import SPACE, TOOLS, missing
+from tests.foreign_tools import require
+from tests.interop.conftest import SPACE, TOOLS
 from tests.interop.test_interop_users import PASSWORD, run_user
 
 pytestmark = pytest.mark.slow
@@ -33,8 +34,7 @@ Reports = dict[str, str]
 
 def run(program: str, name: str, *arguments: str) -> Reports:
     """What became of each scenario: "ok", or why not."""
-    if not (TOOLS / program).exists():
-        missing(name, "run `make test-tools`")
+    require(name)
     done = subprocess.run(
         [TOOLS / program, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
