@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
     from enmasse.model.kinds import Kind
 
-__all__ = ["ApiClient", "Document", "operator_token", "parse_kind"]
+__all__ = ["CALLED", "ApiClient", "Change", "Document", "operator_token", "parse_kind"]
 
 Document = dict[str, Any]
+Change = tuple[str, Document]
+"""``ADDED``, ``MODIFIED`` or ``DELETED``, and the object."""
 
 _TIMEOUT_S = 30.0  # far beyond what the API takes; something is wrong then
 _ACTION_TIMEOUT_S = 630.0  # the API waits 600 s for a node that goes through millions of messages
 _WARNING = re.compile(r'\b299 - "([^"]*)"')
+_GONE = 410  # HTTP: what is asked for was here once
 _CONFLICTS = 5  # attempts at changing an object that others change at the same time
 
 
@@ -80,6 +83,34 @@ class ApiClient:
         parameters = {"labelSelector": labels} if labels else {}
         items: list[Document] = self._call("GET", _path(kind, namespace), params=parameters)["items"]
         return items
+
+    def watch(self, kind: Kind, namespace: str | None, labels: str = "") -> Iterator[list[Change]]:
+        """Yield all objects of a kind as they are, and then each change, without end.
+
+        Where the API has forgotten what came since, all objects are yielded again.
+
+        Raises:
+            ApiError: when the API refuses it.
+            UnreachableError: when nothing answers, or no more.
+        """
+        parameters = {"labelSelector": labels} if labels else {}
+        path, version = _path(kind, namespace), ""
+        while True:
+            if not version:
+                listed = self._call("GET", path, params=parameters)
+                version = listed["metadata"]["resourceVersion"]
+                yield [("ADDED", item) for item in listed["items"]]
+            begun = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+            for line in self.lines(path, parameters | begun):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    if event["object"].get("code") != _GONE:
+                        raise ApiError(event["object"].get("code", 500), event["object"].get("message", "no reason"))
+                    version = ""
+                    break
+                version = event["object"]["metadata"]["resourceVersion"]
+                if event["type"] != "BOOKMARK":
+                    yield [(event["type"], event["object"])]
 
     def get(self, kind: Kind, namespace: str, name: str) -> Document:
         """Return one object."""
@@ -168,7 +199,7 @@ class ApiClient:
         if (exact := self.find_object(kind, namespace, name)) is not None:
             return exact
         items = self.select(kind, namespace)
-        called = _CALLED.get(kind.name, "")
+        called = CALLED.get(kind.name, "")
         found = [item for item in items if called and item["spec"].get(called) == name and _is_in(item, space)]
         if len(found) == 1:
             return found[0]
@@ -249,7 +280,7 @@ def _refusal(response: httpx.Response) -> ApiError:
     return ApiError(response.status_code, message or response.reason_phrase)
 
 
-_CALLED = {"Address": "address", "MessagingUser": "username"}
+CALLED = {"Address": "address", "MessagingUser": "username"}
 """The field by which people call an object, rather than by its name."""
 
 _SHORTER = {"user": "messaginguser", "users": "messagingusers"}

@@ -53,6 +53,19 @@ def _demo(
     raise typer.Exit(run(seconds, Path(data)))
 
 
+def _version(data: Data = DEFAULT_DATA) -> None:
+    """Show the version of this program, and of the installation where one answers."""
+    from enmasse.cli.api_client import ApiClient  # noqa: PLC0415  # the other commands need not wait for it
+
+    writer = Writer()
+    writer.say(f"Client: {__version__}")
+    try:
+        with ApiClient.find(data, warn=writer.warn) as api:
+            writer.say(f"Server: {api.call('GET', '/version')['gitVersion'].removeprefix('v')}")
+    except EnmasseError as error:
+        writer.note(f"Server: unknown ({error})")
+
+
 _RUN, _DECLARE, _ACCESS, _USE = "Run", "Declare", "Access", "Use"
 _RAW = {"ignore_unknown_options": True, "allow_extra_args": True}
 
@@ -72,6 +85,7 @@ _COMMANDS = {
     "node": (_RUN, "app:_node"),
     "journal": (_RUN, "journal:journal"),
     "kube": (_RUN, "kube:kube"),
+    "version": (_RUN, "app:_version"),
     "create": (_DECLARE, "create:create"),
     "certificate": (_DECLARE, "certificate:certificate"),
     "user": (_DECLARE, "user:user"),
@@ -80,6 +94,7 @@ _COMMANDS = {
     "get": (_DECLARE, "get:get"),
     "describe": (_DECLARE, "describe:describe"),
     "delete": (_DECLARE, "delete:delete"),
+    "wait": (_DECLARE, "wait:wait"),
     "explain": (_DECLARE, "explain:explain"),
     "import": (_DECLARE, "two_files:import_files"),
     "login": (_ACCESS, "login:login"),
@@ -122,7 +137,9 @@ def _make_app(names: Iterable[str]) -> typer.Typer:
 
 def run_app() -> int:
     """Run the command that the arguments name; return the exit code."""
-    named = sys.argv[1:2]
+    # A shell that wants completions calls without arguments, and says in its own way how far its user has come.
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    named = sys.argv[1:2] or typed.split()[1:2]
     try:
         # Who names a command does not wait for all that the others use.
         _make_app(named if named and named[0] in _COMMANDS else _COMMANDS)(prog_name="enmasse")

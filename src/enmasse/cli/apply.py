@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.cli.errors import ApiError
+from enmasse.cli.columns import is_ready
+from enmasse.cli.errors import ApiError, UnreachableError
 from enmasse.cli.manifests import read_manifests
 from enmasse.cli.objects import write_results
 from enmasse.cli.options import DEFAULT_DATA, Data, Files, Namespace, Output, OutputChoice
 from enmasse.cli.output import Writer
+from enmasse.cli.wait import wait_for_all
+from enmasse.model.columns import columns_of
+from enmasse.model.kinds import kind_named
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["apply"]
 
@@ -22,6 +29,10 @@ def apply(
     files: Files,
     namespace: Namespace = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, but change nothing.")] = False,
+    wait: Annotated[
+        float,
+        typer.Option("--wait", min=0, metavar="SECONDS", help="Wait so long until all of them are ready; 0: do not."),
+    ] = 0.0,
     output: OutputChoice = Output.TABLE,
     data: Data = DEFAULT_DATA,
 ) -> None:
@@ -46,6 +57,23 @@ def apply(
         with ApiClient.find(data, warn=lambda _warning: None) as api:
             results = api.apply_all(documents)
     write_results(writer, output, [(item, what + (_preview(item) if dry_run else "")) for item, what in results])
+    if wait and not dry_run:
+        _wait([item for item, _ in results], wait, data)
+
+
+def _wait(items: list[dict[str, Any]], seconds: float, data: Path) -> None:
+    awaited = []
+    for item in items:
+        kind = kind_named(item["kind"])
+        # Of others nothing ever says that they are ready.
+        if kind is not None and any(column.path == ".status.phase" for column in columns_of(kind.name)):
+            awaited.append((kind, item["metadata"].get("namespace", ""), item["metadata"]["name"]))
+    with ApiClient.find(data, warn=lambda _warning: None) as api:
+        late = wait_for_all(
+            awaited, lambda one: api.get(*one), lambda item: item is not None and is_ready(item), seconds
+        )
+    if late:
+        raise UnreachableError(f"after {seconds:g} s not ready: {', '.join(late)}")
 
 
 def _preview(item: dict[str, Any]) -> str:

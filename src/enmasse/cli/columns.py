@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from enmasse.cli.errors import UsageError
 from enmasse.model.columns import columns_of as printer_columns
 from enmasse.model.columns import value_at
 from enmasse.model.spaces import AddressSpaceSpec
@@ -13,11 +15,13 @@ if TYPE_CHECKING:
     from enmasse.model.columns import Column
     from enmasse.model.kinds import Kind
 
-__all__ = ["age", "columns_of", "is_ready", "present", "row_of", "sentence_of"]
+__all__ = ["age", "columns_of", "is_ready", "present", "row_of", "sentence_of", "values_at"]
 
 Document = dict[str, Any]
 
 _DAY_S = 86_400
+
+_STEP = re.compile(r"(?:^|\.)(?P<name>[^.\[\]'{}]+)|\[(?P<index>-?[0-9]+|\*)\]|\['(?P<quoted>[^']+)'\]")
 
 
 def columns_of(kind: Kind, *, wide: bool, with_namespace: bool) -> list[str]:
@@ -74,6 +78,32 @@ def _shown(item: Document, column: Column, now: datetime) -> str:
     if column.type == "number" and isinstance(value, float):
         return f"{value:.1f}"
     return "-" if value is None else str(value)
+
+
+def values_at(item: Document, path: str) -> list[Any]:
+    """Return what lies at a path such as ``.status.messages[*]`` or ``.metadata.labels['a.b']`` in an object.
+
+    Braces around it, and a dot or ``$`` before it, may be there or not.
+
+    Raises:
+        UsageError: when it is no such path.
+    """
+    parts = list(_STEP.finditer(path.strip("{}").removeprefix("$")))
+    if "".join(part[0] for part in parts) != path.strip("{}").removeprefix("$") or not parts:
+        raise UsageError(
+            f"'{path}' is no path into an object; expected one such as .status.phase or .spec.endpoints[0].name"
+        )
+    found: list[Any] = [item]
+    for part in parts:
+        name, index = part["name"] or part["quoted"], part["index"]
+        if name is not None:
+            found = [value[name] for value in found if isinstance(value, dict) and name in value]
+        elif index == "*":
+            found = [one for value in found if isinstance(value, list) for one in value]
+        else:
+            place = int(index)
+            found = [value[place] for value in found if isinstance(value, list) and -len(value) <= place < len(value)]
+    return found
 
 
 def is_ready(item: Document) -> bool:

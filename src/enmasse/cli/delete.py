@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.api_client import ApiClient, parse_kind
+from enmasse.cli.api_client import ApiClient
 from enmasse.cli.connections import close_session
 from enmasse.cli.errors import ApiError, NotFoundError, UsageError
 from enmasse.cli.manifests import read_manifests
@@ -14,17 +14,23 @@ from enmasse.cli.objects import object_label
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer
 from enmasse.cli.spaces import only_space
-from enmasse.model.kinds import KINDS, kind_of
+from enmasse.cli.targets import complete_targets, parse_targets
+from enmasse.model.kinds import kind_of
 
 if TYPE_CHECKING:
     from enmasse.cli.api_client import Document
+    from enmasse.model.kinds import Kind
 
 __all__ = ["delete"]
 
 
 def delete(
-    kind_name: Annotated[str | None, typer.Argument(metavar="[KIND]", help="Kind of the objects.")] = None,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="The objects.")] = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KIND NAME...] | [KIND/NAME...]", help="The objects.", autocompletion=complete_targets
+        ),
+    ] = None,
     files: Annotated[
         list[str] | None,
         typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="Delete what these files declare."),
@@ -41,19 +47,19 @@ def delete(
     A connection is closed; its client may come again.
     """
     writer = Writer()
-    if bool(files) == bool(kind_name):
+    if bool(files) == bool(targets):
         raise UsageError("name either KIND and NAME, or files with -f")
-    if kind_name and not names:
-        raise UsageError(f"which {kind_name}? name at least one")
+    words = targets or []
+    if len(words) == 1 and "/" not in words[0]:
+        raise UsageError(f"which {words[0]}? name at least one")
     with ApiClient.find(data, warn=writer.warn) as api:
-        if kind_name in ("connection", "connections"):
+        if words and words[0].partition("/")[0] in ("connection", "connections"):
             place = namespace or "default"
-            for name in names or []:
+            for name in words[1:] if "/" not in words[0] else [word.partition("/")[2] for word in words]:
                 close_session(api, place, space or only_space(api, place), name)
                 writer.say(f"connection/{name} closed")
             return
-        for place, kind_, name in _targets(files or [], kind_name, names or [], namespace):
-            kind = next(kind for kind in KINDS if kind.name == kind_)
+        for place, kind, name in _targets(files or [], words, namespace):
             try:
                 item: Document = api.get(kind, place, name) if files else api.resolve(kind, place, name, space)
                 api.delete(kind, place, item["metadata"]["name"])
@@ -67,12 +73,10 @@ def delete(
                 writer.say(f"{object_label(item)} deleted")
 
 
-def _targets(
-    files: list[str], kind_name: str | None, names: list[str], namespace: str | None
-) -> list[tuple[str, str, str]]:
+def _targets(files: list[str], words: list[str], namespace: str | None) -> list[tuple[str, Kind, str]]:
     """Return namespace, kind and name of everything to delete, what refers to others first."""
-    if kind_name:
-        kind = parse_kind(kind_name)
-        return [(namespace or kind.default_namespace, kind.name, name) for name in names]
+    if words:
+        wanted = [(target.kind, target.name) for target in parse_targets(words)]
+        return [(namespace or kind.default_namespace, kind, name) for kind, name in wanted if name is not None]
     resources = reversed(read_manifests(files, namespace))
-    return [(item.metadata.namespace, kind_of(item).name, item.metadata.name) for item in resources]
+    return [(item.metadata.namespace, kind_of(item), item.metadata.name) for item in resources]

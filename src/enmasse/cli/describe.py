@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
-from enmasse.cli.api_client import ApiClient, parse_kind
+from enmasse.cli.api_client import ApiClient
 from enmasse.cli.columns import age, is_ready, present
-from enmasse.cli.options import DEFAULT_DATA, Data, KindName, Namespace, Space
+from enmasse.cli.errors import UsageError
+from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer, make_table
+from enmasse.cli.targets import complete_targets, parse_targets
 from enmasse.model.kinds import restore
 
 if TYPE_CHECKING:
@@ -22,15 +24,24 @@ _EFFECTIVE = ("planStatus", "subscription", "messageTtl", "messageRedelivery", "
 
 
 def describe(
-    kind_name: KindName,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The object; an address also as it is called.")],
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KIND NAME | KIND/NAME",
+            help="The object; an address also as it is called.",
+            autocompletion=complete_targets,
+        ),
+    ],
     namespace: Namespace = None,
     space: Space = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Show everything about one object: what was declared, what was found, and why."""
     writer = Writer()
-    kind = parse_kind(kind_name)
+    wanted = parse_targets(targets)
+    if len(wanted) > 1 or (name := wanted[0].name) is None:
+        raise UsageError(f"which {wanted[0].kind.singular}? Name one: KIND NAME or KIND/NAME")
+    kind = wanted[0].kind
     with ApiClient.find(data, warn=writer.warn) as api:
         item = api.resolve(kind, namespace or kind.default_namespace, name, space)
     metadata, status = item["metadata"], item.get("status", {})

@@ -1,65 +1,140 @@
-"""``enmasse get``: what is declared, and how far it is."""
+"""``enmasse get``: list what is declared, show single objects, and follow their changes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.api_client import ApiClient, parse_kind
+from enmasse.cli.api_client import ApiClient
+from enmasse.cli.columns import values_at
 from enmasse.cli.connections import CONNECTED, sessions_of, write_sessions
-from enmasse.cli.objects import write_object, write_objects
-from enmasse.cli.options import (
-    DEFAULT_DATA,
-    AllNamespaces,
-    Data,
-    KindName,
-    Labels,
-    Namespace,
-    Output,
-    OutputChoice,
-    Space,
-)
+from enmasse.cli.errors import UsageError
+from enmasse.cli.objects import FormChoice, ObjectWriter, parse_form
+from enmasse.cli.options import DEFAULT_DATA, AllNamespaces, Data, Labels, Namespace, Output, Space
 from enmasse.cli.output import Writer
 from enmasse.cli.spaces import only_space
+from enmasse.cli.targets import complete_targets, parse_targets
 from enmasse.model.resource import SpaceMember
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from enmasse.cli.api_client import Change
+    from enmasse.cli.targets import Target
 
 __all__ = ["get"]
 
+Document = dict[str, Any]
+
 
 def get(
-    kind_name: KindName,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one.")] = None,
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KIND[,KIND...] [NAME...] | KIND/NAME...",
+            help="spaces, addresses, users, pipelines, plans, spaceplans ...; an address also as it is called.",
+            autocompletion=complete_targets,
+        ),
+    ],
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
     space: Space = None,
     labels: Labels = "",
-    output: OutputChoice = Output.TABLE,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes as they happen, until Ctrl-C.")] = False,
+    sort_by: Annotated[
+        str | None, typer.Option("--sort-by", metavar="PATH", help="Order by a field, such as .metadata.name.")
+    ] = None,
+    output: FormChoice = "table",
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """List the objects of a kind, or show one; `connections` and `links` list who is connected."""
-    writer = Writer()
-    if kind_name.lower() in CONNECTED:
-        _get_connected(writer, kind_name.lower(), namespace or "default", space, output, data)
+    """List the objects of kinds, or show some; `connections` and `links` list who is connected."""
+    writer, form = Writer(), parse_form(output)
+    if targets[0].lower() in CONNECTED:
+        if len(targets) > 1 or watch or sort_by or not isinstance(form, Output):
+            raise UsageError(
+                f"{targets[0]} takes no names, --watch, --sort-by or columns; `enmasse top` follows rates"
+            )
+        _get_connected(writer, targets[0].lower(), namespace or "default", space, form, data)
         return
-    kind = parse_kind(kind_name)
-    place = namespace or kind.default_namespace
+    wanted = parse_targets(targets)
+    kinds = list(dict.fromkeys(target.kind for target in wanted))
+    if watch and (len(kinds) > 1 or sort_by):
+        raise UsageError("--watch follows one kind at a time, in the order of its changes")
+    shown = ObjectWriter(writer, form, with_kind=len(kinds) > 1, with_namespace=all_namespaces)
     with ApiClient.find(data, warn=writer.warn) as api:
-        if name is not None:
-            item = api.resolve(kind, place, name, space)
-            write_object(writer, output, item, with_namespace=False)
+        selection = _Selection(api, namespace, all_namespaces, space, labels)
+        if watch:
+            _follow(selection, wanted, shown)
             return
-        items = api.select(kind, None if all_namespaces else place, labels)
-    if space is not None and issubclass(kind.model, SpaceMember):
-        items = [item for item in items if item["metadata"]["name"].startswith(f"{space}.")]
-    if not items and output in (Output.TABLE, Output.WIDE):
-        where = "" if all_namespaces else f" in namespace {place}"
-        writer.note(f"There are no {kind.plural}{where}.")
-        return
-    write_objects(writer, output, kind, items, with_namespace=all_namespaces)
+        found = [selection.objects(target) for target in wanted]
+    items = [item for some in found for item in some]
+    if sort_by is not None:
+        items.sort(key=lambda item: _order(item, sort_by))
+    if items or form not in (Output.TABLE, Output.WIDE):
+        is_single = len(wanted) == 1 and wanted[0].name is not None
+        shown.write(kinds, items, single=is_single)
+    else:
+        where = "" if all_namespaces else f" in namespace {namespace or kinds[0].default_namespace}"
+        writer.note(f"There are no {' or '.join(kind.plural for kind in kinds)}{where}.")
+
+
+class _Selection:
+    """Which objects the options of a command leave.
+
+    Args:
+        api: where to ask.
+        namespace: the only one; None: each kind's default.
+        is_everywhere: whether all namespaces are meant.
+        space: the only one; None: all.
+        labels: that objects have to have.
+    """
+
+    def __init__(
+        self, api: ApiClient, namespace: str | None, is_everywhere: bool, space: str | None, labels: str
+    ) -> None:
+        self.api = api
+        self._namespace = namespace
+        self._is_everywhere = is_everywhere
+        self._space = space
+        self._labels = labels
+
+    def objects(self, target: Target) -> list[Document]:
+        """Return the objects of one target; a name that does not exist is an error."""
+        kind, place = target.kind, self._namespace or target.kind.default_namespace
+        if target.name is not None:
+            return [self.api.resolve(kind, place, target.name, self._space)]
+        items = self.api.select(kind, None if self._is_everywhere else place, self._labels)
+        return [item for item in items if self._is_in(target, item)]
+
+    def changes(self, target: Target) -> Iterator[list[Change]]:
+        """Yield the objects of a target's kind, and then every change of one."""
+        place = None if self._is_everywhere else self._namespace or target.kind.default_namespace
+        for changes in self.api.watch(target.kind, place, self._labels):
+            yield [change for change in changes if self._is_in(target, change[1])]
+
+    def _is_in(self, target: Target, item: Document) -> bool:
+        if self._space is None or not issubclass(target.kind.model, SpaceMember):
+            return True
+        return bool(item["metadata"]["name"].startswith(f"{self._space}."))
+
+
+def _follow(selection: _Selection, wanted: Sequence[Target], shown: ObjectWriter) -> None:
+    named = {item["metadata"]["name"] for target in wanted if target.name for item in selection.objects(target)}
+    target = wanted[0]
+    for changes in selection.changes(target):
+        shown.write_changes(target.kind, [one for one in changes if not named or one[1]["metadata"]["name"] in named])
+
+
+def _order(item: Document, path: str) -> tuple[int, Any]:
+    """Return a key by which mixed values can be compared: what is missing comes first, numbers before texts."""
+    value = next(iter(values_at(item, path)), None)
+    if value is None:
+        return 0, 0
+    if isinstance(value, bool | int | float):
+        return 1, value
+    return 2, str(value)
 
 
 def _get_connected(writer: Writer, what: str, namespace: str, space: str | None, output: Output, data: Path) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "Space",
     "StructuredChoice",
     "StructuredOutput",
+    "complete_kinds",
     "complete_types",
 ]
 
@@ -59,7 +60,8 @@ class LogFormatChoice(StrEnum):
     JSON = "json"
 
 
-def _complete_kinds(incomplete: str) -> list[str]:
+def complete_kinds(incomplete: str) -> list[str]:
+    """Return the names of kinds that begin so."""
     names = [name for kind in KINDS for name in (kind.plural, *kind.short_names)]
     return [name for name in names if name.startswith(incomplete)]
 
@@ -116,5 +118,5 @@ Files = Annotated[
 ]
 KindName = Annotated[
     str,
-    typer.Argument(metavar="KIND", help="spaces, addresses, plans or spaceplans.", autocompletion=_complete_kinds),
+    typer.Argument(metavar="KIND", help="spaces, addresses, plans or spaceplans.", autocompletion=complete_kinds),
 ]
