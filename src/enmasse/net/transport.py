@@ -369,7 +369,9 @@ class EngineProtocol(Borrower):
 
     def _hang_up(self) -> None:
         self._is_hung_up = True
-        self.transport.close()
+        # Where the peer was quicker, asyncio over TLS takes this for a second close; Python 3.11.2 fails at abort.
+        if not self.transport.is_closing():
+            self.transport.close()
         self._linger = self._turn.loop.call_later(LINGER_S, self.transport.abort)
 
     def abort(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ import pytest
 from enmasse.net import transport as module
 from enmasse.net.loop import Turn
 from enmasse.net.transport import MIN_SHARE_BYTES, SHARE_S, EngineProtocol
+from tests.unit.client.authorities import Authority
 
 MORE_THAN_THE_KERNEL_TAKES = 32 << 20
 
@@ -329,6 +331,34 @@ async def test_a_peer_that_does_not_take_the_last_words_is_dropped(
         met.engine.put(b"x" * MORE_THAN_THE_KERNEL_TAKES)
         await met.shell.wait_closed()
         assert met.shell.is_lost
+
+
+def test_a_connection_over_tls_whose_peer_was_quicker_to_hang_up_can_be_dropped(script: Any, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0, ssl=authority.server("localhost"))
+        trust = ssl.create_default_context(cafile=str(authority.ca_file))
+        host, port = server.sockets[0].getsockname()
+        engine = script()
+        transport, shell = await loop.create_connection(
+            lambda: EngineProtocol(Turn(loop), lambda _: engine), host, port, ssl=trust, server_hostname="localhost"
+        )
+        # TLS has heard that the socket is gone, and the shell has not yet.
+        transport._ssl_protocol._transport.abort()  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        engine.closed = True
+        shell.flush()
+        assert not shell.is_lost
+        assert transport._ssl_protocol is not None, "Python 3.11.2 needs it to abort"  # type: ignore[attr-defined]
+        shell.abort()
+        await shell.wait_closed()
+        server.close()
+        await server.wait_closed()
+
+    # The command line's loop is asyncio's own.
+    asyncio.run(main())
 
 
 async def test_the_engine_hears_that_the_peer_hung_up(script: Any, until: Any) -> None:
