@@ -159,7 +159,7 @@ def test_garbage_in_a_message_hurts_nobody_but_its_sender_or_receiver(
             error = frame[0].state.error
             assert error is not None
             assert error.condition == "amqp:decode-error"
-            assert kind in ("queue", "topic"), "whose messages are looked at, for what they ask"
+            assert kind != "anycast", "which hands on what it gets, as it is"
             return
         if isinstance(frame[0], Transfer):
             assert frame[1].endswith(payload)
