@@ -129,7 +129,8 @@ class Account:
             if not copy.message.date:
                 continue
             ready_at = copy.message.date - self.clock.shift
-            is_waiting = copy.ready_at > now and not copy.attempts
+            # What is due in this instant may have been looked at before the clock was set.
+            is_waiting = copy.ready_at > now + EARLY_S and not copy.attempts
             if is_waiting:
                 copy.ready_at = ready_at
             # What was due before may be on disk only, and then it is not due any more.
