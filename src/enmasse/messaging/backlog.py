@@ -327,7 +327,7 @@ class Backlog(Journaled):
         pager = self.pager
         if pager is not None and (self.is_spilling or pager.at is not None or pager.waiting):
             pager.go_on()
-        if self._draining and not self._announced and (pager is None or not pager.is_reading):
+        if self._draining and not self._is_more_coming():
             draining, self._draining = self._draining, []
             for consumer in draining:
                 if consumer.is_blocked:
@@ -336,6 +336,15 @@ class Backlog(Journaled):
                     consumer.port.drained()
         if self.budget is not None:
             self.budget.balance(self)
+
+    def _is_more_coming(self) -> bool:
+        """Tell whether there is more to hand out than is in memory: it is read from disk, or on its way there."""
+        pager = self.pager
+        if self._announced or (pager is not None and pager.is_reading):
+            return True
+        # While the journal cannot be written nobody knows when that ends.
+        is_put_aside = self.is_spilling and bool(self.waiting) and not self.core.is_pausing
+        return self.is_flying or is_put_aside
 
     def on_deadline(self, now: float) -> None:
         """Some message expires, or may be handed out."""

@@ -262,6 +262,11 @@ class Core:
         """Whether the journal is so far behind that nothing more should be taken for it, or is lost."""
         return self._is_shut or self.storage.unconfirmed_bytes + self.gathered_bytes > MAX_UNCONFIRMED_BYTES
 
+    @property
+    def is_pausing(self) -> bool:
+        """Whether a batch failed so lately that no other is tried yet."""
+        return self._paused_until is not None
+
     def hold(self, address: Address) -> None:
         """Have the address's ``on_turn`` called once the journal is pressed no more."""
         self._held[address] = None

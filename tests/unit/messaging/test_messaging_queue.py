@@ -71,6 +71,35 @@ def test_a_drained_receiver_gets_what_there_is_in_that_turn_and_has_no_credit_le
     assert bodies(receiver) == ["one", "two"]
 
 
+def test_a_drain_waits_for_messages_that_are_on_their_way_to_the_disk(scene: Scene) -> None:
+    scene.queue.window = 1
+    scene.send(*range(4))
+    scene.harness.turn()
+    scene.send(*range(4, 8))
+    receiver = scene.receiver()
+    receiver.drain(10)
+    scene.harness.turn()
+    assert receiver.credit > 0
+    scene.harness.commit()
+    while scene.harness.storage.waiting_reads or scene.harness.storage.pending:
+        scene.harness.storage.commit()
+        scene.harness.turn()
+    assert (bodies(receiver), receiver.credit) == ([str(number) for number in range(8)], 0)
+
+
+def test_a_drain_does_not_wait_for_a_journal_that_cannot_be_written(scene: Scene) -> None:
+    scene.queue.window = 1
+    scene.send(0)
+    scene.harness.commit()
+    scene.send(1, 2, settled=True)
+    scene.harness.turn()
+    receiver = scene.receiver()
+    receiver.drain(10)
+    scene.harness.storage.fail("the disk is full")
+    scene.harness.turn()
+    assert (bodies(receiver), receiver.credit) == (["0"], 0)
+
+
 def test_a_receiver_of_settled_messages_consumes_by_getting_them(scene: Scene) -> None:
     scene.send("one")
     receiver = scene.receiver(1, presettle=True)
