@@ -116,7 +116,7 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
     with shell.platform():
         shell.run("enmasse status --wait 30")
         assert shell.bodies() == ["two coffee"]
-        shell.run("enmasse send orders --durable 'a tea'")
+        shell.run("enmasse send orders --space shop --durable 'a tea'")
         (journal / "data.mdb").unlink()
         shell.until(lambda: f"the journal in {journal} is lost" in (shell.directory / NODE_LOG).read_text())
         shell.run(BLOCKS["save"])

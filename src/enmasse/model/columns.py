@@ -59,7 +59,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     "Address": (
         Column("Address", ".spec.address", "What applications call it."),
         _TYPE,
-        Column("Plan", ".status.planStatus.name", "The plan in effect."),
+        _PLAN,
         _READY,
         _PHASE,
         _STATUS,

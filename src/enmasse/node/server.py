@@ -127,8 +127,9 @@ class Server:
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
         except OSError as error:
-            sentence = f"{directory} cannot be made: {error.strerror}; name another place with --data"
-            raise ConfigError(sentence) from None
+            raise ConfigError(
+                f"{directory} cannot be made ({error.strerror}): name another place with --data"
+            ) from None
         self.journal = JournalLink(
             directory / "journal",
             marker=marker,
