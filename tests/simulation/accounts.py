@@ -85,6 +85,8 @@ class Account:
         self.receivers: list[Receiver] = []
         self._owners: dict[str, Receiver] = {}
         """Who is given a group's messages."""
+        self._freed: set[str] = set()
+        """Groups whose receiver has left of late: others may have had their next one on its way since before that."""
         self.has_heritage = False
         """Whether an earlier life of the node may have left anything: that is on its way before it is delivered."""
         self.has_failed = False
@@ -265,7 +267,9 @@ class Account:
                 continue
             group = other.message.group
             is_late = other.is_back or other.message.delay > 0
-            if self.has_heritage and (is_late or (group is not None and group not in self._owners)):
+            if self.has_heritage and (
+                is_late or (group is not None and (group in self._freed or group not in self._owners))
+            ):
                 # What is on its way is a receiver's already, and so is its group.
                 continue
             self.problem(
@@ -340,6 +344,8 @@ class Account:
         """A receiver is about to go: its groups are for others."""
         for group in [group for group, owner in self._owners.items() if owner is receiver]:
             del self._owners[group]
+            self._freed.add(group)
+            self._is_changed = True
 
     def refused(self, number: int) -> None:
         """The sender was told that the message is not stored."""
@@ -386,6 +392,7 @@ class Account:
         if not self._is_changed:
             return
         self._is_changed = False
+        self._freed.clear()
         for number in [number for number, copy in self.copies.items() if copy.state == GONE]:
             del self.copies[number]
         for copy in self.copies.values():
