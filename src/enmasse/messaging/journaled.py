@@ -107,6 +107,10 @@ class Journaled(Holding):
         if self.pager is None or not self.pager.is_ahead(ref.first + ref.rows):
             self.frames.pop(ref.first, None)
 
+    def reopened(self, ref: FrameRef) -> None:
+        """A row of a frame that counted as settled is not; it may have been taken for done with meanwhile."""
+        self.frames[ref.first] = ref
+
     def written(self) -> None:
         """What was cut is on disk: what waited for that can be handed out, or leaves memory."""
         if self._staying:

@@ -77,6 +77,9 @@ class Owner(Protocol):
     def finished(self, ref: FrameRef) -> None:
         """All of a frame is settled, and that is on disk."""
 
+    def reopened(self, ref: FrameRef) -> None:
+        """A row of a frame that counted as settled is not: its transaction failed."""
+
     def written(self) -> None:
         """What was cut is on disk."""
 
@@ -438,6 +441,9 @@ class MessageLog:
             if ref is not None and entry.row in ref.settled:
                 ref.settled.remove(entry.row)
                 ref.live += 1
+                for owner in self.owners:
+                    if owner.owner == ref.owner:
+                        owner.reopened(ref)
             done(reason)
         # Rows that were settled meanwhile are rows of a frame that does not exist.
         touched, self._touched = self._touched, []

@@ -381,3 +381,28 @@ def test_byte_accounts_are_exact_after_commits_and_failures() -> None:
         assert (address.depth, address.bytes_stored, address.resident_bytes) == (0, 0, 0)
     assert scene.space.bytes_stored == 0
     assert scene.s.counts()["messagesStored"] == 2
+
+
+def test_a_message_whose_acceptance_failed_stays_on_disk_although_others_were_read_meanwhile() -> None:
+    scene = Scene()
+    scene.t1.window = 1
+    contents = ["one", "b" * 5_000, "c" * 5_000, "d" * 5_000]
+    for body in contents:
+        scene.fill("t", body)
+    port = scene.receiver("t1", credit=2)
+    assert bodies(port) == contents[:2]
+    port.unsettled.pop(0)
+    transaction = scene.begin()
+    transaction.retire(Item(port))
+    transaction.commit(scene.told.append)
+    scene.harness.turn()
+    port.grant(1)
+    scene.harness.turn()
+    assert bodies(port) == contents[:3]
+    scene.harness.fail()
+    assert scene.told.pop() is not None
+    scene.harness.advance(PAUSE_S)
+    other = scene.receiver("t2")
+    other.accept(len(other.unsettled))
+    scene.harness.commit()
+    assert contents[1] in bodies(scene.restarted().receiver("t1"))
