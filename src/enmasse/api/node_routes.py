@@ -1,4 +1,4 @@
-"""To which installation the journal of a node belongs, and taking in one of another installation."""
+"""Routes that show which installation a node's journal belongs to, and that take in one of another installation."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def node_routes(plane: ControlPlane, figures: Figures) -> APIRouter:
             raise ResourceNotFoundError("Node", "", name)
 
     @router.get(
-        "/nodes/{name}/journal", summary="To which installation the journal of a node belongs, and what it holds"
+        "/nodes/{name}/journal", summary="Show which installation the journal of a node belongs to, and what it holds"
     )
     async def journal(name: str) -> Response:
         expect_node(name)
         found = await figures.read()
         if found is None:
             raise NodeUnavailableError(f"node {name}: {figures.problem}")
-        told: Document = await plane.journal()
-        told |= {
+        answer: Document = await plane.journal()
+        answer |= {
             "spaces": len(found.spaces),
             "addresses": len(found.addresses),
             "messages": sum(address.get("messagesStored") or 0 for address in found.addresses),
         }
-        return JSONResponse(told)
+        return JSONResponse(answer)
 
     @router.post("/nodes/{name}/adopt", summary="Have the journal of a node belong to this installation")
     async def adopt(name: str, request: Request) -> Response:

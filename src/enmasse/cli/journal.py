@@ -124,7 +124,7 @@ def init(directory: Directory = None, name: Name = DEFAULT_NODE, data: Data = DE
 
 @journal.command()
 def adopt(
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only what the journal is gets told.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without it the journal is only described.")] = False,
     name: Name = DEFAULT_NODE,
     data: Data = DEFAULT_DATA,
 ) -> None:

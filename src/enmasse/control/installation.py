@@ -1,4 +1,4 @@
-"""To which installation a store and its nodes belong, and what these have to delete yet.
+"""Keeps which installation a store and its nodes belong to, and what the nodes have to delete yet.
 
 Rules:
 1. A store and the journals of its nodes carry one id. Who has none takes the other's; where both have one and they
