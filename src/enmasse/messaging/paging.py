@@ -266,7 +266,7 @@ class Pager:
         if self.is_closed or self.at is None:
             return
         visible = self._log.visible
-        reached = self.at if records or damaged else self._asked
+        reached = self.at if records or damaged else self._next_frame(self.frame_at)
         for key in damaged:
             reached = max(reached, self.lose(key))
         for _, value in records:
@@ -278,6 +278,16 @@ class Pager:
         self.at = self.frame_at = max(self.at, reached)
         for first in [first for first, ref in backlog.frames.items() if not ref.live and first < self.at]:
             del backlog.frames[first]
+
+    def _next_frame(self, first: int) -> int:
+        """Return where the next frame on disk begins, after a page that held nothing.
+
+        What filled the page when it was asked for may have been deleted since, and more may follow.
+        """
+        keys = log_key(self.log_id, 0, first), log_range(self.log_id, 0)[1]
+        for key, _, _ in self._backlog.core.storage.heads(Table.FRAME, *keys):
+            return int.from_bytes(key[-8:], "big")
+        return self._asked
 
     def _take(self, frame: Frame) -> None:
         """Bring a frame's rows into memory."""
@@ -464,7 +474,7 @@ class Pager:
 
         def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
             visible = self._log.visible
-            position = first if records or damaged else self._asked
+            position = first if records or damaged else self._next_frame(first)
             for key in damaged:
                 position = max(position, int.from_bytes(key[-8:], "big") + 1)
             for _, value in records:

@@ -87,6 +87,20 @@ def test_a_drain_waits_for_messages_that_are_on_their_way_to_the_disk(scene: Sce
     assert (bodies(receiver), receiver.credit) == ([str(number) for number in range(8)], 0)
 
 
+def test_a_page_of_which_all_was_deleted_since_it_was_asked_for_hides_nothing_behind_it(scene: Scene) -> None:
+    scene.queue.window = 1
+    for number in range(4):
+        scene.send(number)
+        scene.harness.commit()
+    receiver = scene.harness.receiver(scene.queue, 10)
+    scene.harness.core.run_turn(0.0, 1)
+    # Another process looked how far a page goes; nothing is left of what it found.
+    *_, done = scene.harness.storage._reads.popleft()
+    done([], [])
+    scene.harness.commit()
+    assert bodies(receiver) == [str(number) for number in range(4)]
+
+
 def test_a_drain_does_not_wait_for_a_journal_that_cannot_be_written(scene: Scene) -> None:
     scene.queue.window = 1
     scene.send(0)
