@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import find_spec
@@ -19,7 +21,7 @@ import pytest
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.session import require_spark
 
-__all__ = ["TOOLS", "bring", "is_here", "missing_tool", "require"]
+__all__ = ["TOOLS", "as_nobody", "bring", "is_here", "missing_tool", "require"]
 
 IS_CI = os.environ.get("CI") == "true"
 HERE = Path(__file__).parent / "tools"
@@ -115,6 +117,16 @@ def require(*names: str) -> None:
             if IS_CI:
                 pytest.fail(f"{_REASON}{name}; `{bring([name])}` brings it", pytrace=False)
             pytest.skip(f"{_REASON}{name}", allow_module_level=True)
+
+
+def as_nobody() -> list[str]:
+    """The words that run a command as nobody; skips the test where other users cannot read this program."""
+    words = ["setpriv", "--reuid", "65534", "--clear-groups"]
+    try:
+        subprocess.run([*words, sys.executable, "-c", "import enmasse"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs setpriv, and a program that other users can read: not one below /root, say")
+    return words
 
 
 def missing_tool(reason: str) -> str | None:

@@ -16,6 +16,7 @@ import pytest
 
 from enmasse.client.blocking import connect
 from tests.crash.test_journal_bad_disk import fill_up, mount
+from tests.foreign_tools import as_nobody
 from tests.scenario.conftest import Installation
 
 if TYPE_CHECKING:
@@ -48,12 +49,7 @@ def forbidden(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[
     if request.param == "of another user":
         with tempfile.TemporaryDirectory() as folder:  # those of pytest are closed to others
             Path(folder).chmod(0o755)
-            nobody = ["setpriv", "--reuid", "65534", "--clear-groups"]
-            try:
-                subprocess.run([*nobody, sys.executable, "-c", "import enmasse"], check=True, capture_output=True)
-            except (OSError, subprocess.CalledProcessError):
-                pytest.skip("needs setpriv, and a program that other users can read")
-            yield Path(folder), nobody
+            yield Path(folder), as_nobody()
         return
     place = request.getfixturevalue("disk")
     mount("-o", "remount,ro", str(place))

@@ -14,7 +14,7 @@ import pytest
 
 from enmasse.client.message import Message
 from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
-from tests.foreign_tools import require
+from tests.foreign_tools import as_nobody, require
 from tests.tenancy import pipeline_attack
 from tests.tenancy.refusals import Way
 from tests.tenancy.tenants import NAMESPACES, PASSWORDS, SECRET, document, path_of
@@ -37,6 +37,7 @@ LATE_S = 400.0
 def piping(tenants: Tenants) -> Iterator[Tenants]:
     """Both tenants with a pipeline; red's has tried everything."""
     require("Java 17 for Spark")
+    as_nobody()
     for who, namespace in NAMESPACES.items():
         with tenants.http(who) as http:
             entries = {"username": "keeper", "password": PASSWORDS[who]}
