@@ -23,11 +23,15 @@ _HANDED_ON = (signal.SIGTERM, signal.SIGHUP)
 def main(path: str, arguments: Sequence[str]) -> int:
     """Start the process, wait for it to end; its exit status."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as zygote:
+        # The process may run, and be known, before anybody could hand a signal on.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDED_ON)
         child = _ask(zygote, path, arguments)
         if child is None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDED_ON)
             os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606  # what Spark asked for
         for number in _HANDED_ON:
             signal.signal(number, lambda got, _frame: zygote.sendall(bytes([got])))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDED_ON)
         with suppress(OSError):
             if status := zygote.recv(1):
                 return status[0]
