@@ -87,6 +87,7 @@ TOOLS = {
     ),
     "Proton for C++": Tool((_commands("g++"), _files(HEADERS / "container.hpp"))),
     "Proton's examples for Python": Tool((_files(EXAMPLES / "python/simple_send.py"),)),
+    "ps": Tool((_commands("ps"),)),
     "python-qpid-proton": Tool((_module("proton"),)),
     "python-qpid-proton with SASL and TLS": Tool((_secure_proton,)),
     "Qpid JMS and ProtonJ2": Tool((_commands("javac", "mvn"),), _files(HERE / "java/pom.xml")),

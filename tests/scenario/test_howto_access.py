@@ -29,7 +29,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.mark.parametrize("place", [("--api-auth", "required")], indirect=True)
 def test_the_howto_of_accounts_does_what_it_says(place: Place) -> None:
-    require("kubectl")
+    require("kubectl", "curl")
     steps = blocks("secure-the-api.md")
     out = {}
     for name, (commands, told) in steps.items():
@@ -56,7 +56,7 @@ def test_the_howto_of_accounts_does_what_it_says(place: Place) -> None:
 
 @pytest.mark.parametrize("place", [()], indirect=True)
 def test_the_howto_of_certificates_does_what_it_says(place: Place) -> None:
-    require("kubectl")
+    require("kubectl", "curl")
     place.start()
     (place.directory / "kubeconfig").write_text(
         f"""apiVersion: v1
@@ -84,6 +84,7 @@ current-context: here
 
 @pytest.mark.parametrize("place", [("--api-host", "0.0.0.0")], indirect=True)  # what is tried
 def test_an_api_for_other_machines_needs_an_account_first(place: Place) -> None:
+    require("curl")
     with pytest.raises(AssertionError, match="there are no accounts"):
         place.start()
     place.process = None

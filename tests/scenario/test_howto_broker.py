@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.foreign_tools import require
 from tests.scenario.howto_place import Place, blocks
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def test_the_howto_of_the_service_broker_does_what_it_says(place: Place) -> None:
+    require("curl")
     steps = blocks("service-broker.md")
     for name, (commands, told) in steps.items():
         out = place.run(commands)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.foreign_tools import require
 from tests.scenario.howto_place import Place, blocks
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("needs_spark"), pytest.mark.timeout(600)]
@@ -66,6 +67,7 @@ def condition_of(found: dict[str, Any], kind: str) -> str:
 
 
 def test_the_howto_runs_a_pipeline_on_two_workers(place: Place) -> None:
+    require("ps")
     found = blocks(PAGE)
 
     def do(name: str) -> str:
