@@ -76,7 +76,7 @@ def create_app(
         audit: where requests are written down.
         sessions: the way to who is connected.
         pipelines: the way to what runs pipelines.
-        plane: what declares and deletes on the node.
+        plane: the control plane, which declares and deletes on the node.
     """
     app = FastAPI(
         title="EnMasse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False

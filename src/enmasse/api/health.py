@@ -27,7 +27,7 @@ def health_routes(registry: Registry, figures: Figures | None, plane: ControlPla
     Args:
         registry: where the resources lie.
         figures: of the node; without, nothing is told of it.
-        plane: what declares and deletes on the node; without, nothing is told of what it leaves alone.
+        plane: the control plane, which declares and deletes on the node; without it nothing is named as kept there.
     """
     router = APIRouter(tags=["operations"])
 

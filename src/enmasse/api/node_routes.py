@@ -24,7 +24,7 @@ def node_routes(plane: ControlPlane, figures: Figures) -> APIRouter:
     """Return the routes.
 
     Args:
-        plane: what declares and deletes on the node.
+        plane: the control plane, which declares and deletes on the node.
         figures: of the node.
     """
     router = APIRouter(tags=["operations"])

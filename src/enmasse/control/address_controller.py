@@ -51,7 +51,7 @@ NOT_ADOPTABLE = (InvalidResourceError, ForbiddenError, ResourceExistsError)
 """Why something that a node has is not declared."""
 
 Kept = dict[tuple[str, str], str]
-"""What a node has and is left there although it is not as declared: kind and key, with the reason."""
+"""Entities that are kept on a node although nobody declared them so: kind and key, with the reason."""
 
 
 class AddressLooks:

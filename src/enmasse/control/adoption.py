@@ -1,4 +1,4 @@
-"""What a node has and nobody has declared, made into declarations: a resource store was lost, or is older. Pure.
+"""Makes declarations of what a node has and nobody has declared, as a resource store was lost, or is older. Pure.
 
 Rules:
 1. An object that is adopted is the one that the node has: it keeps its uid and its generation.
@@ -223,7 +223,7 @@ def _declared_pattern(pattern: str) -> str:
 
 
 def differences(present: SpaceEntity | AddressEntity, wanted: SpaceEntity | AddressEntity) -> list[str]:
-    """Return what of an entity would be otherwise than it is if the node were told another one of its name."""
+    """Return the fields in which a wanted entity differs from the one that the node has under its name."""
     if isinstance(present, SpaceEntity) and isinstance(wanted, SpaceEntity):
         return _differing(present, wanted, ("max_bytes",)) + _differing(present.limits, wanted.limits)
     assert isinstance(present, AddressEntity)

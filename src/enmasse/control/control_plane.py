@@ -86,7 +86,7 @@ class ControlPlane:
         self.placements = Placements(self.declared, store)
         self.removals = Removals(store, node.name)
         self.kept: Kept = {}
-        """What the node has and is left there although it is not as declared, and why."""
+        """Entities that are kept on the node although nobody declared them so, and why."""
         self._node = node
         self.mirror = NodeMirror(
             node,
@@ -218,9 +218,9 @@ class ControlPlane:
         """Return why the node is left alone, or what it has that is left there although it is not as declared."""
         if self.mirror.problem:
             return [self.mirror.problem]
-        told = [f"{kind} {key} is kept: {reason}" for (kind, key), reason in sorted(self.kept.items())]
-        more = len(told) - _MOST_NAMED
-        return [*told[:_MOST_NAMED], f"and {more} more are kept"] if more > 0 else told
+        problems = [f"{kind} {key} is kept: {reason}" for (kind, key), reason in sorted(self.kept.items())]
+        more = len(problems) - _MOST_NAMED
+        return [*problems[:_MOST_NAMED], f"and {more} more are kept"] if more > 0 else problems
 
     # What is declared has changed
 
