@@ -5,21 +5,27 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CLASSES := $(VENV)/.spark-classes
 SECONDS ?= 0
+# What `make soak` does at length, and `make test` a few times.
+KILLS ?= 30
+SEEDS ?= 500
 # Many tests wait for processes that they start: three files at a time keep two processors busy.
 JOBS ?= 3
-# In the order of their folders, the many quick ones last: they fill what the long ones leave at the end.
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# File by file; those that share Spark are as one, which is the longest and first (tests/conftest.py). The others come
+# in the order of their folders, the many quick ones last: they fill what the long ones leave at the end.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(filter true,$(CI)),--durations=40)
 
-.PHONY: help setup demo test lint check format reference bench bench-tools soak fuzz fuzz-api test-tools clean
+.PHONY: help setup demo test lint check fast format reference console screenshots bench bench-tools soak fuzz fuzz-api test-tools clean
 help:
 	@echo "make demo [SECONDS=60]  start the platform, devices and Spark, and watch"
 	@echo "make test [JOBS=3]      the whole test suite; what asks for a tool that is missing skips"
 	@echo "make lint               format, lint, types, layers"
 	@echo "make check              format, lint, types, layers, fast tests"
-	@echo "make reference          write anew what is made from the resource classes: CRDs and the page of fields"
+	@echo "make reference          write anew what is made from declarations: CRDs, tables of the reference"
+	@echo "make console            the console's pages, from console/ into the package; needs Node.js 20"
+	@echo "make screenshots        the pictures of the console in docs/howto; needs Chromium"
 	@echo "make bench              benchmarks, with peers where they are installed"
 	@echo "make bench-tools        Kafka and Spark's source of it, for the comparison with streams, from Maven Central"
-	@echo "make soak [SECONDS=60]  new seeds of the simulation, for as long as wanted"
+	@echo "make soak [SECONDS=60]  at length what goes by chance, with KILLS=30 and SEEDS=500; then the simulation, for as long as wanted"
 	@echo "make fuzz [SECONDS=60]  random input for the protocol engine, guided by coverage"
 	@echo "make fuzz-api [EXAMPLES=100]  requests made up from the API's own description"
 	@echo "make test-tools         what only the tests need: apt (as root), npm, Maven, go, cargo"
@@ -65,7 +71,11 @@ lint: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-check: lint
+# Both at once: the linters are done long before the tests are.
+check:
+	@$(MAKE) --no-print-directory -j 2 lint fast
+
+fast: setup
 	@$(PYTEST) -m "not slow and not spark"
 
 format: setup
@@ -76,6 +86,14 @@ reference: setup
 	@$(BIN)/enmasse kube crds --to deploy/crds
 	@$(BIN)/python -m tests.unit.model.fields_page
 	@$(BIN)/python -m tests.unit.model.pipelines_page
+	@$(BIN)/python -m tests.unit.model.settings_table
+	@$(BIN)/python -m enmasse.api.metrics.catalogue docs/reference/metrics.md
+
+console:
+	@cd console && npm ci --no-audit --no-fund && npm run build
+
+screenshots: setup
+	@$(BIN)/python -m tests.console.pictures
 
 bench: setup
 	@$(BIN)/python -m benchmarks
@@ -84,6 +102,8 @@ bench-tools:
 	@./benchmarks/install-kafka
 
 soak: setup
+	@ENMASSE_TEST_KILLS=$(KILLS) ENMASSE_TEST_SEEDS=$(SEEDS) $(PYTEST) -m "chance or hypothesis" --hypothesis-profile=soak \
+		--timeout=3600
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS)
 
 fuzz: setup

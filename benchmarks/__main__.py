@@ -15,7 +15,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks import addresses, anycast, stored, tenants, users
+from benchmarks import (
+    addresses,
+    anycast,
+    console_pages,
+    consoles,
+    floods,
+    mqtt,
+    returning,
+    stomp,
+    stored,
+    tenants,
+    users,
+)
 from benchmarks.accounting import Patience
 from benchmarks.artemis import Artemis
 from benchmarks.cases import Case
@@ -38,9 +50,16 @@ RESULTS = ROOT / "build" / "bench"
 TRAFFIC: dict[str, tuple[str, tuple[Case, ...]]] = {
     "anycast": ("Direct addresses", anycast.CASES),
     "stored": ("Stored addresses", stored.CASES),
+    "stomp": ("STOMP", stomp.CASES),
+    "mqtt": ("MQTT", mqtt.CASES),
 }
 SCRIPTS = {
     "journal": ("The journal by itself", "journal.py", ("--seconds", "{seconds}", "--directory", "{directory}")),
+    "topics": (
+        "A topic with very many subscriptions, in the core alone",
+        "topics.py",
+        ("--seconds", "{seconds}"),
+    ),
     "client": ("The client beside proton", "client.py", ("--seconds", "{seconds}", "--directory", "{directory}")),
     "spark": ("From a stream into Spark", "spark_source.py", ()),
     "spark-sink": ("From Spark into addresses", "spark_sink.py", ()),
@@ -48,14 +67,29 @@ SCRIPTS = {
 """Title, file in this folder, arguments."""
 MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {
     "stored": stored.MEASUREMENTS,
+    "mqtt": mqtt.MEASUREMENTS,
     "addresses": addresses.MEASUREMENTS,
-    "users": users.MEASUREMENTS,
+    "users": (*users.MEASUREMENTS, *returning.MEASUREMENTS),
     "tenants": tenants.MEASUREMENTS,
+    "floods": floods.MEASUREMENTS,
     "tls": (Measurement("What TLS adds to a message", cost_of_tls, missing_tls),),
     "control": (Measurement("100,000 addresses in one installation", cost_of_addresses),),
+    "consoles": (*console_pages.MEASUREMENTS, *consoles.MEASUREMENTS),
     "spending": (Measurement("What the microseconds of a message are spent on", spending, missing_profiler),),
 }
-SUITES = (*TRAFFIC, "addresses", "users", "control", "tenants", "tls", "spending", "connections", *SCRIPTS)
+SUITES = (
+    *TRAFFIC,
+    "addresses",
+    "users",
+    "control",
+    "consoles",
+    "tenants",
+    "floods",
+    "tls",
+    "spending",
+    "connections",
+    *SCRIPTS,
+)
 PEERS: tuple[type[Peer], ...] = (QpidDispatch, RabbitMQ, Artemis, Mosquitto)
 
 
@@ -117,7 +151,8 @@ def run_suites(given: argparse.Namespace, results: Results) -> bool:
             if suite in TRAFFIC:
                 run_traffic(suite, given.case, plan, results, peers=peers, with_floor=bool(peers))
             if suite in MEASUREMENTS:
-                setting = Setting(results.directory, given.seconds, given.runs, given.scale, plan.patience)
+                here = [peer for peer in peers if peer.is_installed()]
+                setting = Setting(results.directory, given.seconds, given.runs, given.scale, plan.patience, here)
                 failed |= not run_measurements(suite, given.case, setting, results)
             if suite == "connections":
                 measure_idle(results, [peer for peer in peers if peer.is_installed()])
@@ -159,7 +194,8 @@ def run_traffic(
     cases = [case for case in all_cases if only is None or only in case.name]
     if not cases:
         return
-    build("amqp_load")
+    for tool in {f"{case.protocol}_load" for case in cases}:
+        build(tool)
     results.console.rule(f"[bold]{title}[/]: CPU microseconds of all processes of the server, per message")
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="run-", dir=results.directory)))

@@ -74,6 +74,8 @@ class Artemis:
 
     def load(self, case: Case) -> Load | None:
         """A queue stands in for anycast; it knows no streams, and subscriptions only by other names."""
+        if case.protocol != "amqp":
+            return None
         if case.kind == "stream" or case.subscriptions:
             return None
         more = ["--capability", "topic" if case.kind in ("topic", "multicast") else "queue"]

@@ -20,7 +20,7 @@ import time
 
 import lmdb
 
-from enmasse.messaging.frame import encode_frame
+from enmasse.messaging.log.frame import encode_frame
 
 HEAD = b"\0\x53\x75\xa0\x64"
 BODY = b"x" * 100

@@ -27,6 +27,9 @@ class Case:
         target: CPU microseconds per message that we want to stay under; 0 is without one.
         target_p99_ms: milliseconds that 99 of 100 messages are to stay under; 0 is without one.
         target_of: the role whose share the target is for; empty is all of them together.
+        protocol: what clients speak.
+        acks: how STOMP's subscribers acknowledge.
+        qos: of MQTT's messages and subscriptions.
     """
 
     name: str
@@ -44,6 +47,9 @@ class Case:
     target: float = 0.0
     target_p99_ms: float = 0.0
     target_of: str = ""
+    protocol: str = "amqp"
+    acks: str = "auto"
+    qos: int = 0
 
     @property
     def address(self) -> str:
@@ -61,6 +67,27 @@ class Case:
     def subscribed(self) -> list[str]:
         """Every durable subscription of the case, to its only address."""
         return [f"subscription.{number}" for number in range(self.fanout)] if self.subscriptions else []
+
+    def stomp(self, port: int, destination: str, *more: str) -> tuple[str, ...]:
+        """Arguments of ``stomp_load``; what is not settled asks for receipts."""
+        arguments = ["--port", str(port), "--dest", destination, "--size", str(self.size), "--ack", self.acks, *more]
+        if not self.settled:
+            arguments.append("--receipts")
+        if self.durable:
+            arguments.append("--durable")
+        return tuple(arguments)
+
+    def mqtt(self, port: int, *more: str) -> tuple[str, ...]:
+        """Arguments of ``mqtt_load``."""
+        arguments = ["--port", str(port), "--topic", self.address, "--size", str(self.size), "--qos", str(self.qos)]
+        arguments += ["--connections", str(self.pairs)]
+        if self.fanout > 1:
+            arguments += ["--fanout", str(self.fanout)]
+        if self.rate:
+            arguments += ["--rate", str(self.rate)]
+        elif self.outstanding:
+            arguments += ["--max-outstanding", str(self.outstanding)]
+        return (*arguments, *more)
 
     def amqp(self, port: int, address: str, *more: str) -> tuple[str, ...]:
         """Arguments of ``amqp_load``."""

@@ -22,9 +22,20 @@ from benchmarks.measurement import Line, Setting
 from benchmarks.processes import free_port
 from enmasse.client import connect
 from enmasse.client.errors import LinkRefusedError
+from enmasse.drivers.data_directory import Layout
 from enmasse.errors import UnavailableError
 
-__all__ = ["cost_of_addresses"]
+__all__ = [
+    "ADDRESSES_PATH",
+    "SPACES_PATH",
+    "Installation",
+    "address",
+    "ask",
+    "cost_of_addresses",
+    "create_addresses",
+    "create_space",
+    "wait_ready",
+]
 
 ADDRESSES = 100_000
 BLOCK = 1_000
@@ -83,17 +94,28 @@ class Installation:
     def cpu(self, role: str) -> float:
         return cpu_seconds([self._processes[role].pid])
 
+    def pid(self, role: str) -> int:
+        return self._processes[role].pid
+
     def memory(self, role: str) -> int:
         return anonymous_bytes([self._processes[role].pid])
 
-    def api(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.api_port, timeout=READY_S)
+    def api(self) -> Api:
+        return Api("127.0.0.1", self.api_port, Layout(self._data).operator_token.read_text())
 
 
-def ask(api: http.client.HTTPConnection, method: str, path: str, body: Any = None) -> dict[str, Any]:
+class Api(http.client.HTTPConnection):
+    """A connection whose requests are the operator's."""
+
+    def __init__(self, host: str, port: int, token: str) -> None:
+        super().__init__(host, port, timeout=READY_S)
+        self.headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+
+
+def ask(api: Api, method: str, path: str, body: Any = None) -> dict[str, Any]:
     """One request; the answer."""
     given = None if body is None else json.dumps(body)
-    api.request(method, path, given, {"content-type": "application/json"})
+    api.request(method, path, given, api.headers)
     answer = api.getresponse()
     found: dict[str, Any] = json.loads(answer.read())
     if answer.status >= 400:
@@ -110,6 +132,17 @@ def address(number: int) -> dict[str, Any]:
     }
 
 
+def create_space(api: Api, name: str) -> None:
+    """Create a space whose plan does not limit it."""
+    space = {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "AddressSpace",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"type": "standard", "plan": "standard-unlimited"},
+    }
+    ask(api, "POST", SPACES_PATH, space)
+
+
 def cost_of_addresses(setting: Setting) -> Iterator[Line]:
     """Create addresses through the API, one request each, by a few clients at a time."""
     count = max(setting.count(ADDRESSES), 2 * BLOCK)
@@ -117,13 +150,7 @@ def cost_of_addresses(setting: Setting) -> Iterator[Line]:
         data = Path(stack.enter_context(TemporaryDirectory(prefix="run-", dir=setting.directory)))
         site = stack.enter_context(Installation(data))
         api = site.api()
-        space = {
-            "apiVersion": "enmasse.io/v1beta1",
-            "kind": "AddressSpace",
-            "metadata": {"name": SPACE, "namespace": "default"},
-            "spec": {"type": "standard", "plan": "standard-unlimited"},
-        }
-        ask(api, "POST", SPACES_PATH, space)
+        create_space(api, SPACE)
         first, last = yield from _fill(setting, site, count)
         yield Line(f"control's CPU for the first {BLOCK:,}, ready included", first * 1e3, "ms")
         yield Line(f"control's CPU for the last {BLOCK:,} of {count:,}", last * 1e3, "ms")
@@ -138,19 +165,19 @@ def cost_of_addresses(setting: Setting) -> Iterator[Line]:
 
 def _fill(setting: Setting, site: Installation, count: int) -> Generator[Line, None, tuple[float, float]]:
     setting.patience.wait()
-    first, node_first, _ = _create(site, 0, BLOCK)
+    first, node_first, _ = create_addresses(site, 0, BLOCK)
     began = time.monotonic()
-    _create(site, BLOCK, count - BLOCK)
+    create_addresses(site, BLOCK, count - BLOCK)
     middle = count - 2 * BLOCK
     yield Line("addresses a second, created and ready", middle / max(time.monotonic() - began, 1e-9), "1/s")
     setting.patience.wait()
-    last, node_last, seconds = _create(site, count - BLOCK, count)
+    last, node_last, seconds = create_addresses(site, count - BLOCK, count)
     yield Line(f"the last {BLOCK:,}: time until all are ready", seconds, "s")
     yield Line("the node's CPU for the last in terms of the first", node_last / node_first, "", target=1.2)
     return first, last
 
 
-def _create(site: Installation, start: int, end: int) -> tuple[float, float, float]:
+def create_addresses(site: Installation, start: int, end: int) -> tuple[float, float, float]:
     """Create addresses until all are ready; CPU seconds of control and node, and the time it took."""
     before = site.cpu("control"), site.cpu("node")
     began = time.monotonic()
@@ -165,12 +192,13 @@ def _create(site: Installation, start: int, end: int) -> tuple[float, float, flo
         list(writers.map(write, range(WRITERS)))
     api = site.api()
     for number in range(max(start, end - 2 * WRITERS), end):
-        _wait_ready(api, number)
+        wait_ready(api, number)
     api.close()
     return site.cpu("control") - before[0], site.cpu("node") - before[1], time.monotonic() - began
 
 
-def _wait_ready(api: http.client.HTTPConnection, number: int) -> None:
+def wait_ready(api: Api, number: int) -> None:
+    """Wait until an address is ready."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         found = ask(api, "GET", f"{ADDRESSES_PATH}/{address(number)['metadata']['name']}")
@@ -210,7 +238,7 @@ def _restarts(site: Installation, count: int) -> Iterator[Line]:
     listening = time.monotonic() - began
     api = site.api()
     ask(api, "POST", ADDRESSES_PATH, address(count + ROUNDS))
-    _wait_ready(api, count + ROUNDS)
+    wait_ready(api, count + ROUNDS)
     yield Line("restart of control until it answers", listening, "s")
     yield Line("restart of control until a change is in effect", time.monotonic() - began, "s", target=5)
     before = site.cpu("control")

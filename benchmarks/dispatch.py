@@ -70,6 +70,8 @@ class QpidDispatch:
 
     def load(self, case: Case) -> Load | None:
         """Direct addresses only: it stores nothing."""
+        if case.protocol != "amqp":
+            return None
         if case.kind not in ("anycast", "multicast"):
             return None
         return Load("amqp_load", case.amqp(self._port, case.address))

@@ -24,7 +24,7 @@ from pathlib import Path
 import lmdb
 import uvloop
 
-from enmasse.messaging.frame import encode_frame
+from enmasse.messaging.log.frame import encode_frame
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
 from enmasse.storage.link import JournalLink

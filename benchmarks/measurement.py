@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.accounting import Patience, cpu_seconds
 from benchmarks.generators import Load, run
 from benchmarks.node import Node
+from benchmarks.peers import Peer
 
 __all__ = ["Line", "Measurement", "Setting", "Traffic", "send_traffic"]
 
@@ -58,6 +59,7 @@ class Setting:
         runs: of what is repeated.
         scale: of numbers of messages; 1 is what the names say.
         patience: waits for a quiet machine.
+        peers: what is here to measure beside.
     """
 
     directory: Path
@@ -65,16 +67,17 @@ class Setting:
     runs: int
     scale: float
     patience: Patience
+    peers: Sequence[type[Peer]] = ()
 
     def count(self, messages: int) -> int:
         """A number of messages at this scale."""
         return max(1, round(messages * self.scale))
 
     @contextmanager
-    def node(self) -> Iterator[Node]:
-        """A node with an empty journal."""
+    def node(self, *options: str) -> Iterator[Node]:
+        """A node with an empty journal, and more options of its command."""
         with TemporaryDirectory(prefix="run-", dir=self.directory) as directory:
-            node = Node(Path(directory))
+            node = Node(Path(directory), options=options)
             try:
                 yield node
             finally:

@@ -36,11 +36,12 @@ class Node:
     Args:
         directory: where its data lie: on the disk that commits are to be measured on.
         tls: the directory of its certificates; without one it speaks no TLS.
+        options: more of the command's.
     """
 
-    def __init__(self, directory: Path, tls: Path | None = None) -> None:
+    def __init__(self, directory: Path, tls: Path | None = None, options: tuple[str, ...] = ()) -> None:
         self.name = f"EnMasse {__version__}"
-        self._more = () if tls is None else ("--tls", str(tls))
+        self._more = options if tls is None else ("--tls", str(tls), *options)
         self._data = directory / "node"
         self._data.mkdir()
         # A path below the directory may be longer than the name of a socket may be.
@@ -68,10 +69,12 @@ class Node:
         return f"amqp+unix://{self._admin}"
 
     def start(self) -> float:
-        """Start the process with what lies in its directory; seconds until it listened."""
-        places = ["--data", str(self._data), "--listen", "127.0.0.1:0", "--admin", str(self._admin), *self._more]
+        """Start the process with what lies in its directory, on the port that it had; seconds until it listened."""
+        places = ["--data", str(self._data), "--listen", f"127.0.0.1:{self.port}", "--admin", str(self._admin)]
         began = time.perf_counter()
-        self._process = process = Process([sys.executable, "-m", "enmasse", "node", *places], self._data / "log")
+        self._process = process = Process(
+            [sys.executable, "-m", "enmasse", "node", *places, *self._more], self._data / "log"
+        )
 
         def told() -> list[str]:
             return [line for line in process.log.read_text().splitlines() if line.startswith("{")]
@@ -124,6 +127,10 @@ class Node:
 
     def load(self, case: Case) -> Load | None:
         """The generator for a case."""
+        if case.protocol == "stomp":
+            return Load("stomp_load", case.stomp(self.port, case.address))
+        if case.protocol == "mqtt":
+            return Load("mqtt_load", case.mqtt(self.port))
         more: tuple[str, ...] = ()
         if case.subscriptions:
             more = ("--recv-address", "subscription.%d", "--addresses", str(case.fanout))

@@ -63,7 +63,7 @@ class Peer(Server, Protocol):
 
 
 class RabbitMQ:
-    """RabbitMQ with its AMQP 1.0 plugin and classic durable queues.
+    """RabbitMQ with its plugins of AMQP 1.0, STOMP and MQTT, and classic durable queues.
 
     Overload is spared to it: it takes what it is sent, and with more than some thousand messages on
     their way its throughput falls to a tenth.
@@ -87,12 +87,14 @@ class RabbitMQ:
         home.mkdir()
         self._definitions = home / "definitions.json"
         self._output = home / "output"
-        self._port = free_port()
+        self._port, self._stomp_port = free_port(), free_port()
+        self.mqtt_port = free_port()
         epmd_port = str(free_port())
-        (home / "enabled_plugins").write_text("[rabbitmq_amqp1_0].\n")
+        (home / "enabled_plugins").write_text("[rabbitmq_amqp1_0,rabbitmq_stomp,rabbitmq_mqtt].\n")
         (home / "env.conf").touch()
         (home / "rabbitmq.conf").write_text(
-            f"listeners.tcp.1 = 127.0.0.1:{self._port}\n"
+            f"listeners.tcp.1 = 127.0.0.1:{self._port}\nstomp.listeners.tcp.1 = 127.0.0.1:{self._stomp_port}\n"
+            f"mqtt.listeners.tcp.1 = 127.0.0.1:{self.mqtt_port}\n"
             f"loopback_users.guest = true\nload_definitions = {self._definitions}\n"
         )
         self._environment = {
@@ -171,6 +173,12 @@ class RabbitMQ:
         """A queue stands in for anycast, since a broker knows nothing more direct."""
         address = f"/topic/{case.address}" if case.kind in ("topic", "multicast") else f"/amq/queue/{case.address}"
         more = ["--user", "guest", "--pass", "guest"]
+        if case.protocol == "stomp":
+            more += ["--max-outstanding", str(self.OUTSTANDING)]
+            return Load("stomp_load", case.stomp(self._stomp_port, address, *more))
+        if case.protocol == "mqtt":
+            # It knows no QoS 2: it would answer with QoS 1.
+            return None if case.qos == 2 else Load("mqtt_load", case.mqtt(self.mqtt_port, *more))
         if case.subscriptions:
             more += ["--recv-address", "/amq/queue/subscription.%d", "--addresses", str(case.fanout)]
         if case.stores:
@@ -189,7 +197,7 @@ class RabbitMQ:
 
 
 class Mosquitto:
-    """Mosquitto, which speaks MQTT: QoS 1 beside unsettled messages, QoS 0 beside settled ones.
+    """Mosquitto, which speaks MQTT: beside AMQP, QoS 1 for unsettled messages and QoS 0 for settled ones.
 
     Args:
         directory: where its settings lie; it stores nothing.
@@ -206,12 +214,12 @@ class Mosquitto:
         return any(map(shutil.which, cls.PLACES))
 
     def __init__(self, directory: Path) -> None:
-        self._port = free_port()
+        self.mqtt_port = free_port()
         program = next(filter(None, map(shutil.which, self.PLACES)))
         settings = directory / "mosquitto.conf"
-        settings.write_text(f"listener {self._port} 127.0.0.1\nallow_anonymous true\npersistence false\n")
+        settings.write_text(f"listener {self.mqtt_port} 127.0.0.1\nallow_anonymous true\npersistence false\n")
         self._process = Process([program, "-c", str(settings)], directory / "mosquitto.log")
-        self._process.wait_for_port(self._port)
+        self._process.wait_for_port(self.mqtt_port)
         self.processes = {"broker": [self._process.pid]}
         version = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout.split()
         self.name = f"Mosquitto {version[2]} (MQTT)"
@@ -221,9 +229,13 @@ class Mosquitto:
 
     def load(self, case: Case) -> Load | None:
         """Direct addresses only: it stores nothing here."""
+        if case.protocol == "mqtt":
+            return Load("mqtt_load", case.mqtt(self.mqtt_port, "--inflight", str(self.INFLIGHT)))
+        if case.protocol != "amqp":
+            return None
         if case.kind not in ("anycast", "multicast"):
             return None
-        arguments = ["--port", str(self._port), "--topic", case.address, "--size", str(case.size)]
+        arguments = ["--port", str(self.mqtt_port), "--topic", case.address, "--size", str(case.size)]
         arguments += ["--qos", "0" if case.settled else "1", "--inflight", str(self.INFLIGHT)]
         arguments += ["--connections", str(case.pairs)]
         if case.fanout > 1:
@@ -257,6 +269,8 @@ class Floor:
 
     def load(self, case: Case) -> Load | None:
         """One sender and one receiver; it answers nothing, so settled messages are the same to it."""
+        if case.protocol != "amqp":
+            return None
         if case.kind != "anycast" or case.pairs > 1 or case.settled:
             return None
         self.stop()

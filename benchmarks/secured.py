@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.generators import Load, build, run
 from benchmarks.measurement import LIMIT_S, Line, Setting
 from benchmarks.node import Node
-from enmasse.engines.authority import Authority
+from enmasse.drivers.authority import Authority
 
 __all__ = ["cost_of_tls", "missing_tls"]
 

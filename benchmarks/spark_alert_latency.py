@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 from benchmarks.accounting import cpu_seconds, descendants
 from benchmarks.spark_place import spark_beside_node
 from enmasse.client.blocking import Message, connect
-from enmasse.model.pipelines import SourceSpec
+from enmasse.model.kinds.pipelines import SourceSpec
 from enmasse.pipeline.builtin import anomalies
+from enmasse.pipeline.running.building import RunningContext
 from enmasse.pipeline.running.command import SETTINGS
 from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, Place, QueryPlan
-from enmasse.pipeline.running.scene import RunningScene
 from enmasse.pipeline.running.targets import start_query
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def send(url: str, rate: float, count: int) -> dict[int, float]:
     return due
 
 
-def declared(scene: RunningScene) -> QueryPlan:
+def declared(scene: RunningContext) -> QueryPlan:
     """What a pipeline of one's own comes to."""
     source = {
         "name": "readings",
@@ -86,7 +86,7 @@ def declared(scene: RunningScene) -> QueryPlan:
     return QueryPlan("alerts", alerts, AddressTarget("alerts"))
 
 
-def built_in(scene: RunningScene) -> QueryPlan:
+def built_in(scene: RunningContext) -> QueryPlan:
     """Below its band is as it should be, so that every second reading is an alert and the others its end."""
     parameters = {"address": "telemetry", "alerts": "alerts", "bands": {"temperature": ":0"}}
     plan = anomalies.build(scene, parameters)[0]
@@ -96,7 +96,7 @@ def built_in(scene: RunningScene) -> QueryPlan:
 
 def start(name: str, spark: SparkSession, node: Node, folder: Path) -> StreamingQuery:
     """The query of a pipeline, as its runner starts it."""
-    scene = RunningScene(
+    scene = RunningContext(
         spark,
         Place(node.url, "", folder),
         f"bench.{name}",

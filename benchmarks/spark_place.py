@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.node import Node
 from enmasse.client.blocking import connect
-from enmasse.messaging.frame import encode_frame
-from enmasse.messaging.stream_producers import FRAME_FORMAT
+from enmasse.messaging.log.frame import encode_frame
+from enmasse.messaging.streams.producers import FRAME_FORMAT
 from enmasse.pipeline.session import start_session
 
 if TYPE_CHECKING:

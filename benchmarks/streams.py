@@ -12,8 +12,8 @@ from benchmarks.accounting import cpu_seconds
 from benchmarks.measurement import Line, Setting, send_traffic
 from benchmarks.node import PARTITIONS, Node
 from enmasse.client import Connection, connect
-from enmasse.messaging.frame import Frame, encode_frame
-from enmasse.messaging.stream_producers import FRAME_FORMAT
+from enmasse.messaging.log.frame import Frame, encode_frame
+from enmasse.messaging.streams.producers import FRAME_FORMAT
 
 __all__ = ["read_frames", "read_messages"]
 

@@ -15,10 +15,10 @@ from benchmarks.generators import build
 from benchmarks.measurement import Line, Measurement, Setting
 from benchmarks.node import Node
 from enmasse.client.blocking import connect
-from enmasse.control.effective import told_limits
+from enmasse.control.spaces.effective import limit_settings
 from enmasse.errors import UnavailableError
 from enmasse.model.catalog import default_plans
-from enmasse.model.plans import AddressSpacePlanSpec
+from enmasse.model.kinds.plans import AddressSpacePlanSpec
 
 __all__ = ["MEASUREMENTS"]
 
@@ -48,7 +48,7 @@ def free_plan() -> dict[str, int]:
     ]
     assert isinstance(plan, AddressSpacePlanSpec)
     assert plan.limits is not None
-    limits = told_limits(plan.limits)
+    limits = limit_settings(plan.limits)
     return {"maxMessageRate": limits.max_message_rate, "maxByteRate": limits.max_byte_rate}
 
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from enmasse.engines.authority import Authority
+from enmasse.drivers.authority import Authority
 from enmasse.net import loop as net_loop
 from enmasse.net.tls_layer import RECORD_BYTES, SLICE_BYTES, TlsLayer
 from enmasse.net.transport import HIGH_WATER, LOW_WATER
-from enmasse.node.heap import keep_heap
+from enmasse.node.main import keep_heap
 
 SIZES = {"in": (128, 2_000, 64 << 10), "out": (128, 2_000, 64 << 10), "echo": (128, 2_000, 16_000)}
 SHELLS = ("plain", "uvloop", "ours")

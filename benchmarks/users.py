@@ -12,8 +12,7 @@ from benchmarks.measurement import Line, Measurement, Setting
 from benchmarks.node import Node
 from enmasse.client import connect
 from enmasse.client.management import Management
-from enmasse.identity.users import make_keys
-from enmasse.identity.verifiers import key_fields
+from enmasse.identity.users import key_fields, make_keys
 
 __all__ = ["MEASUREMENTS"]
 
@@ -74,7 +73,7 @@ async def _declare(node: Node) -> None:
         )
 
 
-def _attributes(number: int) -> dict[str, Any]:
+def user_attributes(number: int, keys: dict[str, Any] | None = None) -> dict[str, Any]:
     """A user as control tells of it."""
     return {
         "space": SPACE,
@@ -84,7 +83,7 @@ def _attributes(number: int) -> dict[str, Any]:
         "generation": 1,
         "revision": f"1/guarded/{number}",
         "authorization": [{"operations": ["send", "recv"], "addresses": ["devices/${username}/#"]}],
-        "scram": KEYS,
+        "scram": KEYS if keys is None else keys,
     }
 
 
@@ -97,7 +96,7 @@ async def _create(node: Node, first: int, last: int) -> float:
 
         async def some() -> None:
             for number in numbers:
-                await management.create("io.enmasse.user", f"{SPACE}.device-{number}", _attributes(number))
+                await management.create("io.enmasse.user", f"{SPACE}.device-{number}", user_attributes(number))
 
         await asyncio.gather(*(some() for _ in range(AT_ONCE)))
     return time.perf_counter() - began

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from fuzz.registry import CORPUS, TARGETS
+from fuzz.registry import CORPUS, TARGETS, target_of
 from fuzz.target import metered
 
 BUILD = Path("build/fuzz")
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no target is named {unknown[0]}; there are {', '.join(TARGETS)}")
     if options.replay is not None:
         for name in names:
-            print(f"{name}: {metered(TARGETS[name], options.replay.read_bytes())} calls")
+            print(f"{name}: {metered(target_of(name), options.replay.read_bytes())} calls")
         return 0
     if find_spec("atheris") is None:
         parser.error("atheris is missing: pip install -e '.[fuzz]' (it has wheels for Linux and Python 3.11 to 3.13)")

@@ -10,6 +10,7 @@ from itertools import cycle, zip_longest
 from typing import Any
 
 from enmasse.testing.recorded_pair import RecordedPair
+from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
@@ -28,11 +29,11 @@ from enmasse.wire.amqp.performatives import (
     Released,
     Source,
     Transfer,
-    decode_performative,
 )
 from enmasse.wire.amqp.performatives import Target as LinkTarget
-from enmasse.wire.amqp.sasl import Anonymous, SaslClient, SaslServer
+from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session
+from enmasse.wire.sasl.mechanisms import Anonymous
 from fuzz.mutation import mutate_conversation, split
 from fuzz.target import BrokenBoundError, Target, held_bytes, is_measured
 from fuzz.vocabulary import PERFORMATIVES, frame_of, hello

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 import enmasse
-from fuzz.registry import CORPUS, TARGETS
+from fuzz.registry import CORPUS, target_of
 from fuzz.target import Target
 
 __all__ = ["choose", "reached"]
@@ -76,7 +76,7 @@ def choose(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
 def main() -> int:
     """Add to what is committed; nothing is lost that reaches something."""
     name, *folders = sys.argv[1:]
-    target = TARGETS[name]
+    target = target_of(name)
     home = CORPUS / name
     home.mkdir(parents=True, exist_ok=True)
     files = [path for folder in (home, *map(Path, folders)) for path in folder.iterdir() if path.is_file()]

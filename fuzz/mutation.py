@@ -7,7 +7,8 @@ from typing import Any
 
 from enmasse.errors import EnmasseError
 from enmasse.wire.amqp.codec import decode, encode
-from enmasse.wire.amqp.performatives import Performative, decode_performative, encode_performative
+from enmasse.wire.amqp.composites import decode_performative, encode_performative
+from enmasse.wire.amqp.performatives import Performative
 from enmasse.wire.amqp.types import Array, Described, Symbol, UInt, ULong
 from fuzz.vocabulary import CHUNKS, MESSAGES, NUMBERS, SASL, VALUES, frame_of, random_performative
 

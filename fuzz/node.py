@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from enmasse.node.binding import Binding
+from enmasse.node.amqp.binding import Binding
+from enmasse.node.client_connection import ClientConnection
 from enmasse.node.connections import Connections
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.ports import CoreHarness
-from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.performatives import Attach, Begin, Flow, Open, Source, Transfer
 from enmasse.wire.amqp.performatives import Target as LinkTarget
 from fuzz.engines import check_output, cut, headed
@@ -18,7 +19,7 @@ from fuzz.mutation import mutate_conversation
 from fuzz.target import Target
 from fuzz.vocabulary import ADDRESSES, MESSAGES, PERFORMATIVES, frame_of, hello
 
-__all__ = ["NODE_TARGET"]
+__all__ = ["NODE_TARGET", "World", "converse"]
 
 SPACE = "fuzz/space"
 KINDS = {"any": "anycast", "all": "multicast", "queue": "queue", "topic": "topic", "stream": "stream"}
@@ -32,9 +33,17 @@ class Shell:
 
 
 class World:
-    """A node's entities and one connection, over a storage in memory."""
+    """A node's entities and one connection, over a storage in memory.
 
-    def __init__(self) -> None:
+    Args:
+        protocol: what the connection speaks.
+        check: takes what its engine says, and sees that it makes sense.
+    """
+
+    def __init__(
+        self, protocol: type[ClientConnection] = Binding, check: Callable[[Any], object] = check_output
+    ) -> None:
+        self._check = check
         self.harness = CoreHarness()
         ids = count(1)
         self.connections = Connections(lambda: 1_700_000_000_000)
@@ -48,7 +57,7 @@ class World:
             entities.create(ADDRESS_TYPE, f"{SPACE}.{name}", asked, answers.append)
         self.harness.commit()
         assert not any(answers), answers
-        binding = Binding(
+        connection = protocol(
             self.connections,
             spaces=lambda: entities.spaces,
             fixed=entities.spaces[SPACE],
@@ -56,25 +65,26 @@ class World:
             url="amqp://here:1",
             peer=Shell.peer,
         )
-        self.engine = binding.connection = Connection(
-            binding, container_id="node", is_server=True, now=0.0, sasl=binding.sasl()
-        )
-        self.connections.connected(binding, Shell())  # type: ignore[arg-type]
+        self.engine = connection.make_engine("node", 0.0)
+        self.connections.connected(connection, Shell())  # type: ignore[arg-type]
 
     def go_on(self) -> None:
         """Have the turn run, what is stored committed, and what the engine says taken."""
         self.harness.commit()
-        check_output(self.engine)
+        self._check(self.engine)
         assert not self.harness.faults, self.harness.faults
 
 
 def run_node(data: bytes) -> None:
     """A client may say anything: no address is at fault, and nothing stays behind when it is gone."""
-    if not data:
-        return
-    world = World()
+    if data:
+        converse(World(), data, hello(Open("fuzz"), Begin(incoming_window=100, outgoing_window=100)))
+
+
+def converse(world: World, data: bytes, greeting: bytes) -> None:
+    """Have a client say an input, after a greeting if its first byte says so, and leave."""
     if data[0] & 8:
-        world.engine.receive(hello(Open("fuzz"), Begin(incoming_window=100, outgoing_window=100)), 0.0)
+        world.engine.receive(greeting, 0.0)
     pieces = cut(data[0], data[1:])
     turn = 1 + len(pieces) // 8
     for number, piece in enumerate(pieces):

@@ -16,8 +16,10 @@ from random import Random
 
 import atheris
 
-with atheris.instrument_imports(include=["enmasse.wire", "enmasse.node", "enmasse.messaging", "enmasse.identity"]):
-    from fuzz.registry import TARGETS
+INSTRUMENTED = ["enmasse.wire", "enmasse.node", "enmasse.messaging", "enmasse.identity"]
+
+with atheris.instrument_imports(include=INSTRUMENTED):
+    from fuzz.registry import target_of
     from fuzz.target import BrokenBoundError, metered
 
 MEASURE_EVERY = 512
@@ -37,7 +39,8 @@ def resident_bytes() -> int:
 
 def main() -> None:
     """Fuzz."""
-    target = TARGETS[sys.argv.pop(1)]
+    with atheris.instrument_imports(include=INSTRUMENTED):
+        target = target_of(sys.argv.pop(1))
     runs = 0
     warm = 0
 

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
-from fuzz.engines import CLIENT_TARGET, FRAMING_TARGET, SERVER_TARGET
-from fuzz.node import NODE_TARGET
-from fuzz.sasl import SASL_CLIENT_TARGET, SASL_SERVER_TARGET
 from fuzz.target import Target
-from fuzz.values import PERFORMATIVES_TARGET, SECTIONS_TARGET, TYPES_TARGET
 
-__all__ = ["CORPUS", "TARGETS", "corpus_of"]
+__all__ = ["CORPUS", "TARGETS", "corpus_of", "target_of"]
 
 CORPUS = Path(__file__).parent / "corpus"
 
-TARGETS: dict[str, Target] = {
-    target.name: target
-    for target in (
-        TYPES_TARGET,
-        PERFORMATIVES_TARGET,
-        SECTIONS_TARGET,
-        FRAMING_TARGET,
-        SASL_SERVER_TARGET,
-        SASL_CLIENT_TARGET,
-        SERVER_TARGET,
-        CLIENT_TARGET,
-        NODE_TARGET,
-    )
+TARGETS = {
+    "types": "values",
+    "performatives": "values",
+    "sections": "values",
+    "framing": "engines",
+    "sasl-server": "sasl",
+    "sasl-client": "sasl",
+    "server": "engines",
+    "client": "engines",
+    "node": "node",
+    "stomp": "stomp",
+    "stomp-node": "stomp",
+    "mqtt": "mqtt",
+    "mqtt-client": "mqtt",
+    "mqtt-trace": "mqtt",
 }
+"""The module of each: it is loaded alone, as all that is loaded for fuzzing is instrumented first."""
+
+
+def target_of(name: str) -> Target:
+    """A target, whose module is loaded if it is not."""
+    module = importlib.import_module(f"fuzz.{TARGETS[name]}")
+    target: Target = getattr(module, f"{name.upper().replace('-', '_')}_TARGET")
+    return target
 
 
 def corpus_of(name: str) -> list[Path]:

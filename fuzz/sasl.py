@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from enmasse.identity.login import Login, Place
+from enmasse.identity.login import Judgement, Login, LoginTarget
 from enmasse.identity.passwords import Passwords
 from enmasse.identity.permissions import Permissions
-from enmasse.identity.tokens import Judgement
 from enmasse.identity.users import User, Users, make_keys
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import SASL_HEADER
 from enmasse.wire.amqp.performatives import Open, SaslInit, SaslMechanisms, SaslOutcome
-from enmasse.wire.amqp.sasl import (
-    Anonymous,
-    ClientMechanism,
-    External,
-    OAuthBearer,
-    Plain,
-    SaslClient,
-    SaslServer,
-    Scram,
-    XOAuth2,
-)
+from enmasse.wire.amqp.sasl import SaslClient, SaslServer
+from enmasse.wire.sasl.mechanisms import Anonymous, ClientMechanism, External, OAuthBearer, Plain, XOAuth2
+from enmasse.wire.sasl.scram import Scram
 from fuzz.engines import Application, converse, cut, headed
 from fuzz.mutation import mutate_sasl
 from fuzz.target import Target
@@ -73,7 +64,7 @@ def run_sasl_server(data: bytes) -> None:
     application = Application()
     login = Login(
         _USERS,
-        lambda named: Place(SPACE, named.partition("@")[0], is_open=False),
+        lambda named: LoginTarget(SPACE, named.partition("@")[0], is_open=False),
         Passwords(SECRET),
         new_nonce=lambda: "of-the-server",
         certified=("somebody",) if data[0] & 64 else (),

@@ -7,7 +7,7 @@ from typing import Any
 
 from enmasse.errors import RemoteError
 from enmasse.wire.amqp.codec import decode, decode_all, encode, skip
-from enmasse.wire.amqp.performatives import decode_performative, encode_performative
+from enmasse.wire.amqp.composites import decode_performative, encode_performative
 from enmasse.wire.amqp.sections import (
     Header,
     Sections,

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from enmasse.wire.amqp.codec import decode, encode
+from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, SASL_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import (
     Accepted,
@@ -15,7 +16,10 @@ from enmasse.wire.amqp.performatives import (
     Begin,
     Close,
     Coordinator,
+    Declare,
+    Declared,
     Detach,
+    Discharge,
     Disposition,
     End,
     Flow,
@@ -32,11 +36,10 @@ from enmasse.wire.amqp.performatives import (
     SaslResponse,
     Source,
     Target,
+    TransactionalState,
     Transfer,
-    encode_performative,
 )
 from enmasse.wire.amqp.sections import Header, Properties, encode_message
-from enmasse.wire.amqp.transactions import Declare, Declared, Discharge, TransactionalState
 from enmasse.wire.amqp.types import (
     Array,
     Byte,

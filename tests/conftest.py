@@ -2,28 +2,107 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
+import random
 import signal
+import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
-from tests.foreign_tools import bring, missing_tool
+from tests.support.chance import FEW_EXAMPLES, SEED
+from tests.support.foreign_tools import bring, missing_tool
 
-# Examples are never timed, as the machine is shared. With CI=true they are fewer, and the same in
-# every run.
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
-settings.load_profile("ci" if os.environ.get("CI") == "true" else "local")
+# Examples are never timed, as the machine is shared. Some are new in each run, also where CI=true.
+settings.register_profile(
+    "few",
+    max_examples=FEW_EXAMPLES,
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("few")
+settings.register_profile("soak", max_examples=40 * FEW_EXAMPLES)
 
 # Java programs live for seconds here: compiling their code twice takes longer than it saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
+# A thousand processes are started: with this, each would compile the whole program anew, half of its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # A shell has what it starts in the background ignore interrupts, and whatever that starts in its turn.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have Hypothesis go by the run's seed, too."""
+    if config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = SEED
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Name the seed at once: a run that is ended has no summary."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(f"ENMASSE_TEST_SEED={SEED} repeats what goes by chance")
+
+
+@pytest.fixture
+def story_chance(request: pytest.FixtureRequest) -> random.Random:
+    """What a story does by chance: another one for each test, the same for the same seed."""
+    return random.Random(f"{SEED} {request.node.name}")
+
+
+@functools.cache
+def shares_spark(path: Path) -> bool:
+    """Whether tests of a file take the session ``spark``; the process that deals out files does not load them."""
+    return "spark: SparkSession" in path.read_text()
+
+
+class SparkOnce(LoadFileScheduling):  # type: ignore[misc]  # xdist tells no types
+    """Has one worker run all files that share the Spark session: Java starts once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = str(super()._split_scope(nodeid))
+        return "spark" if shares_spark(self.config.rootpath / file) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkOnce | None:
+    return SparkOnce(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    items.sort(key=lambda item: not shares_spark(item.path))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of every search for cycles: it stays to the end, and is most of what there is."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def keep_umask() -> Iterator[None]:
+    """A command that runs in the test's own process may change the umask: later tests start others with it."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,16 +1,21 @@
-"""Writes ``docs/reference/amqp-conformance.md``: run ``python -m tests.conformance.clause_page``."""
+"""Writes the pages of conformance below ``docs/reference``: run ``python -m tests.conformance.clause_page``."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
-from tests.conformance.clause_list import ROOT, Section, load_reasons, load_sections, load_tests
+from tests.conformance.clause_list import (
+    AMQP,
+    MQTT,
+    SPECIFICATIONS,
+    Section,
+    Specification,
+    load_reasons,
+    load_sections,
+    load_tests,
+)
 
-PAGE = ROOT / "docs" / "reference" / "amqp-conformance.md"
-
-PARTS = {1: "Types", 2: "Transport", 3: "Messaging", 4: "Transactions", 5: "Security"}
-
-HEAD = """\
+_AMQP_HEAD = """\
 # AMQP 1.0, clause by clause
 
 What the OASIS specification of AMQP 1.0 demands of a container such as a node, in our own words, and the tests
@@ -37,20 +42,46 @@ Where the specification leaves a choice, or more is asked than pays, a node does
 - On a link that may be resumed, a message comes again from its start, never from its middle.
 """
 
+_MQTT_HEAD = """\
+# MQTT, statement by statement
 
-def page() -> str:
+The normative statements of MQTT 5.0 and 3.1.1, in our own words, and the tests that show them. `mqtt5:3.1.2-22` is
+the statement [MQTT-3.1.2-22] of the OASIS specification of MQTT 5.0, `mqtt3:` those of 3.1.1. This page is made from
+`tests/conformance/clauses` and the tests' marks by `python -m tests.conformance.clause_page`; a test sees to it
+that it is fresh.
+
+Where the specifications leave a choice, a node does this:
+
+- A client of version 5 is told why its connection ends, with a reason string for its developer: by CONNACK until it
+  is admitted, then by DISCONNECT. Others see the connection close; a CONNECT that is refused has its return code.
+- A protocol name that is not MQTT's has no answer. A level that is not served is answered in the form of the version
+  that it lies nearest to.
+- In version 3.1, identifiers may have more than 23 characters, and SUBACK tells of filters that were refused.
+- A topic name with a wildcard is refused by reason code 0x90, a topic filter with a misplaced one by 0x8F: both end
+  the connection.
+- A remaining length with more bytes than it takes is an error in version 5 alone, as 3.1.1 does not forbid it.
+- Subscriptions of a client that overlap get a copy each, with the QoS and the identifier of their own.
+- A subscription that ends takes along what waited for it. A message that is in flight then is brought to its end on
+  the same connection; if that is cut before its acknowledgement, it is not sent again.
+- Packets other than PUBLISH have up to 512 KiB, a packet up to 4,096 topic filters and 1,000 user properties.
+"""
+
+HEADS = {AMQP: _AMQP_HEAD, MQTT: _MQTT_HEAD}
+
+
+def page(specification: Specification) -> str:
     """The page as it should be."""
-    sections = load_sections()
+    sections = load_sections(specification)
     tests = load_tests()
-    reasons = load_reasons()
+    reasons = load_reasons(specification)
     for section in sections:
         for found in section.clauses:
             found.tests = tests.get(found.name, [])
-    out = [HEAD, "| part | clauses | with a test | without |", "|---|--:|--:|--:|"]
+    out = [HEADS[specification], "| part | clauses | with a test | without |", "|---|--:|--:|--:|"]
     for part, group in groupby(sections, key=lambda section: section.part):
         clauses = [found for section in group for found in section.clauses]
         shown = sum(bool(found.tests) for found in clauses)
-        out.append(f"| {part}. {PARTS[part]} | {len(clauses)} | {shown} | {len(clauses) - shown} |")
+        out.append(f"| {part.row} | {len(clauses)} | {shown} | {len(clauses) - shown} |")
     out += ["", "## Clauses without a test", ""]
     missing = [found for section in sections for found in section.clauses if not found.tests]
     if missing:
@@ -59,7 +90,7 @@ def page() -> str:
     else:
         out.append("None.")
     for part, group in groupby(sections, key=lambda section: section.part):
-        out += ["", f"## Part {part}: {PARTS[part]}"]
+        out += ["", f"## {part.heading}"]
         for section in group:
             out += _section(section)
     return "\n".join(out) + "\n"
@@ -85,4 +116,5 @@ def _link(test: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for each in SPECIFICATIONS:
+        each.page.write_text(page(each))

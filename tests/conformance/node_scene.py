@@ -5,14 +5,15 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from enmasse.node.binding import Binding
+from enmasse.node.amqp.binding import Binding
 from enmasse.node.connections import Connections
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.ports import CoreHarness
-from enmasse.testing.raw_peer import Frame, RawPeer
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.performatives import Attach, Disposition, Flow, Open, Source, Target, Transfer
 from enmasse.wire.amqp.sections import Header, Sections, encode_message
+from tests.support.raw_peer import Frame, RawPeer
 
 __all__ = ["Node", "NodePeer", "body_of", "durable", "message"]
 
@@ -29,7 +30,7 @@ class _Shell:
     is_secure = False
     server_name: str | None = None
     peer_names: tuple[str, ...] = ()
-    ticket = None
+    slot = None
 
 
 class Node:
@@ -88,9 +89,9 @@ class NodePeer(RawPeer):
             url="amqp://here:1",
             peer=_Shell.peer,
         )
-        binding.connection = Connection(binding, container_id="node", is_server=True, now=node.harness.clock.now)
+        binding.engine = Connection(binding, container_id="node", is_server=True, now=node.harness.clock.now)
         node.connections.connected(binding, _Shell())  # type: ignore[arg-type]
-        super().__init__(binding.connection, node.harness.clock)
+        super().__init__(binding.engine, node.harness.clock)
         self._ids = count(0)
         self.greet(open_with=Open(container, **fields))
         self.begin()

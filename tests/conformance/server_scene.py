@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import Flow, Open, Performative, Transfer
+from tests.support.raw_peer import RawPeer
 
 __all__ = ["Scene", "condition_of", "flow", "is_alive", "kinds"]
 

@@ -316,8 +316,8 @@ def test_a_close_is_answered_and_takes_everything_along() -> None:
     scene.receiver(handle=1)
     scene.say(Close(AmqpError("amqp:connection:forced", "bye")))
     assert kinds(scene.heard()) == ["Close"]
-    assert sorted(name for name, _, _ in scene.diary.told("detached")) == ["in", "out"]
-    assert scene.diary.told("closed") == ["amqp:connection:forced"]
+    assert sorted(name for name, _, _ in scene.diary.calls("detached")) == ["in", "out"]
+    assert scene.diary.calls("closed") == ["amqp:connection:forced"]
     sink.link.detach()  # type: ignore[union-attr]
     scene.say(Begin(None, 0, 1, 1), channel=1)
     assert scene.hear() == []
@@ -332,7 +332,7 @@ def test_closes_that_cross_are_enough() -> None:
     pair.pump()
     assert (pair.client.closed, pair.server.closed) == (True, True)
     for diary in (pair.client_diary, pair.server_diary):
-        assert diary.told("closed") == [None]
+        assert diary.calls("closed") == [None]
 
 
 @clause("2.4.3:error-closes", "2.4.6:discarding")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    RELEASED,
     Accepted,
     AmqpError,
     Disposition,

@@ -87,7 +87,7 @@ def test_a_detach_is_answered_in_kind_and_frees_name_and_handle(closed: bool) ->
         peer.say(Detach(0, closed=closed))
         answer = peer.hear_one(Detach)
         assert (answer.closed, answer.error) == (closed, None)
-    assert peer.diary.told("detached") == [("n", None, closed)] * 3
+    assert peer.diary.calls("detached") == [("n", None, closed)] * 3
 
 
 @clause("2.6.3:refused", "2.8.14:condition")
@@ -200,7 +200,7 @@ def test_the_error_in_a_detach_is_told() -> None:
     peer.attach_sender("n")
     peer.say(Detach(0, closed=True, error=AmqpError("example:tired")))
     assert peer.hear_one(Detach).error is None
-    assert peer.diary.told("detached") == [("n", "example:tired", True)]
+    assert peer.diary.calls("detached") == [("n", "example:tired", True)]
 
 
 @clause("2.6.6:close-answered")
@@ -212,7 +212,7 @@ def test_detaches_that_cross_are_enough() -> None:
     sink.link.detach()
     theirs.detach()
     pair.pump()
-    assert len(pair.client_diary.told("detached")) == len(pair.server_diary.told("detached")) == 1
+    assert len(pair.client_diary.calls("detached")) == len(pair.server_diary.calls("detached")) == 1
     again, _ = pair.sender(session, "n")
     assert again.link is not None
     assert again.link.is_open

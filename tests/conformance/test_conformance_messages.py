@@ -9,8 +9,16 @@ import pytest
 
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import AmqpError, Disposition, Modified, Rejected, Released, Source, Target
+from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    AmqpError,
+    Disposition,
+    Modified,
+    Rejected,
+    Released,
+    Source,
+    Target,
+)
 from enmasse.wire.amqp.sections import Header, Properties, Sections, check_order, encode_message
 from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UByte, UInt, ULong
 from tests.conformance.clause_list import clause

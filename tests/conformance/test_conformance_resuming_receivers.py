@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from enmasse.node.amqp.recovery import Recovery
 from enmasse.wire.amqp.performatives import (
     Accepted,
     Begin,
@@ -236,17 +237,17 @@ def test_a_resumed_delivery_may_be_given_back() -> None:
 
 @clause("2.6.4:state-kept")
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enmasse.node.recovery.MAX_TERMINI", 5)
+    monkeypatch.setattr("enmasse.node.amqp.recovery.MAX_TERMINI", 5)
     node = Node()
     for number in range(20):
         peer = node.peer(f"c{number}")
         peer.sender(target())
         peer.deliver(durable(), tag=b"A")
         peer.cut()
-    recovery = node.connections.recovery
+    recovery = node.connections.shared(Recovery)
     assert len(recovery) == 5
     assert recovery.deliveries == 5
-    monkeypatch.setattr("enmasse.node.recovery.MAX_HELD_BYTES", 3000)
+    monkeypatch.setattr("enmasse.node.amqp.recovery.MAX_HELD_BYTES", 3000)
     for number in range(4):
         producer = node.peer()
         producer.sender("r")
@@ -262,7 +263,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @clause("2.6.4:state-kept")
 def test_only_the_latest_outcomes_of_a_link_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enmasse.node.receipts.MAX_RECEIPTS", 3)
+    monkeypatch.setattr("enmasse.node.amqp.receipts.MAX_RECEIPTS", 3)
     node = Node()
     peer = node.peer()
     peer.sender(target())

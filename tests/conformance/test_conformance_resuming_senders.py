@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from enmasse.wire.amqp.outcomes import ACCEPTED
+from enmasse.node.amqp.recovery import Recovery
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
     Accepted,
     AmqpError,
     Attach,
@@ -314,7 +315,7 @@ def test_a_link_that_was_detached_for_a_breach_is_not_resumed() -> None:
     assert condition_of(peer.hear_one(Detach)) == "amqp:resource-deleted"
     peer.say(Detach(0, closed=False))
     peer.hear()
-    assert len(node.connections.recovery) == 0
+    assert len(node.connections.shared(Recovery)) == 0
 
 
 # Expiry
@@ -391,7 +392,7 @@ def test_every_terminus_has_its_own_time() -> None:
     peer.cut()
     left = []
     for _ in range(6):
-        left.append(len(node.connections.recovery))
+        left.append(len(node.connections.shared(Recovery)))
         node.harness.advance(10)
     assert left == [3, 2, 1, 1, 1, 0]
 

@@ -17,7 +17,8 @@ from enmasse.wire.amqp.performatives import (
     SaslOutcome,
     SaslResponse,
 )
-from enmasse.wire.amqp.sasl import SaslCode, SaslServer, Verdict
+from enmasse.wire.amqp.sasl import SaslServer
+from enmasse.wire.sasl.mechanisms import SaslCode, Verdict
 from tests.conformance.clause_list import clause
 from tests.conformance.server_scene import Scene, kinds
 

@@ -63,8 +63,8 @@ def test_an_end_is_answered_and_frees_the_channel() -> None:
     scene.attach_sender(channel=2)
     scene.say(End(AmqpError("example:enough", "no more")), channel=2)
     assert scene.hear_one(End).error is None
-    assert scene.diary.told("detached") == [("in", "example:enough", False)]
-    assert scene.diary.told("ended") == [(0, "example:enough")]
+    assert scene.diary.calls("detached") == [("in", "example:enough", False)]
+    assert scene.diary.calls("ended") == [(0, "example:enough")]
     assert scene.begin(2).remote_channel == 2
     assert scene.attach_sender(channel=2).name == "in"
 
@@ -89,8 +89,8 @@ def test_ends_that_cross_are_enough() -> None:
     ours.end()
     theirs.end()
     pair.pump()
-    assert pair.client_diary.told("ended") == [(0, None)]
-    assert pair.server_diary.told("ended") == [(0, None)]
+    assert pair.client_diary.calls("ended") == [(0, None)]
+    assert pair.server_diary.calls("ended") == [(0, None)]
     assert not pair.client.closed
     assert pair.begin().channel == 0
 

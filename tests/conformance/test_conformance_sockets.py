@@ -12,12 +12,10 @@ import pytest
 from cryptography import x509
 
 from enmasse.client import blocking
-from enmasse.engines.authority import Authority
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.stranger import Stranger, condition_of
+from enmasse.drivers.authority import Authority
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER
-from enmasse.wire.amqp.outcomes import ACCEPTED
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
     Attach,
     Close,
     Detach,
@@ -34,6 +32,8 @@ from enmasse.wire.amqp.performatives import (
 from enmasse.wire.amqp.sections import Header, encode_message
 from enmasse.wire.amqp.types import Described, Symbol, ULong
 from tests.conformance.clause_list import clause
+from tests.support.node_process import NodeProcess
+from tests.support.stranger import Stranger, condition_of
 
 pytestmark = pytest.mark.slow
 

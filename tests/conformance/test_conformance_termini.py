@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.space import Home
-from enmasse.node.entities import SPACE_TYPE
-from enmasse.wire.amqp.outcomes import ACCEPTED
+from enmasse.node.management.entity_fields import SPACE_TYPE
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
     Attach,
     Detach,
     Disposition,

@@ -8,18 +8,21 @@ import pytest
 
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.composites import Performative, encode_performative
-from enmasse.wire.amqp.outcomes import ACCEPTED
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
     AmqpError,
     Coordinator,
+    Declare,
+    Declared,
     Detach,
+    Discharge,
     Disposition,
     Flow,
     Rejected,
     Source,
+    TransactionalState,
     Transfer,
 )
-from enmasse.wire.amqp.transactions import Declare, Declared, Discharge, TransactionalState
 from enmasse.wire.amqp.types import Symbol, ULong
 from tests.conformance.clause_list import clause
 from tests.conformance.node_scene import Node, NodePeer, durable, message

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from enmasse.testing.recorded_pair import RecordedPair
-from enmasse.wire.amqp.outcomes import ACCEPTED, TOO_LARGE
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    TOO_LARGE,
     Attach,
     Detach,
     Disposition,

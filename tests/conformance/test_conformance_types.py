@@ -10,8 +10,9 @@ import pytest
 
 from enmasse.errors import LocalError
 from enmasse.wire.amqp.codec import decode, encode, skip
+from enmasse.wire.amqp.composites import decode_performative, encode_performative
 from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import Begin, Open, decode_performative, encode_performative
+from enmasse.wire.amqp.performatives import Begin, Open
 from enmasse.wire.amqp.types import (
     Array,
     Byte,
@@ -304,7 +305,7 @@ def test_a_mandatory_field_is_missed(fields: tuple[Any, ...]) -> None:
 )
 @clause("1.4:mandatory")
 def test_mandatory_fields_of_the_other_types_are_missed(code: int, fields: list[Any]) -> None:
-    import enmasse.wire.amqp.transactions  # noqa: F401 - registers its types
+    import enmasse.wire.amqp.performatives  # noqa: F401 - registers its types
 
     with pytest.raises(DecodeError, match="mandatory"):
         composite(code, *fields)

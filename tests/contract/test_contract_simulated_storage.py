@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enmasse.testing.faults import FaultRates, JournalFaults
 from enmasse.testing.memory_storage import RecordingListener
 from enmasse.testing.simulated_storage import SimulatedStorage
 from enmasse.testing.storage_contract import STORAGE_CHECKS
+from tests.support.faults import FaultRates, JournalFaults
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from enmasse.client import Connection, Message, Outcome, Sender, UnavailableError, connect
-from enmasse.testing.ledger import Ledger, Name
-from tests.crash.crash_site import PATIENCE_S, WINDOW, until
+from tests.crash.crash_site import PATIENCE_S, WINDOW
+from tests.support.ledger import Ledger, Name
+from tests.support.polling import until_async
 
 __all__ = ["Client", "Clients", "Flag", "OurClient"]
 
@@ -101,7 +102,7 @@ class Clients:
             ended.extend(task for task in self._tasks if task.done())
             return bool(ended) or all(client.has_begun.is_set() for client in self.clients)
 
-        await until(is_known, "some client does not begin")
+        await until_async(is_known, "some client does not begin")
         for task in ended:
             task.result()
         assert not ended, "some client ended before anything was killed"

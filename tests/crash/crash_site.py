@@ -13,10 +13,10 @@ import uvloop
 
 from enmasse.client import Connection, Message, Outcome, Receiver, Sender, connect
 from enmasse.client.management import Management
-from enmasse.testing.ledger import Name, name_of
-from enmasse.testing.node_process import NodeProcess
+from tests.support.ledger import Name, name_of
+from tests.support.node_process import NodeProcess
 
-__all__ = ["BARRIER", "KILLS", "WINDOW", "Load", "Site", "live", "make_sure", "peek", "until"]
+__all__ = ["BARRIER", "KILLS", "WINDOW", "Load", "Site", "live", "make_sure", "peek"]
 
 SPACE = "default/crash"
 BARRIER = "barrier"
@@ -74,13 +74,6 @@ class Site:
         async with connect(self.process.admin_url) as connection:
             entity = await Management(connection).read("io.enmasse.address", f"default/{address}")
             return int(entity["messagesStored"])
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, what
-        await asyncio.sleep(0.005)
 
 
 async def make_sure(barrier: Sender) -> bool:

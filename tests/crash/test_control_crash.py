@@ -19,11 +19,14 @@ import pytest
 
 from enmasse.client import connect
 from enmasse.client.management import Management
-from enmasse.testing.node_process import NodeProcess
+from enmasse.drivers.data_directory import Layout
+from tests.support.chance import kills
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
-LIVES = 6
+LIVES = kills(2)
 WRITERS = 3
 EACH = 12
 PATIENCE_S = 60.0
@@ -65,11 +68,15 @@ class Control:
         api = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
             given = None if body is None else json.dumps(body)
-            api.request(method, BASE + path, given, {"content-type": "application/json"})
+            api.request(method, BASE + path, given, {"content-type": "application/json", **self.proof})
             answer = api.getresponse()
             return answer.status, json.loads(answer.read())
         finally:
             api.close()
+
+    @property
+    def proof(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {Layout(self._data).operator_token.read_text()}"}
 
     def insist(self, method: str, path: str, body: Any = None) -> int:
         """Ask until there is an answer, as scripts around kubectl do."""
@@ -175,13 +182,8 @@ def test_a_control_process_killed_at_random_converges(tmp_path: Path, story_chan
         for writer in writers:
             writer.join(2 * PATIENCE_S)
         assert not failures, failures
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            found, told = asyncio.run(on_node(node)), declared(control)
-            if found == told:
-                break
-            assert time.monotonic() < deadline, (found, told)
-            time.sleep(0.1)
+        until(lambda: asyncio.run(on_node(node)) == declared(control))
+        found = asyncio.run(on_node(node))
     names = {f"default/{name}": ttl for name, ttl in wanted.items()}
     assert {name: ttl for name, (_, ttl) in found.items() if "." in name} == names
     assert {name for name in found if "." not in name} == {f"default/space{number}" for number in range(WRITERS)}

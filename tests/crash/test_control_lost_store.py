@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,9 @@ import pytest
 
 from enmasse.client import ConnectionDeniedError, Message, connect
 from enmasse.client.management import Management
-from enmasse.testing.node_process import NodeProcess
 from tests.crash.test_control_crash import BASE, Control, address, declared, installation, on_node, space
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
 pytestmark = pytest.mark.slow
 
@@ -34,17 +33,15 @@ JO = {
 }
 
 
-def until(condition: Callable[[], Any]) -> Any:
-    """What a condition gives once it holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
+HTTP = httpx.Client(
+    verify=False, trust_env=False, timeout=PATIENCE_S, limits=httpx.Limits(max_keepalive_connections=0)
+)
+"""One for all: to make another one each time, with its certificates, takes longer than to ask."""
 
 
 def ask(control: Control, method: str, path: str, body: Any = None) -> httpx.Response:
-    return httpx.request(method, f"http://127.0.0.1:{control.port}{path}", json=body, timeout=PATIENCE_S)
+    url = f"http://127.0.0.1:{control.port}{path}"
+    return HTTP.request(method, url, json=body, headers=control.proof)
 
 
 def is_user_served(control: Control) -> bool:

@@ -10,9 +10,9 @@ import threading
 
 import pytest
 
-from enmasse.testing.ledger import Ledger
-from enmasse.testing.node_process import NodeProcess
 from tests.crash.crash_site import PATIENCE_S, Site
+from tests.support.ledger import Ledger
+from tests.support.node_process import NodeProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("foreign_clients")]
 
@@ -20,7 +20,7 @@ QUEUE = "orders"
 
 
 def test_proton_ends_when_its_node_dies_before_it_answers_a_close(process: NodeProcess) -> None:
-    from enmasse.testing.proton_load import ProtonProducer
+    from tests.support.proton_load import ProtonProducer
 
     asyncio.run(Site(process, random.Random()).declare({QUEUE: {"addressType": "queue"}}))
     client = ProtonProducer(process.url, QUEUE, [Ledger(QUEUE)], "proton", 0, limit=1)

@@ -8,12 +8,12 @@ import pytest
 
 from enmasse.client import blocking
 from enmasse.client.blocking import Message
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
 SPACE = "default/damaged"
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def declare(node: NodeProcess) -> None:

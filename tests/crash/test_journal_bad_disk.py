@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import resource
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,11 +18,11 @@ from enmasse.storage.errors import JournalFormatError
 from enmasse.storage.link import JournalLink
 from enmasse.storage.pages import PageFile
 from enmasse.testing.memory_storage import RecordingListener
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
+from tests.support.small_disk import fill_up, mount, small_disk
 
 pytestmark = pytest.mark.slow
 
-DISK = "8m"
 BODY = b"x" * 20_000
 
 
@@ -36,31 +33,11 @@ def journal(tmp_path: Path) -> Path:
     return directory
 
 
-def mount(*arguments: str) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"needs the right to mount a small file system: run as root ({done.stderr.strip()})")
-
-
 @pytest.fixture
 def disk(journal: Path) -> Iterator[Path]:
     """The journal's directory on a small disk of its own."""
-    if os.geteuid() != 0:
-        pytest.skip("needs the right to mount a small file system: run as root")
-    mount("-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(journal))
-    yield journal
-    subprocess.run(["umount", str(journal)], check=True)
-
-
-def fill_up(directory: Path) -> Path:
-    ballast = directory / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError as error:
-            assert error.errno == errno.ENOSPC  # noqa: PT017 - no other error ends the loop
-    return ballast
+    with small_disk(journal, "8m"):
+        yield journal
 
 
 async def declare(node: NodeProcess) -> None:

@@ -22,13 +22,13 @@ import uvloop
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.link import JournalLink
 from enmasse.testing.memory_storage import RecordingListener
+from tests.support.chance import kills
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
 WINDOW_BYTES = 4 << 20
 """More than a socket pair holds, so that a node dies in mid-batch."""
 
-SEED = int(os.environ.get("ENMASSE_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 QUIET_LOOKS = 15
 
 
@@ -51,12 +51,12 @@ def content(epoch: int, number: int) -> list[Operation]:
     ]
 
 
-def verify(link: JournalLink, epoch: int, heard: int) -> int:
+def verify(link: JournalLink, epoch: int, acknowledged: int) -> int:
     """Check one epoch's data and return how many batches were written."""
     first, last = epoch.to_bytes(8, "big"), (epoch + 1).to_bytes(8, "big")
     mark = link.get(Table.MARK, first)
     written = 0 if mark is None else int.from_bytes(mark, "big")
-    assert written >= heard, "an answered batch is not there"
+    assert written >= acknowledged, "an answered batch is not there"
     settled = [found for found, _ in link.scan(Table.SETTLED, first, last, 1 << 40)]
     assert settled == ([key(epoch, written)] if written else [])
     frames = iter(link.scan(Table.FRAME, first, last, 1 << 40))
@@ -68,12 +68,12 @@ def verify(link: JournalLink, epoch: int, heard: int) -> int:
     return written
 
 
-async def verify_directory(directory: Path, heard: dict[int, int]) -> None:
+async def verify_directory(directory: Path, acknowledged: dict[int, int]) -> None:
     link = JournalLink(directory, lock_wait_s=60)
     await link.start(RecordingListener())
     try:
-        assert link.epoch == max(heard) + 1
-        for epoch, number in heard.items():
+        assert link.epoch == max(acknowledged) + 1
+        for epoch, number in acknowledged.items():
             verify(link, epoch, number)
     finally:
         await link.stop()
@@ -104,7 +104,11 @@ class Node:
 
     def __init__(self, directory: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, str(directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "tests.crash.test_journal_crash", str(directory)],
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         first = self.output.readline().split()
         self.epoch, self.journal_pid = int(first[0]), int(first[1])
@@ -116,7 +120,7 @@ class Node:
         return self.process.stdout
 
     def end(self) -> tuple[int, str]:
-        """Kill it, wait for the end of its journal too, and return the last number it heard of."""
+        """Kill it, wait for the end of its journal too, and return the last number it learned of."""
         self.process.kill()
         output, errors = self.process.communicate(timeout=60)
         lines = output.splitlines()
@@ -149,60 +153,55 @@ def _written_bytes(pid: int) -> int:
     raise AssertionError("the kernel does not count what a process writes")
 
 
-@pytest.fixture
-def chance(capsys: pytest.CaptureFixture[str]) -> random.Random:
-    with capsys.disabled():
-        print(f"[ENMASSE_TEST_SEED={SEED}]", end=" ", flush=True)  # noqa: T201
-    return random.Random(SEED)
-
-
-def test_a_node_that_vanishes_leaves_whole_batches_only(tmp_path: Path, chance: random.Random) -> None:
-    heard: dict[int, int] = {}
-    for _ in range(4):
+def test_a_node_that_vanishes_leaves_whole_batches_only(tmp_path: Path, story_chance: random.Random) -> None:
+    acknowledged: dict[int, int] = {}
+    lives = kills(2)
+    for _ in range(lives):
         node = Node(tmp_path)
-        time.sleep(chance.uniform(0, 0.3))
-        heard[node.epoch], _ = node.end()
-        asyncio.run(verify_directory(tmp_path, heard))
-    assert list(heard) == [1, 2, 3, 4]
+        time.sleep(story_chance.uniform(0, 0.3))
+        acknowledged[node.epoch], _ = node.end()
+        asyncio.run(verify_directory(tmp_path, acknowledged))
+    assert list(acknowledged) == [*range(1, lives + 1)]
 
 
-def test_a_batch_that_the_node_had_half_sent_is_dropped(tmp_path: Path, chance: random.Random) -> None:
-    heard: dict[int, int] = {}
+def test_a_batch_that_the_node_had_half_sent_is_dropped(tmp_path: Path, story_chance: random.Random) -> None:
+    acknowledged: dict[int, int] = {}
     torn = 0
-    for _ in range(3):
+    for _ in range(max(3, kills(3))):
         node = Node(tmp_path)
-        time.sleep(chance.uniform(0, 0.1))
-        heard[node.epoch], errors = node.end_with_its_journal_stopped(signal.SIGCONT)
+        time.sleep(story_chance.uniform(0, 0.1))
+        acknowledged[node.epoch], errors = node.end_with_its_journal_stopped(signal.SIGCONT)
         # Now and then what the socket took ends with a whole batch.
         torn += "dropped a torn batch" in errors
-        asyncio.run(verify_directory(tmp_path, heard))
+        asyncio.run(verify_directory(tmp_path, acknowledged))
     assert torn
 
 
-def test_when_both_die_the_last_commit_is_the_truth(tmp_path: Path, chance: random.Random) -> None:
-    heard: dict[int, int] = {}
-    for round_number in range(4):
+def test_when_both_die_the_last_commit_is_the_truth(tmp_path: Path, story_chance: random.Random) -> None:
+    acknowledged: dict[int, int] = {}
+    for round_number in range(max(2, kills(2))):
         node = Node(tmp_path)
-        time.sleep(chance.uniform(0, 0.2))
+        time.sleep(story_chance.uniform(0, 0.2))
         if round_number % 2:
-            heard[node.epoch], _ = node.end_with_its_journal_stopped(signal.SIGKILL)
+            acknowledged[node.epoch], _ = node.end_with_its_journal_stopped(signal.SIGKILL)
         else:
             os.kill(node.journal_pid, signal.SIGKILL)
-            heard[node.epoch], _ = node.end()
-        asyncio.run(verify_directory(tmp_path, heard))
+            acknowledged[node.epoch], _ = node.end()
+        asyncio.run(verify_directory(tmp_path, acknowledged))
 
 
 def test_a_journal_that_is_killed_again_and_again_loses_and_doubles_nothing(
-    tmp_path: Path, chance: random.Random
+    tmp_path: Path, story_chance: random.Random
 ) -> None:
     async def run() -> None:
         replaced: list[int] = []
         listener = RecordingListener()
         link = JournalLink(tmp_path, journal_changed=replaced.append)
         await link.start(listener)
-        number = kills = commits_wanted = 0
+        wanted = kills(12)
+        number = killed = commits_wanted = 0
         next_kill = time.monotonic()
-        while kills < 12:
+        while killed < wanted:
             while link.unconfirmed_bytes < WINDOW_BYTES:
                 number += 1
                 assert link.submit(content(1, number)) == number
@@ -210,10 +209,10 @@ def test_a_journal_that_is_killed_again_and_again_loses_and_doubles_nothing(
             due = link.commits >= commits_wanted and time.monotonic() >= next_kill
             if due and link.journal_pid is not None:
                 os.kill(link.journal_pid, signal.SIGKILL)
-                kills += 1
+                killed += 1
                 # Now and then before it has said a word, else among its commits.
-                commits_wanted = link.commits + chance.choice((0, 1, 1, 5))
-                next_kill = time.monotonic() + chance.uniform(0.02, 0.1)
+                commits_wanted = link.commits + story_chance.choice((0, 1, 1, 5))
+                next_kill = time.monotonic() + story_chance.uniform(0.02, 0.1)
         deadline = time.monotonic() + 60
         while link.unconfirmed_bytes:
             assert time.monotonic() < deadline, "batches were not answered"
@@ -222,7 +221,7 @@ def test_a_journal_that_is_killed_again_and_again_loses_and_doubles_nothing(
         assert answered == sorted(set(answered))
         assert (answered[-1], listener.failed) == (number, {})
         assert verify(link, 1, number) == number
-        assert 0 < len(replaced) <= kills
+        assert 0 < len(replaced) <= killed
         await link.stop()
 
     uvloop.run(run())

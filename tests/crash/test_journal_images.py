@@ -8,7 +8,6 @@ there and some of the others missing. Every image is opened in another process.
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -19,25 +18,25 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.frame import encode_frame
-from enmasse.messaging.log import log_key
-from enmasse.messaging.merge import merge_operation, time_key
+from enmasse.messaging.log.frame import encode_frame
+from enmasse.messaging.log.layout import log_key
+from enmasse.messaging.log.merge import merge_operation, time_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import encode_batch, split_batches
 from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
+from tests.support.chance import SEED, kills
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
 PAGE = 4096
 COMMITS = 60
-IMAGES = 12
+IMAGES = kills(12)
 """Of each kind and commit."""
-SEED = int(os.environ.get("ENMASSE_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 
 OPEN = """
 import hashlib, json, os, sys
 from enmasse.errors import EnmasseError
-from enmasse.messaging.frame import FrameError, check_frame
+from enmasse.messaging.log.frame import FrameError, check_frame
 from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
 import lmdb
 
@@ -182,7 +181,6 @@ def make_commits(directory: Path, chance: random.Random) -> list[Commit]:
 
 @pytest.fixture(scope="module")
 def commits(tmp_path_factory: pytest.TempPathFactory) -> list[Commit]:
-    sys.stdout.write(f"ENMASSE_TEST_SEED={SEED}\n")
     return make_commits(tmp_path_factory.mktemp("original"), random.Random(SEED))
 
 
@@ -225,9 +223,9 @@ def test_data_pages_in_part_before_the_meta_page_leave_the_old_state(
         for _ in range(IMAGES // 3):
             landed = chance.sample(commit.data, chance.randrange(len(commit.data) + 1))
             found = open_as(opener, tmp_path / "image", commit.image(landed))
-            assert found == old, f"ENMASSE_TEST_SEED={SEED}, commit {index}, pages {sorted(landed)}"
+            assert found == old, f"commit {index}, pages {sorted(landed)}"
         found = open_as(opener, tmp_path / "image", commit.image(commit.pages))
-        assert found == new, f"ENMASSE_TEST_SEED={SEED}, commit {index}, all pages"
+        assert found == new, f"commit {index}, all pages"
 
 
 def test_a_meta_page_without_its_data_pages_is_noticed(commits: list[Commit], opener: Opener, tmp_path: Path) -> None:
@@ -241,7 +239,7 @@ def test_a_meta_page_without_its_data_pages_is_noticed(commits: list[Commit], op
         for _ in range(IMAGES):
             missing = chance.sample(commit.data, min(chance.choice((1, 1, 1, 2, 5)), len(commit.data)))
             landed = [page for page in commit.pages if page not in missing]
-            where = f"ENMASSE_TEST_SEED={SEED}, commit {index}, without pages {sorted(missing)}"
+            where = f"commit {index}, without pages {sorted(missing)}"
             found = open_as(opener, tmp_path / "image", commit.image(landed))
             assert found is not None, f"the process was ended: {where}"
             if "refused" in found:
@@ -256,7 +254,6 @@ def test_a_meta_page_without_its_data_pages_is_noticed(commits: list[Commit], op
                 assert found["damaged"], f"a third state: {where}"
                 assert found["frames"] == without_damaged(new, found["damaged"]), f"a third state: {where}"
                 outcomes["isolated"] += 1
-    sys.stdout.write(f"ENMASSE_TEST_SEED={SEED}: {outcomes}\n")
     assert outcomes["refused"]
     assert outcomes["isolated"]
 
@@ -274,7 +271,7 @@ def test_a_torn_meta_page_is_the_old_state_or_the_new_one(
             at = meta * PAGE
             image[at : at + 512 * sectors] = whole[at : at + 512 * sectors]
             found = open_as(opener, tmp_path / "image", bytes(image))
-            assert found in (old, new), f"ENMASSE_TEST_SEED={SEED}, commit {index}, {sectors} sectors"
+            assert found in (old, new), f"commit {index}, {sectors} sectors"
 
 
 def test_an_image_of_every_kind_can_be_written_on(commits: list[Commit], tmp_path: Path) -> None:

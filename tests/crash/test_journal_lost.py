@@ -13,7 +13,7 @@ import pytest
 
 from enmasse.client import Connection, Message, Outcome, connect
 from enmasse.client.management import Management
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

@@ -18,22 +18,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.client import Connection, Delivery, Message, connect
-from enmasse.testing.ledger import Ledger, Name, name_of
-from enmasse.testing.node_process import NodeProcess
 from tests.crash.crash_clients import Client, Clients, Flag, OurClient
 from tests.crash.crash_site import BARRIER, KILLS, PATIENCE_S, WINDOW, Site, live, make_sure, peek
+from tests.support.chance import kills
+from tests.support.ledger import Ledger, Name, name_of
+from tests.support.node_process import NodeProcess
 
 if TYPE_CHECKING:
-    from enmasse.testing.proton_load import ProtonConsumer, ProtonProducer
+    from tests.support.proton_load import ProtonConsumer, ProtonProducer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
 HERE = Path(__file__).parent
 
-STORIES = 2
-"""Of each kind of kill."""
-ROUNDS = int(os.environ.get("ENMASSE_TEST_KILLS", "9" if os.environ.get("CI") == "true" else "2"))
-"""Kills in each story: 54 in all where every test tool is to be there, else a dozen."""
+ROUNDS = kills(2)
+"""Kills in each story."""
 
 QUEUE, TOPIC, SUBSCRIPTIONS, STREAM = "orders", "news", ("news-a", "news-b"), "log"
 STORED = (QUEUE, *SUBSCRIPTIONS, STREAM)
@@ -236,7 +235,7 @@ class RheaProducer:
 
 def start(site: Accounts) -> tuple[Clients, ProtonProducer]:
     """All clients of one round, and the one whose last number is asked for afterwards."""
-    from enmasse.testing.proton_load import ProtonConsumer, ProtonProducer
+    from tests.support.proton_load import ProtonConsumer, ProtonProducer
 
     url, ledgers = site.process.url, site.ledgers
     sending = ProtonProducer(url, TOPIC, [ledgers[name] for name in SUBSCRIPTIONS], "proton", site.next["proton"])
@@ -292,10 +291,9 @@ async def look_at_stream(site: Accounts, connection: Connection) -> None:
 
 
 @pytest.mark.usefixtures("foreign_clients")
-@pytest.mark.parametrize("story", range(STORIES))
 @pytest.mark.parametrize("kind", KILLS)
 def test_whatever_is_killed_nothing_is_lost_and_nothing_settled_comes_back(
-    process: NodeProcess, story_chance: random.Random, kind: str, story: int
+    process: NodeProcess, story_chance: random.Random, kind: str
 ) -> None:
     site = Accounts(process, story_chance)
 

@@ -7,7 +7,6 @@ whose commit was answered, none that were rolled back or still open, and any of 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from itertools import count
 from typing import Any
@@ -15,13 +14,14 @@ from typing import Any
 import pytest
 
 from enmasse.client import Connection, Message, Outcome, Receiver, TransactionError, UnavailableError, connect
-from enmasse.testing.node_process import NodeProcess
 from tests.crash.crash_clients import Clients, OurClient
 from tests.crash.crash_site import KILLS, Site, live
+from tests.support.chance import kills
+from tests.support.node_process import NodeProcess
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
-ROUNDS = int(os.environ.get("ENMASSE_TEST_KILLS", "5" if os.environ.get("CI") == "true" else "2"))
+ROUNDS = kills(1)
 ADDRESSES: dict[str, dict[str, Any]] = {
     "first": {"addressType": "queue"},
     "second": {"addressType": "queue"},

@@ -10,8 +10,8 @@ import signal
 import pytest
 
 from enmasse.client import Connection, Delivery, Message, Outcome, connect
-from enmasse.testing.node_process import NodeProcess
 from tests.crash.crash_site import BARRIER, Site, live, make_sure
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

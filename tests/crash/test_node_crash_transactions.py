@@ -7,20 +7,20 @@ in exactly one of them: where the last commit that was answered has put it, or e
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 
 import pytest
 
 from enmasse.client import Connection, Delivery, Message, Outcome, Receiver, Sender, TransactionError, connect
-from enmasse.testing.ledger import Name, name_of
-from enmasse.testing.node_process import NodeProcess
 from tests.crash.crash_clients import Clients, OurClient
 from tests.crash.crash_site import KILLS, Site, live, peek
+from tests.support.chance import kills
+from tests.support.ledger import Name, name_of
+from tests.support.node_process import NodeProcess
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.chance]
 
-ROUNDS = int(os.environ.get("ENMASSE_TEST_KILLS", "5" if os.environ.get("CI") == "true" else "2"))
+ROUNDS = kills(1)
 SIDES = ("left", "right")
 TOKENS = 60
 CREDIT = 5

@@ -15,7 +15,9 @@ from typing import Any
 
 from enmasse.client import Connection, Delivery, Message, connect
 from enmasse.client.management import Management
-from enmasse.testing.node_process import NodeProcess
+from enmasse.wire.mqtt.packets import NEVER_EXPIRES, Filter, Will
+from tests.support.mqtt_peer import MqttPeer
+from tests.support.node_process import NodeProcess
 
 HERE = Path(__file__).parent
 SPACE = "default/kept"
@@ -39,6 +41,12 @@ async def declare(node: NodeProcess) -> None:
             "press": {"addressType": "subscription", "topic": "sport"},
             "ticks": {"addressType": "stream", "partitions": 1},
             "held": {"addressType": "queue"},
+            "desk": {"addressType": "topic"},
+            "first": {"addressType": "subscription", "topic": "desk"},
+            "second": {"addressType": "subscription", "topic": "desk"},
+            "third": {"addressType": "subscription", "topic": "desk"},
+            "lamps": {"addressType": "topic"},
+            "seen": {"addressType": "subscription", "topic": "lamps"},
         }
         for name, attributes in addresses.items():
             await management.create(ADDRESS, f"default/{name}", {"space": SPACE, "address": name, **attributes})
@@ -139,6 +147,52 @@ async def fill_from_format_3(connection: Connection) -> None:
         await (await connection.sender("ticks")).send(Message(b"tick"))
 
 
+async def fill_from_format_4(connection: Connection) -> None:
+    """Letters for three, of whom one has taken all and one some of them: records say who has which."""
+    sender = await connection.sender("desk")
+    await sender.send_all(Message(f"letter {n}", durable=True) for n in range(4))
+    for n in range(4, 7):
+        await sender.send(Message(f"letter {n}", durable=True))
+    letters = await take(connection, "desk::second", 7)
+    for letter in letters:
+        await letter.accept()
+    await letters[0].receiver.close()
+    letters = await take(connection, "desk::first", 7)
+    for n in (0, 2, 5):
+        await letters[n].accept()
+    await letters[0].receiver.close()
+    # Outcomes are written with the next commit.
+    for _ in range(3):
+        await (await connection.sender("ticks")).send(Message(b"tick"))
+
+
+async def fill_values_and_session(node: NodeProcess, connection: Connection) -> None:
+    """Two retained values and one that was cleared; and a client of MQTT that is connected when the node is killed.
+
+    Its session has a will, a filter, and of each state a message: one that it is to complete, one that it has not
+    acknowledged, one that waits, as it takes two at a time; and one of its own that it has not released.
+    """
+    retain = {"x-opt-retain": True}
+    for n in (1, 2, 3):
+        sender = await connection.sender(f"lamps/{n}")
+        await sender.send(Message(f"value {n}", durable=True, annotations=retain))
+    await sender.send(Message(b"", durable=True, annotations=retain))
+    will = Will("lamps/gone", b"the panel is gone", qos=1)
+    options: dict[str, Any] = {"session_expiry_s": NEVER_EXPIRES, "receive_maximum": 2, "will": will}
+    async with MqttPeer(node.port, "panel", **options) as panel:
+        wanted = Filter("lamps/#", 2, no_local=True, retain_handling=2)
+        assert await panel.subscribed(wanted) == [2]
+        for n in range(3):
+            await sender.send(Message(f"state {n}", durable=True))
+        first = await panel.next("publish")
+        second = await panel.next("publish")
+        assert (first.qos, second.qos) == (2, 2)
+        assert await panel.answer("lamps/panel", b"pressed", 2, packet_id=77) == 0
+        panel.acknowledge(first)
+        assert (await panel.next("pubrel")).packet_id == first.packet_id
+        node.kill()
+
+
 async def fill(node: NodeProcess) -> None:
     await declare(node)
     async with connect(node.url) as connection:
@@ -146,8 +200,9 @@ async def fill(node: NodeProcess) -> None:
         await fill_topic(connection)
         await fill_stream(connection)
         await fill_from_format_2(connection)
+        await fill_from_format_4(connection)
         await fill_from_format_3(connection)
-        node.kill()
+        await fill_values_and_session(node, connection)
 
 
 def main(version: str) -> None:

@@ -13,15 +13,18 @@ from typing import Any
 import pytest
 
 from enmasse.client import blocking
-from enmasse.engines.authority import Authority
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.stranger import Stranger
-from tests.foreign_tools import require
+from enmasse.drivers.authority import Authority
 from tests.interop.hostile import Bystander
+from tests.support.foreign_tools import require
+from tests.support.node_process import NodeProcess
+from tests.support.stranger import Stranger
 
 HERE = Path(__file__).parent
 TOOLS = HERE.parent / "tools"
 SPACE = "default/interop"
+
+
+_numbers = count(1)
 
 
 class Addresses:
@@ -30,20 +33,23 @@ class Addresses:
     def __init__(self, node: NodeProcess) -> None:
         self._connection = blocking.connect(node.admin_url, timeout=30, patience=30)
         self._management = self._connection.management()
-        self._numbers = count(1)
+        self._declared: dict[str, None] = {}
 
-    def make_space(self) -> None:
-        self._management.create("io.enmasse.space", SPACE, {"spaceType": "standard", "authentication": "none"})
+    def make_space(self, authentication: str = "none") -> None:
+        self._management.create(
+            "io.enmasse.space", SPACE, {"spaceType": "standard", "authentication": authentication}
+        )
 
     def declare(self, address_type: str, address: str | None = None, **attributes: Any) -> str:
         """Create an address and return it."""
         if address is None:
-            address = f"{address_type}-{next(self._numbers)}"
+            address = f"{address_type}-{next(_numbers)}"
         self._management.create(
             "io.enmasse.address",
             f"default/interop.{address.replace('/', '.')}",
             {"space": SPACE, "address": address, "addressType": address_type, **attributes},
         )
+        self._declared[address] = None
         return address
 
     def pair(self, address_type: str) -> tuple[str, str]:
@@ -72,6 +78,7 @@ class Addresses:
 
     def delete(self, address: str) -> None:
         self._management.delete("io.enmasse.address", f"default/interop.{address.replace('/', '.')}")
+        self._declared.pop(address, None)
 
     def query(self, entity_type: str) -> list[dict[str, Any]]:
         return self._management.query(entity_type)
@@ -80,13 +87,18 @@ class Addresses:
         """What management tells of itself."""
         return self._management.perform(operation, "org.amqp.management", "self")
 
+    def clear(self) -> None:
+        """Delete what was declared here, the last first."""
+        for address in reversed(list(self._declared)):
+            self.delete(address)
+
     def close(self) -> None:
         self._connection.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node for all tests of a module that leave it alive."""
+    """A node for all tests that change no more than their own addresses; some kill it and start it again."""
     with NodeProcess(tmp_path_factory.mktemp("node")) as process:
         addresses = Addresses(process)
         addresses.make_space()
@@ -100,51 +112,85 @@ def addresses(node: NodeProcess) -> Iterator[Addresses]:
     """Where tests declare what they need."""
     found = Addresses(node)
     yield found
+    found.clear()
     found.close()
 
 
-@pytest.fixture
-def own_node(tmp_path: Path) -> Iterator[tuple[NodeProcess, Callable[[], Addresses]]]:
-    """A node that a test may kill, and how to manage it."""
+Manage = Callable[[], Addresses]
+
+
+def _managing(node: NodeProcess) -> Iterator[tuple[NodeProcess, Manage]]:
     opened: list[Addresses] = []
 
     def manage() -> Addresses:
-        opened.append(Addresses(process))
+        opened.append(Addresses(node))
         return opened[-1]
 
+    yield node, manage
+    for found in opened:
+        found.clear()
+        found.close()
+
+
+@pytest.fixture
+def killable_node(node: NodeProcess) -> Iterator[tuple[NodeProcess, Manage]]:
+    """The node of all tests, for one that kills it and starts it again, and how to manage it."""
+    yield from _managing(node)
+
+
+@pytest.fixture
+def own_node(tmp_path: Path) -> Iterator[tuple[NodeProcess, Manage]]:
+    """A node for one test, which may change its space or stop it, and how to manage it."""
     with NodeProcess(tmp_path) as process:
-        manage().make_space()
-        yield process, manage
-        for found in opened:
-            found.close()
+        addresses = Addresses(process)
+        addresses.make_space()
+        addresses.close()
+        yield from _managing(process)
         assert "Traceback" not in process.log, process.log
 
 
-@pytest.fixture(scope="module")
-def rhea(node: NodeProcess) -> Callable[..., dict[str, Any]]:
-    """Runs one scenario of rhea_client.js against the node and returns what it reports."""
-    require("rhea")
+class Rhea:
+    """One process with rhea, which plays scenarios of rhea_client.js, one after the other."""
 
-    def run(scenario: str, **options: Any) -> dict[str, Any]:
-        asked = {"port": node.port, "scenario": scenario, **options}
-        done = subprocess.run(
-            ["node", str(HERE / "rhea_client.js"), json.dumps(asked)],
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            ["node", str(HERE / "rhea_client.js")],
             env={**os.environ, "NODE_PATH": str(TOOLS / "node_modules")},
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             text=True,
-            timeout=60,
-            check=False,
         )
-        assert done.returncode == 0, f"rhea: {done.stderr}{done.stdout}"
-        report: dict[str, Any] = json.loads(done.stdout)
+
+    def play(self, **asked: Any) -> dict[str, Any]:
+        """Play one scenario; what it reports."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        report: dict[str, Any] = json.loads(self._process.stdout.readline())
+        assert "failed" not in report, report
         return report
 
-    return run
+    def close(self) -> None:
+        self._process.communicate(timeout=30)
 
 
-@pytest.fixture(scope="module")
-def secure_orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The URL of a node with TLS, the user jo and the queue orders, and the file of its authority."""
+@pytest.fixture(scope="session")
+def rhea(node: NodeProcess) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Plays one scenario of rhea_client.js against the node and returns what it reports."""
+    require("rhea")
+    process = Rhea()
+
+    def run(scenario: str, **options: Any) -> dict[str, Any]:
+        return process.play(port=node.port, scenario=scenario, **options)
+
+    yield run
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def secure_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, Path]]:
+    """A node with TLS whose space knows the user jo, who may do all, and the file of its authority."""
     from tests.interop.test_interop_users import PASSWORD, run_user
 
     directory = tmp_path_factory.mktemp("secure")
@@ -153,16 +199,29 @@ def secure_orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
     authority = Authority(directory / "tls")
     authority.keep_server_certificate("default", ["localhost", "127.0.0.1"])
     with NodeProcess(directory / "data", "--users", str(users), "--tls", str(authority.directory)) as node:
-        with blocking.connect(node.admin_url, timeout=30) as connection:
-            management = connection.management()
-            management.create("io.enmasse.space", SPACE, {"authentication": "standard"})
-            management.create(
-                "io.enmasse.address",
-                "default/interop.orders",
-                {"space": SPACE, "address": "orders", "addressType": "queue"},
-            )
-        yield f"amqps://localhost:{node.port}", str(authority.path)
+        addresses = Addresses(node)
+        addresses.make_space("standard")
+        addresses.close()
+        yield node, authority.path
+        assert "Traceback" not in node.log, node.log
         assert PASSWORD not in node.log
+
+
+@pytest.fixture(scope="module")
+def secure_addresses(secure_node: tuple[NodeProcess, Path]) -> Iterator[Addresses]:
+    """Where tests declare what they need on the node with TLS."""
+    found = Addresses(secure_node[0])
+    yield found
+    found.clear()
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def secure_orders(secure_node: tuple[NodeProcess, Path], secure_addresses: Addresses) -> tuple[str, str]:
+    """The URL of a node with TLS, the user jo and the queue orders, and the file of its authority."""
+    secure_addresses.declare("queue", "orders")
+    node, authority = secure_node
+    return f"amqps://localhost:{node.port}", str(authority)
 
 
 @pytest.fixture

@@ -1,16 +1,27 @@
-// One scenario with rhea, named and parametrised by a JSON argument; prints a JSON report.
+// Scenarios with rhea, one after the other: a line of JSON on standard input names and parametrises each, and a line
+// of JSON on standard output reports what came of it, or {"failed": ...}.
 'use strict';
 
+const readline = require('readline');
 const rhea = require('rhea');
 
-const asked = JSON.parse(process.argv[2]);
-const container = rhea.create_container();
-const report = {received: [], outcomes: [], errors: [], credit: []};
-const timer = setTimeout(() => fail('the scenario did not come to its end'), 45000);
+const waiting = [];
+let asked = null;
+let container = null;
+let report = null;
+let timer = null;
+
+function tell(told) {
+    clearTimeout(timer);
+    asked = null;
+    console.log(JSON.stringify(told));
+    play_next();
+}
 
 function fail(why) {
-    console.error(why, JSON.stringify(report));
-    process.exit(1);
+    if (asked) {
+        tell({failed: String(why), report});
+    }
 }
 
 function connect(options) {
@@ -24,12 +35,11 @@ function finish(...connections) {
         return;
     }
     is_finished = true;
-    clearTimeout(timer);
     let open = connections.length;
     for (const connection of connections) {
         connection.once('connection_close', () => {
             if (--open === 0) {
-                console.log(JSON.stringify(report));
+                tell(report);
             }
         });
         connection.close();
@@ -313,11 +323,26 @@ const scenarios = {
     },
 };
 
+function play_next() {
+    if (asked || waiting.length === 0) {
+        return;
+    }
+    asked = waiting.shift();
+    is_finished = false;
+    report = {received: [], outcomes: [], errors: [], credit: []};
+    timer = setTimeout(() => fail('the scenario did not come to its end'), 45000);
+    const its = rhea.create_container();
+    const is_now = () => its === container;
+    container = its;
+    its.on('connection_error', context => is_now() && fail(`connection: ${context.connection.error}`));
+    its.on('disconnected', context => context.error && is_now() && fail(`disconnected: ${context.error}`));
+    its.on('sender_error', context => is_now() && fail(`sender: ${context.sender.error}`));
+    its.on('receiver_error', context => is_now() && fail(`receiver: ${context.receiver.error}`));
+    scenarios[asked.scenario]();
+}
+
 process.on('uncaughtException', error => fail(error.stack));
-container.on('connection_error', context => fail(`connection: ${context.connection.error}`));
-container.on('disconnected', context => {
-    if (context.error) fail(`disconnected: ${context.error}`);
+readline.createInterface({input: process.stdin}).on('line', line => {
+    waiting.push(JSON.parse(line));
+    play_next();
 });
-container.on('sender_error', context => fail(`sender: ${context.sender.error}`));
-container.on('receiver_error', context => fail(`receiver: ${context.receiver.error}`));
-scenarios[asked.scenario]();

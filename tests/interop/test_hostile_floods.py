@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from enmasse.client import blocking
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.stranger import Stranger, condition_of
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (
     Accepted,
@@ -32,6 +29,9 @@ from enmasse.wire.amqp.performatives import (
 )
 from tests.interop.conftest import Addresses
 from tests.interop.hostile import MEGABYTE, Bystander
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
+from tests.support.stranger import Stranger, condition_of
 
 pytestmark = pytest.mark.slow
 
@@ -258,9 +258,7 @@ def test_credit_from_a_thousand_links(stranger: Make, node: NodeProcess, address
             for handle in range(1000):
                 peer.say(Attach(f"r{handle}", handle, True, source=Source(address), target=Target()))
                 peer.say(Flow(0, 1 << 30, 0, 1000, handle, 0, 0xFFFFFFFF))
-            deadline = time.monotonic() + 30
-            while not sender.credit and time.monotonic() < deadline:
-                time.sleep(0.01)
+            until(lambda: sender.credit)
             assert 0 < sender.credit <= 0x7FFFFFFF
             for _ in range(100):
                 sender.send(blocking.Message(body=b"x"), settled=True)

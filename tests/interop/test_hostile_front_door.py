@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.stranger import Stranger
 from tests.interop.hostile import MEGABYTE, Bystander
+from tests.support.node_process import NodeProcess
+from tests.support.stranger import Stranger
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ HEADS = {
     "an upgrade to nothing": UPGRADE.replace(b"websocket", b"nonsense"),
     "no key": UPGRADE.replace(b"Sec-WebSocket-Key", b"X"),
     "another version": UPGRADE.replace(b": 13", b": 12"),
-    "another protocol": UPGRADE.replace(b"Protocol: amqp", b"Protocol: mqtt"),
+    "another protocol": UPGRADE.replace(b"Protocol: amqp", b"Protocol: chat"),
     "an origin of elsewhere": UPGRADE.replace(b"\r\n\r\n", b"\r\nOrigin: https://elsewhere.example\r\n\r\n"),
     "a TLS hello and no more": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "TLS of zeros": b"\x16\x03\x01\xff\xff" + bytes(100_000),

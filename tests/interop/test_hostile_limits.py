@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.stranger import Stranger, condition_of
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame, sasl_frame
 from enmasse.wire.amqp.performatives import (
     Attach,
@@ -28,6 +26,8 @@ from enmasse.wire.amqp.performatives import (
 )
 from tests.interop.conftest import Addresses
 from tests.interop.hostile import MEGABYTE, Bystander
+from tests.support.node_process import NodeProcess
+from tests.support.stranger import Stranger, condition_of
 
 pytestmark = pytest.mark.slow
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from enmasse.client import Connection, Message, Outcome, Sender, blocking, connect
 from enmasse.net.loop import run
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until_async
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +59,7 @@ class Load:
     async def go_on(self) -> None:
         """Return when more has been sent."""
         goal = len(self.futures["kept"]) + 100
-        await until(lambda: len(self.futures["kept"]) >= goal)
+        await until_async(lambda: len(self.futures["kept"]) >= goal)
 
     def accepted(self, address: str) -> set[int]:
         """Numbers that were said to be safe; every future has an outcome."""
@@ -70,12 +69,6 @@ class Load:
 
     def resent(self, address: str) -> set[int]:
         return {number for number, future in self.futures[address].items() if future.result().is_resent}
-
-
-async def until(condition: Callable[[], Any], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 async def read_all(node: NodeProcess) -> list[tuple[int, bool]]:
@@ -106,13 +99,13 @@ async def story(nodes: list[NodeProcess]) -> None:
             await load.go_on()
             victim = nodes[turn % len(nodes)]
             await asyncio.to_thread(victim.kill)
-            await until(lambda: connection.is_connected)
+            await until_async(lambda: connection.is_connected)
             await asyncio.to_thread(victim.start)
         load.is_stopping = True
         async with asyncio.timeout(60):
             await asyncio.gather(*(sender.flush() for sender in senders.values()))
         wanted = load.accepted("work")
-        await until(lambda: wanted <= set(load.worked))
+        await until_async(lambda: wanted <= set(load.worked))
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

@@ -19,9 +19,9 @@ from enmasse.client import (
     UnavailableError,
     blocking,
 )
-from enmasse.engines.authority import Authority
-from enmasse.testing.node_process import NodeProcess
+from enmasse.drivers.authority import Authority
 from tests.interop.test_interop_users import PASSWORD, declare, run_user
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

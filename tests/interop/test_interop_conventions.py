@@ -32,8 +32,9 @@ def test_every_attribute_that_management_shows_is_on_the_page(addresses: Any) ->
     assert list(told) == list(addresses.told("GET-TYPES")) == list(addresses.told("GET-OPERATIONS"))
     for name in told:
         entities = addresses.query(name)
-        # This node has no users, and belongs to no control.
-        assert entities or name in ("io.enmasse.user", "io.enmasse.installation")
+        # This node has no users and no MQTT clients, and belongs to no control.
+        kinds = ("io.enmasse.user", "io.enmasse.installation", "io.enmasse.session", "io.enmasse.will")
+        assert entities or name in kinds
         entity_type = name.removeprefix("io.enmasse.")
         undescribed = {attribute for entity in entities for attribute in entity} - set(told[name])
         assert undescribed == set(), name

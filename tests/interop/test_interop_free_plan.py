@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -21,12 +21,13 @@ from proton import ConnectionException, Message, Timeout
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from enmasse.client import blocking
-from enmasse.control.effective import told_limits
 from enmasse.control.ports import SpaceEntity, SpaceLimitSettings
-from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
+from enmasse.control.spaces.effective import limit_settings
+from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin
 from enmasse.model.catalog import default_plans
-from enmasse.model.plans import AddressPlanSpec, AddressSpacePlanSpec
-from enmasse.testing.node_process import NodeProcess
+from enmasse.model.kinds.plans import AddressPlanSpec, AddressSpacePlanSpec
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +65,7 @@ class Site:
 
     def limit(self, **limits: Any) -> None:
         """Have the space bounded by these of the plan's limits, as control does it."""
-        bounds = told_limits(space_plan())
+        bounds = limit_settings(space_plan())
         kept = SpaceLimitSettings(**{name: getattr(bounds, name) for name in limits.pop("keep", ())})
         entity = SpaceEntity(SPACE, "standard", "none", "uid-1", 1, limits=kept, **limits)
 
@@ -102,11 +103,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def free_of_connections(site: Site) -> None:
     """Wait until nobody is connected any more."""
-    deadline = time.monotonic() + TIMEOUT_S
     with blocking.connect(site.node.admin_url, timeout=TIMEOUT_S) as connection:
-        while connection.management().read("io.enmasse.space", SPACE)["connections"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        management = connection.management()
+        until(lambda: not management.read("io.enmasse.space", SPACE)["connections"])
 
 
 def test_connections(site: Site) -> None:
@@ -247,7 +246,7 @@ def test_time_to_live(site: Site) -> None:
 
 
 def test_the_plan_bounds_everything_that_a_space_can_take() -> None:
-    bounds = told_limits(space_plan())
+    bounds = limit_settings(space_plan())
     assert all(getattr(bounds, name) for name in bounds.__slots__)
     assert space_plan().max_bytes
     assert space_plan().addresses

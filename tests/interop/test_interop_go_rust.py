@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from enmasse.client import blocking
-from enmasse.engines.authority import Authority
-from enmasse.testing.node_process import NodeProcess
-from tests.foreign_tools import require
-from tests.interop.conftest import SPACE, TOOLS
-from tests.interop.test_interop_users import PASSWORD, run_user
+from tests.interop.conftest import TOOLS, Addresses
+from tests.interop.test_interop_users import PASSWORD
+from tests.support.foreign_tools import require
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
@@ -51,24 +47,17 @@ def rust(url: str, *scenarios: str, user: str = "", password: str = PASSWORD, me
     return run("rust-client", "fe2o3-amqp", url, user, password, mechanism, *scenarios)
 
 
-def declare(management: Any) -> None:
+def declare(addresses: Addresses) -> None:
     kinds = {"anycast": "anycast", "stream": "stream", "other": "queue"}
-    for address in {*GO, *RUST, *kinds}:
-        kind = kinds.get(address, "queue")
-        attributes = {"space": SPACE, "address": address, "addressType": kind}
-        management.create("io.enmasse.address", f"default/interop.{address}", attributes)
+    for address in sorted({*GO, *RUST, *kinds}):
+        addresses.declare(kinds.get(address, "queue"), address)
 
 
 @pytest.fixture(scope="module")
-def open_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def open_url(node: NodeProcess, addresses: Addresses) -> str:
     """A node whose space needs no users."""
-    with NodeProcess(tmp_path_factory.mktemp("open")) as node:
-        with blocking.connect(node.admin_url, timeout=30) as connection:
-            management = connection.management()
-            management.create("io.enmasse.space", SPACE, {"authentication": "none"})
-            declare(management)
-        yield f"amqp://localhost:{node.port}"
-        assert "Traceback" not in node.log, node.log
+    declare(addresses)
+    return f"amqp://localhost:{node.port}"
 
 
 @pytest.fixture(scope="module")
@@ -92,21 +81,11 @@ def test_fe2o3_amqp_finds_what_amqp_promises(rust_reports: Reports, scenario: st
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
+def secure(secure_node: tuple[NodeProcess, Path], secure_addresses: Addresses) -> tuple[int, Path]:
     """The port of a node with one user, plain and by TLS, and its authority."""
-    directory = tmp_path_factory.mktemp("secure")
-    users = directory / "users.yaml"
-    run_user("add", "jo", "--space", "interop", "--users", str(users), "--send", "#", "--recv", "#")
-    authority = Authority(directory / "tls")
-    authority.keep_server_certificate("default", ["localhost", "127.0.0.1"])
-    with NodeProcess(directory / "data", "--users", str(users), "--tls", str(authority.directory)) as node:
-        with blocking.connect(node.admin_url, timeout=30) as connection:
-            management = connection.management()
-            management.create("io.enmasse.space", SPACE, {"authentication": "standard"})
-            declare(management)
-        yield node.port, authority.path
-        assert "Traceback" not in node.log, node.log
-        assert PASSWORD not in node.log
+    declare(secure_addresses)
+    node, authority = secure_node
+    return node.port, authority
 
 
 def test_go_amqp_comes_in_over_tls_with_its_password_only(secure: tuple[int, Path]) -> None:

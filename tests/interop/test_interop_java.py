@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from enmasse.client import blocking
-from enmasse.engines.authority import Authority
-from enmasse.testing.node_process import NodeProcess
-from tests.foreign_tools import require
-from tests.interop.conftest import HERE, SPACE, TOOLS
-from tests.interop.test_interop_users import PASSWORD, run_user
+from tests.interop.conftest import HERE, TOOLS, Addresses
+from tests.interop.test_interop_users import PASSWORD
+from tests.support.foreign_tools import require
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_S = 150
 QUEUES = ("jms-queue", "jms-other", "jms-short", "j2-queue")
 
 JMS = (
@@ -36,71 +31,90 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 Reports = dict[str, str]
 
 
-def started(program: str, *arguments: str) -> subprocess.Popen[str]:
-    """One of the programs, at work."""
-    require("a JDK", "Qpid JMS and ProtonJ2")
-    return subprocess.Popen(
-        ["java", "-cp", f"{TOOLS / 'java'}/*", str(HERE / "java" / program), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Program:
+    """One of java/*.java at work: plays scenarios where it is asked to, one after the other."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        require("a JDK", "Qpid JMS and ProtonJ2")
+        self._log = log
+        with log.open("w") as errors:
+            self._process = subprocess.Popen(
+                ["java", "-cp", f"{TOOLS / 'java'}/*", str(HERE / "java" / name)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def begin(self, *asked: str) -> None:
+        """Have it begin with scenarios; where and as whom comes first."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\t".join(asked) + "\n")
+        self._process.stdin.flush()
+
+    def line(self) -> str:
+        """The next line that it says."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip("\n")
+
+    def play(self, *asked: str) -> Reports:
+        """What became of each scenario: "ok", or why not."""
+        self.begin(*asked)
+        reports = dict(line.split(" ", 1) for line in iter(self.line, ""))
+        assert reports, self._log.read_text()
+        return reports
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
-def run(program: str, *arguments: str) -> Reports:
-    """What became of each scenario: "ok", or why not."""
-    with started(program, *arguments) as process:
-        try:
-            out, err = process.communicate(timeout=PATIENCE_S)
-        finally:
-            process.kill()
-    reports = dict(line.split(" ", 1) for line in out.splitlines())
-    assert reports, err
-    return reports
+@pytest.fixture(scope="module")
+def jms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """Qpid JMS; asked for: URL, user, password, scenarios."""
+    program = Program("JmsClient.java", tmp_path_factory.mktemp("jms") / "log")
+    yield program
+    program.close()
 
 
-def declare(management: Any) -> None:
+@pytest.fixture(scope="module")
+def protonj2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """ProtonJ2; asked for: host, port, user, password, trust store and its password, scenarios."""
+    program = Program("ProtonJ2Client.java", tmp_path_factory.mktemp("protonj2") / "log")
+    yield program
+    program.close()
+
+
+def declare(addresses: Addresses) -> None:
     for address in (*QUEUES, "jms-topic", "j2-anycast"):
-        kind = {"jms-topic": "topic", "j2-anycast": "anycast"}.get(address, "queue")
-        attributes = {"space": SPACE, "address": address, "addressType": kind}
-        management.create("io.enmasse.address", f"default/interop.{address}", attributes)
-
-
-def jms_on(node: NodeProcess, *scenarios: str, options: str = "", scheme: str = "amqp", user: str = "") -> Reports:
-    url = f"{scheme}://localhost:{node.port}{options}"
-    return run("JmsClient.java", url, user, PASSWORD if user else "", *scenarios)
+        addresses.declare({"jms-topic": "topic", "j2-anycast": "anycast"}.get(address, "queue"), address)
 
 
 @pytest.fixture(scope="module")
-def open_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+def open_node(node: NodeProcess, addresses: Addresses) -> NodeProcess:
     """A node whose space needs no users."""
-    with NodeProcess(tmp_path_factory.mktemp("open")) as node:
-        with blocking.connect(node.admin_url, timeout=30) as connection:
-            management = connection.management()
-            management.create("io.enmasse.space", SPACE, {"authentication": "none"})
-            declare(management)
-        yield node
-        assert "Traceback" not in node.log, node.log
+    declare(addresses)
+    return node
 
 
 @pytest.fixture(scope="module")
-def jms(open_node: NodeProcess) -> Reports:
-    return jms_on(open_node, *JMS)
+def jms_reports(jms: Program, open_node: NodeProcess) -> Reports:
+    return jms.play(f"amqp://localhost:{open_node.port}", "", "", *JMS)
 
 
 @pytest.fixture(scope="module")
-def protonj2(open_node: NodeProcess) -> Reports:
-    return run("ProtonJ2Client.java", "localhost", str(open_node.port), "", "", "", "", *PROTONJ2)
+def protonj2_reports(protonj2: Program, open_node: NodeProcess) -> Reports:
+    return protonj2.play("localhost", str(open_node.port), "", "", "", "", *PROTONJ2)
 
 
 @pytest.mark.parametrize("scenario", JMS)
-def test_qpid_jms_finds_what_jms_promises(jms: Reports, scenario: str) -> None:
-    assert jms[scenario] == "ok"
+def test_qpid_jms_finds_what_jms_promises(jms_reports: Reports, scenario: str) -> None:
+    assert jms_reports[scenario] == "ok"
 
 
 @pytest.mark.parametrize("scenario", PROTONJ2)
-def test_protonj2_finds_what_amqp_promises(protonj2: Reports, scenario: str) -> None:
-    assert protonj2[scenario] == "ok"
+def test_protonj2_finds_what_amqp_promises(protonj2_reports: Reports, scenario: str) -> None:
+    assert protonj2_reports[scenario] == "ok"
 
 
 class Secure:
@@ -119,67 +133,53 @@ class Secure:
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
-    directory = tmp_path_factory.mktemp("secure")
-    users, store = directory / "users.yaml", directory / "trust.p12"
-    run_user("add", "jo", "--space", "interop", "--users", str(users), "--send", "#", "--recv", "#")
-    authority = Authority(directory / "tls")
-    authority.keep_server_certificate("default", ["localhost", "127.0.0.1"])
+def secure(
+    tmp_path_factory: pytest.TempPathFactory, secure_node: tuple[NodeProcess, Path], secure_addresses: Addresses
+) -> Secure:
+    node, authority = secure_node
+    store = tmp_path_factory.mktemp("trust") / "trust.p12"
     require("a JDK")
     subprocess.run(
         [
-            "keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(authority.path),
+            "keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(authority),
             "-keystore", str(store), "-storetype", "PKCS12", "-storepass", PASSWORD,
         ],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
-    arguments = ("--users", str(users), "--tls", str(authority.directory))
-    with NodeProcess(directory / "data", *arguments) as node:
-        with blocking.connect(node.admin_url, timeout=30) as connection:
-            management = connection.management()
-            management.create("io.enmasse.space", SPACE, {"authentication": "standard"})
-            declare(management)
-        yield Secure(node, store)
-        assert "Traceback" not in node.log, node.log
-        assert PASSWORD not in node.log
+    declare(secure_addresses)
+    return Secure(node, store)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_qpid_jms_comes_in_over_tls_with_every_mechanism_it_has(secure: Secure, mechanism: str) -> None:
-    options = f"{secure.options}&amqp.saslMechanisms={mechanism}"
-    reports = jms_on(secure.node, "selector", "request-reply", options=options, scheme="amqps", user="jo")
+def test_qpid_jms_comes_in_over_tls_with_every_mechanism_it_has(jms: Program, secure: Secure, mechanism: str) -> None:
+    url = f"amqps://localhost:{secure.node.port}{secure.options}&amqp.saslMechanisms={mechanism}"
+    reports = jms.play(url, "jo", PASSWORD, "selector", "request-reply")
     assert reports == {"selector": "ok", "request-reply": "ok"}
 
 
-def test_qpid_jms_stays_out_with_a_wrong_password(secure: Secure) -> None:
+def test_qpid_jms_stays_out_with_a_wrong_password(jms: Program, secure: Secure) -> None:
     url = f"amqps://localhost:{secure.node.port}{secure.options}"
-    reports = run("JmsClient.java", url, "jo", "wrong", "topic")
-    assert "JMSSecurity" in reports["topic"]
+    assert "JMSSecurity" in jms.play(url, "jo", "wrong", "topic")["topic"]
 
 
-def test_protonj2_comes_in_over_tls(secure: Secure) -> None:
+def test_protonj2_comes_in_over_tls(protonj2: Program, secure: Secure) -> None:
     where = ("localhost", str(secure.node.port), "jo", PASSWORD, str(secure.store), PASSWORD)
-    reports = run("ProtonJ2Client.java", *where, "exchange", "request-reply")
+    reports = protonj2.play(*where, "exchange", "request-reply")
     assert reports == {"exchange": "ok", "request-reply": "ok"}
 
 
-def _ends_well_when_its_node_is_killed(node: NodeProcess, start: Callable[[], subprocess.Popen[str]]) -> None:
-    with contextlib.ExitStack() as stack:
-        process = stack.enter_context(start())
-        stack.callback(process.kill)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "reconnect begun\n"
-        node.kill()
-        node.start()
-        out, err = process.communicate(timeout=PATIENCE_S)
-        assert out == "reconnect ok\n", err
+def goes_on_when_its_node_is_killed(node: NodeProcess, program: Program, *asked: str) -> None:
+    program.begin(*asked, "reconnect")
+    assert program.line() == "reconnect begun"
+    node.kill()
+    node.start()
+    assert [program.line(), program.line()] == ["reconnect ok", ""]
 
 
-def test_qpid_jms_goes_on_with_a_node_that_was_killed(open_node: NodeProcess) -> None:
+def test_qpid_jms_goes_on_with_a_node_that_was_killed(jms: Program, open_node: NodeProcess) -> None:
     url = f"failover:(amqp://localhost:{open_node.port})?failover.reconnectDelay=50&failover.maxReconnectDelay=200"
-    _ends_well_when_its_node_is_killed(open_node, lambda: started("JmsClient.java", url, "", "", "reconnect"))
+    goes_on_when_its_node_is_killed(open_node, jms, url, "", "")
 
 
-def test_protonj2_goes_on_with_a_node_that_was_killed(open_node: NodeProcess) -> None:
-    where = ("localhost", str(open_node.port), "", "", "", "")
-    _ends_well_when_its_node_is_killed(open_node, lambda: started("ProtonJ2Client.java", *where, "reconnect"))
+def test_protonj2_goes_on_with_a_node_that_was_killed(protonj2: Program, open_node: NodeProcess) -> None:
+    goes_on_when_its_node_is_killed(open_node, protonj2, "localhost", str(open_node.port), "", "", "", "")

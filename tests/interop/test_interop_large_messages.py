@@ -10,19 +10,11 @@ from typing import Any
 import pytest
 
 from enmasse.client import blocking
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.stranger import TIMEOUT_S, Stranger
+from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.framing import amqp_frame
-from enmasse.wire.amqp.performatives import (
-    Accepted,
-    Close,
-    Disposition,
-    Flow,
-    Modified,
-    Released,
-    Transfer,
-    decode_performative,
-)
+from enmasse.wire.amqp.performatives import Accepted, Close, Disposition, Flow, Modified, Released, Transfer
+from tests.support.node_process import NodeProcess
+from tests.support.stranger import TIMEOUT_S, Stranger
 
 pytestmark = pytest.mark.slow
 

@@ -7,18 +7,18 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from enmasse.client import TlsOptions, blocking
-from enmasse.engines.authority import Authority
+from enmasse.drivers.authority import Authority
 from enmasse.errors import EnmasseError
-from enmasse.testing.node_process import NodeProcess
-from tests.foreign_tools import require
 from tests.interop.conftest import Addresses
+from tests.support.foreign_tools import require
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
 pytestmark = pytest.mark.slow
 
@@ -47,13 +47,6 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProce
     finally:
         process.stop()
     assert "Traceback" not in process.log, process.log
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def trust(tls: Path) -> ssl.SSLContext:

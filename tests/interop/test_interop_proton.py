@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
 from proton import Condition, Delivery, Message, symbol
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_play import Exchange
+from tests.support.node_process import NodeProcess
+from tests.support.proton_play import Exchange
 
 pytestmark = pytest.mark.slow
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
 from proton import Message, Timeout
 from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
 
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
@@ -138,7 +138,7 @@ def test_management_tells_what_it_can_be_asked(connection: Any) -> None:
     types = asked("GET-TYPES")
     assert "io.enmasse.address" in types
     assert "creditAsked" in asked("GET-ATTRIBUTES")["io.enmasse.address"]
-    assert asked("GET-OPERATIONS")["io.enmasse.address"]["MOVE"] == ["to", "selector"]
+    assert asked("GET-OPERATIONS")["io.enmasse.address"]["MOVE"] == ["to", "selector", "search", "ids", "dryRun"]
     assert asked("GET-MGMT-NODES") == []
 
 

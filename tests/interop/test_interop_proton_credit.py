@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
 from proton import Delivery, Message
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_play import Play
+from tests.support.node_process import NodeProcess
+from tests.support.proton_play import Play
 
 pytestmark = pytest.mark.slow
 

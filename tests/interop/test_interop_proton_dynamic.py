@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -17,7 +17,7 @@ from proton import Described, Message, symbol, ulong
 from proton.reactor import DynamicNodeProperties, ReceiverOption
 from proton.utils import BlockingConnection, LinkDetached
 
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

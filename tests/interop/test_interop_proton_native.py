@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from enmasse.testing.node_process import NodeProcess
-from tests.foreign_tools import require
 from tests.interop.conftest import HERE
 from tests.interop.test_interop_users import PASSWORD
+from tests.support.foreign_tools import require
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
@@ -54,8 +54,8 @@ def test_a_client_in_cpp_finds_what_amqp_promises(
     assert run(program, scenario, node.url, addresses.declare(kind)) == f"{scenario} ok\n"
 
 
-def test_a_client_in_cpp_goes_on_with_a_node_that_was_killed(own_node: Any, program: str) -> None:
-    node, manage = own_node
+def test_a_client_in_cpp_goes_on_with_a_node_that_was_killed(killable_node: Any, program: str) -> None:
+    node, manage = killable_node
     address = manage().declare("queue")
     with subprocess.Popen([program, "reconnect", node.url, address], stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
 from proton import Endpoint, Link, Message, symbol
 from proton.reactor import Filter
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_play import Exchange, Play
+from tests.support.node_process import NodeProcess
+from tests.support.proton_play import Exchange, Play
 
 pytestmark = pytest.mark.slow
 
@@ -83,8 +83,8 @@ def test_a_stream_is_read_again_and_again(node: NodeProcess, addresses: Any) -> 
     assert one.received[0].annotations[symbol("x-opt-partition")] == partition
 
 
-def test_durable_messages_survive_a_crash_of_the_node(own_node: Any) -> None:
-    process, manage = own_node
+def test_durable_messages_survive_a_crash_of_the_node(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     queue, topic = addresses.declare("queue"), addresses.declare("topic")
     subscription = addresses.declare("subscription", topic=topic)

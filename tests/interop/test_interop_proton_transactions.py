@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -19,8 +19,8 @@ from proton.handlers import TransactionHandler
 from proton.reactor import Filter
 
 from enmasse.client import blocking
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_play import Exchange, Play
+from tests.support.node_process import NodeProcess
+from tests.support.proton_play import Exchange, Play
 
 pytestmark = pytest.mark.slow
 
@@ -287,9 +287,9 @@ def test_a_transaction_that_takes_too_long_is_rolled_back(tmp_path: Path) -> Non
 
 
 def test_what_was_committed_is_there_after_the_node_was_killed(
-    own_node: tuple[NodeProcess, Any],
+    killable_node: tuple[NodeProcess, Any],
 ) -> None:
-    process, manage = own_node
+    process, manage = killable_node
     addresses = manage()
     names = [addresses.declare(kind) for kind in ("queue", "queue", "stream")]
     work = Work(process.url, [(name, "x") for name in names], ends=["commit", "commit", "vanish"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -15,8 +15,8 @@ from proton import Described, Message, symbol, ulong
 from proton.reactor import AtLeastOnce, Copy, Filter, Selector
 from proton.utils import LinkDetached
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_blocking import ProtonClient
+from tests.support.node_process import NodeProcess
+from tests.support.proton_blocking import ProtonClient
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -15,8 +15,8 @@ from proton import Message
 from proton.reactor import Copy
 from proton.utils import LinkDetached
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_blocking import ProtonClient
+from tests.support.node_process import NodeProcess
+from tests.support.proton_blocking import ProtonClient
 
 pytestmark = pytest.mark.slow
 
@@ -138,8 +138,8 @@ def test_only_the_last_value_of_each_key_is_kept(node: NodeProcess, addresses: A
         assert bodies(client.receiver(address).rest()) == [100]
 
 
-def test_last_values_survive_a_crash(own_node: Any) -> None:
-    process, manage = own_node
+def test_last_values_survive_a_crash(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     address = addresses.declare("queue", lastValueKey="subject")
     with ProtonClient(process.url) as client:
@@ -151,8 +151,8 @@ def test_last_values_survive_a_crash(own_node: Any) -> None:
         assert bodies(client.receiver(address).rest()) == [9, "new"]
 
 
-def test_groups_and_priorities_survive_a_crash(own_node: Any) -> None:
-    process, manage = own_node
+def test_groups_and_priorities_survive_a_crash(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     address = addresses.declare("queue")
     with ProtonClient(process.url) as client:

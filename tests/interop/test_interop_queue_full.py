@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -14,8 +14,8 @@ from proton import Message, Timeout
 from proton.reactor import Copy
 from proton.utils import SendException
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_blocking import ProtonClient
+from tests.support.node_process import NodeProcess
+from tests.support.proton_blocking import ProtonClient
 
 pytestmark = pytest.mark.slow
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
 from proton import Condition, Delivery, Message, symbol
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_blocking import ProtonClient
+from tests.support.node_process import NodeProcess
+from tests.support.proton_blocking import ProtonClient
 
 pytestmark = pytest.mark.slow
 
@@ -144,8 +144,8 @@ def test_the_next_attempt_waits_longer_each_time_and_holds_up_nobody(node: NodeP
             receiver.fail()
 
 
-def test_attempts_survive_a_crash(own_node: Any) -> None:
-    process, manage = own_node
+def test_attempts_survive_a_crash(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     dead = addresses.declare("deadletter")
     address = addresses.declare("queue", maxAttempts=3, deadletter=dead)
@@ -168,8 +168,8 @@ def test_attempts_survive_a_crash(own_node: Any) -> None:
         assert bodies(receiver.rest()) == ["y"]
 
 
-def test_a_dead_letter_survives_a_crash_and_goes_back_on_demand(own_node: Any) -> None:
-    process, manage = own_node
+def test_a_dead_letter_survives_a_crash_and_goes_back_on_demand(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     dead = addresses.declare("deadletter")
     address = addresses.declare("queue", maxAttempts=1, deadletter=dead)

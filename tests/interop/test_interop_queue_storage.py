@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
 from proton import Message
 
-from enmasse.testing.proton_blocking import ProtonClient
+from tests.support.proton_blocking import ProtonClient
 
 pytestmark = pytest.mark.slow
 
 SURVIVORS = {"message": ["durable"], "memory": [], "durable": ["durable", "volatile"]}
 
 
-def test_the_address_decides_what_survives_a_crash(own_node: Any) -> None:
-    process, manage = own_node
+def test_the_address_decides_what_survives_a_crash(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     places: list[tuple[str, str, str]] = []
     for storage in SURVIVORS:
@@ -41,8 +41,8 @@ def test_the_address_decides_what_survives_a_crash(own_node: Any) -> None:
             assert [message.body for message in client.receiver(source).rest()] == ["new"]
 
 
-def test_options_survive_a_crash_and_changes_hold(own_node: Any) -> None:
-    process, manage = own_node
+def test_options_survive_a_crash_and_changes_hold(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     address = addresses.declare("queue", lastValueKey="subject", ttlMaximum=600_000)
     addresses.update(address, maxConsumers=1, ttlMaximum=300_000)
@@ -58,8 +58,8 @@ def test_options_survive_a_crash_and_changes_hold(own_node: Any) -> None:
         assert 0 < message.ttl <= 300
 
 
-def test_what_was_settled_stays_settled(own_node: Any) -> None:
-    process, manage = own_node
+def test_what_was_settled_stays_settled(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     address, (subscription, topic) = addresses.declare("queue"), addresses.pair("subscription")
     with ProtonClient(process.url) as client:

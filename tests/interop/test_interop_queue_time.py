@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
 from proton import Delivery, Message, symbol, timestamp
 from proton.utils import SendException
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_blocking import ProtonClient
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.types import Described, Int, Timestamp, ULong
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
+from tests.support.proton_blocking import ProtonClient
 
 pytestmark = pytest.mark.slow
 
@@ -28,14 +29,6 @@ TIME = symbol("x-opt-delivery-time")
 
 def bodies(messages: list[Any]) -> list[Any]:
     return [message.body for message in messages]
-
-
-def until(condition: Callable[[], Any]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.05)
 
 
 def test_a_command_arrives_if_its_consumer_returns_in_time(node: NodeProcess, addresses: Any) -> None:
@@ -90,16 +83,17 @@ def test_an_address_bounds_the_time_to_live(node: NodeProcess, addresses: Any) -
         assert 300 < message.ttl <= 600
 
 
-def test_time_runs_through_a_crash(own_node: Any) -> None:
-    process, manage = own_node
+def test_time_runs_through_a_crash(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     address = addresses.declare("queue")
     with ProtonClient(process.url) as client:
         client.send(
             address, Message(body="late", ttl=0.5, durable=True), Message(body="stays", ttl=600, durable=True)
         )
+    sent = time.time()
     process.kill()
-    time.sleep(0.5)
+    until(lambda: time.time() > sent + 0.5)
     process.start()
     with ProtonClient(process.url) as client:
         until(lambda: addresses.read(address)["expired"] == 1)
@@ -135,8 +129,8 @@ def test_a_time_that_has_passed_is_now(node: NodeProcess, addresses: Any) -> Non
         assert bodies(client.receiver(address).take(2)) == ["past", "negative"]
 
 
-def test_scheduled_messages_survive_a_crash(own_node: Any) -> None:
-    process, manage = own_node
+def test_scheduled_messages_survive_a_crash(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     address = addresses.declare("queue")
     with ProtonClient(process.url) as client:
@@ -158,7 +152,7 @@ def test_a_subscription_keeps_time_too(node: NodeProcess, addresses: Any) -> Non
         client.send(
             topic,
             Message(body="late", ttl=0.05),
-            Message(body="later", annotations={DELAY: 300}),
+            Message(body="later", annotations={DELAY: 1_500}),
             Message(body="now"),
         )
         until(lambda: addresses.read(subscription)["expired"] == 1)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from enmasse.client import blocking
-from enmasse.testing.node_process import NodeProcess
-from tests.foreign_tools import require
 from tests.interop.conftest import HERE, TOOLS
+from tests.support.foreign_tools import require
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
@@ -35,9 +35,9 @@ def bodies(node: NodeProcess, address: str) -> set[Any]:
 EVERYTHING = {f"m{number}" for number in range(COUNT)}
 
 
-def test_rhea_goes_on_with_a_node_that_was_killed(own_node: Any) -> None:
+def test_rhea_goes_on_with_a_node_that_was_killed(killable_node: Any) -> None:
     require("rhea")
-    node, manage = own_node
+    node, manage = killable_node
     address = manage().declare("queue")
     asked = {"port": node.port, "address": address, "count": COUNT, "few": FEW}
     with subprocess.Popen(
@@ -57,13 +57,13 @@ def test_rhea_goes_on_with_a_node_that_was_killed(own_node: Any) -> None:
     assert bodies(node, address) == EVERYTHING
 
 
-def test_proton_goes_on_with_a_node_that_was_killed(own_node: Any) -> None:
+def test_proton_goes_on_with_a_node_that_was_killed(killable_node: Any) -> None:
     require("python-qpid-proton")
     from proton import Message
     from proton.handlers import MessagingHandler
     from proton.reactor import Container
 
-    node, manage = own_node
+    node, manage = killable_node
     address = manage().declare("queue")
     begun = threading.Event()
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from enmasse.errors import LocalError
-from enmasse.testing.node_process import NodeProcess
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.framing import AMQP_HEADER, amqp_frame
 from enmasse.wire.amqp.performatives import (
@@ -36,6 +35,7 @@ from enmasse.wire.amqp.performatives import (
     Transfer,
 )
 from enmasse.wire.amqp.types import Array, Described, Symbol, Timestamp, UInt, ULong
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

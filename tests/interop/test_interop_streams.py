@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -16,13 +16,14 @@ from proton import Data, Message, symbol, timestamp
 from proton.reactor import Filter, LinkOption
 
 from enmasse.client import blocking
-from enmasse.messaging.partition import partition_of
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_play import Exchange
+from enmasse.messaging.streams.heads import partition_of
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
+from tests.support.proton_play import Exchange
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Commits(LinkOption):
@@ -60,13 +61,6 @@ def read(node: NodeProcess, stream: str, expect: int, *, answer: Any = None, cre
     reader.play()
     assert reader.errors == []
     return reader
-
-
-def eventually(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not check():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
 
 
 def consumers(addresses: Any, stream: str) -> dict[tuple[str, int], tuple[int, int]]:
@@ -171,7 +165,7 @@ def test_retention_by_bytes_shows_where_the_stream_begins(node: NodeProcess, add
     stream = addresses.declare("stream", retentionBytes=20_000)
     for first in range(0, 100, 10):
         send(node, stream, *[b"%01000d" % number for number in range(first, first + 10)])
-    eventually(lambda: addresses.read(stream)["bytesStored"] <= 20_000)
+    until(lambda: addresses.read(stream)["bytesStored"] <= 20_000)
     found = addresses.read(stream)
     ((partition, low, following),) = found["partitionMarks"]
     assert (partition, following) == (0, 100)
@@ -185,7 +179,7 @@ def test_retention_by_bytes_shows_where_the_stream_begins(node: NodeProcess, add
 def test_retention_by_age_empties_a_stream_that_is_told_so(node: NodeProcess, addresses: Any) -> None:
     stream = addresses.declare("stream", retentionMs=300)
     send(node, stream, *range(5))
-    eventually(lambda: bool(addresses.read(stream)["partitionMarks"] == [[0, 5, 5]]))
+    until(lambda: bool(addresses.read(stream)["partitionMarks"] == [[0, 5, 5]]))
     assert addresses.read(stream)["bytesStored"] == 0
     play = Exchange(node.url, stream, [5], options=where(start="first"))
     play.play()
@@ -195,8 +189,8 @@ def test_retention_by_age_empties_a_stream_that_is_told_so(node: NodeProcess, ad
 # Named consumers
 
 
-def test_a_named_consumer_goes_on_where_it_was_and_its_lag_shows(own_node: Any) -> None:
-    process, manage = own_node
+def test_a_named_consumer_goes_on_where_it_was_and_its_lag_shows(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     stream = addresses.declare("stream")
     send(process, stream, *range(30))
@@ -208,14 +202,14 @@ def test_a_named_consumer_goes_on_where_it_was_and_its_lag_shows(own_node: Any) 
 
     first = read(process, stream, 15, answer=ten, start="first", consumer="billing")
     assert not any(first.settled_by_sender)
-    eventually(lambda: consumers(addresses, stream) == {("billing", 0): (10, 20)})
+    until(lambda: consumers(addresses, stream) == {("billing", 0): (10, 20)})
     process.kill()
     process.start()
     addresses = manage()
     assert consumers(addresses, stream) == {("billing", 0): (10, 20)}
     second = read(process, stream, 20, consumer="billing")
     assert second.bodies == list(range(10, 30))
-    eventually(lambda: consumers(addresses, stream) == {("billing", 0): (30, 0)})
+    until(lambda: consumers(addresses, stream) == {("billing", 0): (30, 0)})
     other = read(process, stream, 30, start="first", consumer="audit")
     assert other.bodies == list(range(30))
 
@@ -248,14 +242,14 @@ def test_our_own_client_commits_offsets_too(node: NodeProcess, addresses: Any) -
             bodies.append(delivery.message.body)
             delivery.accept()
         assert bodies == list(range(4, 10))
-        eventually(lambda: consumers(addresses, stream) == {("c", 0): (10, 0)})
+        until(lambda: consumers(addresses, stream) == {("c", 0): (10, 0)})
 
 
 # Small frames
 
 
-def test_readers_do_not_notice_that_frames_are_merged(own_node: Any) -> None:
-    process, manage = own_node
+def test_readers_do_not_notice_that_frames_are_merged(killable_node: Any) -> None:
+    process, manage = killable_node
     addresses = manage()
     stream = addresses.declare("stream")
     with blocking.connect(process.url) as connection:

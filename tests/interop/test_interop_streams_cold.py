@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from enmasse.client import blocking
-from enmasse.messaging.frame import Frame, encode_frame
-from enmasse.testing.node_process import NodeProcess
+from enmasse.messaging.log.frame import Frame, encode_frame
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ FRAMES = 120
 ROWS = 1_000
 BODY = bytes(300)
 HEAD = b"\x00\x53\x75\xb0" + len(BODY).to_bytes(4, "big")
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def major_faults(pid: int) -> int:

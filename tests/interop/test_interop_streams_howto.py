@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "streams-read-and-keep.md"
 BLOCK = re.compile(r"```python\n(.*?)```\s+```text\n(.*?)```", re.DOTALL)

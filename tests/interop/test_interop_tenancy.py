@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -20,7 +19,8 @@ from proton.utils import BlockingConnection
 from enmasse.client import Message as OurMessage
 from enmasse.client import blocking
 from enmasse.client.management import ManagementError
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
 pytestmark = pytest.mark.slow
 
@@ -80,17 +80,14 @@ def free_port() -> int:
 
 
 def until_listening(port: int, *, is_open: bool) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
+    def listens() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            found = True
         except OSError:
-            found = False
-        if found is is_open:
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+            return False
+        return True
+
+    until(lambda: listens() is is_open)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +111,14 @@ def test_an_unknown_host_below_the_domain_is_refused(site: Site) -> None:
         site.send(f"nobody.default.{DOMAIN}")
 
 
+@pytest.mark.parametrize("host", ["nobody.default", "shop.nowhere"])
+def test_a_misspelt_space_is_refused(site: Site, host: str) -> None:
+    with pytest.raises(ConnectionException, match=r"amqp:not-found.*names no space"):
+        site.send(host)
+
+
 def test_hosts_are_changed_while_the_node_runs_and_belong_to_one_space(site: Site) -> None:
-    with pytest.raises(ManagementError, match=r"'mq\.example\.org' stands for space 'default/shop' already"):
+    with pytest.raises(ManagementError, match=r"'mq\.example\.org' stands for another space already"):
         site.space(FACTORY, hosts=["mq.example.org"])
     site.space(FACTORY, hosts=["factory.example.org"])
     before = site.stored(FACTORY)
@@ -133,12 +136,12 @@ def test_a_space_has_a_port_of_its_own_while_the_node_runs(site: Site) -> None:
     before = site.stored(FACTORY)
     site.send(port=port)
     assert site.stored(FACTORY) == before + 1
+    for host in ("shop.default", "mq.example.org"):
+        with pytest.raises(ConnectionException, match="amqp:not-allowed"):
+            site.send(host, port)
     site.space(SHOP, port=port)
-    deadline = time.monotonic() + TIMEOUT_S
-    while "portProblem" not in site.space(SHOP):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert site.space(SHOP)["portProblem"].startswith(f"port {port} belongs to space '{FACTORY}' already")
+    until(lambda: "portProblem" in site.space(SHOP))
+    assert site.space(SHOP)["portProblem"].startswith(f"port {port} belongs to another space already")
     site.space(FACTORY, port=0)
     site.space(SHOP, port=0)
     until_listening(port, is_open=False)

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from enmasse.client import ConnectionDeniedError, Message, Outcome, connect
+from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.permissions import Grant, Permissions
-from enmasse.identity.tokens import Judged, Judgement
 from enmasse.identity.users import User
 from enmasse.net.loop import run
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.errors import EntityError
-from enmasse.node.gate import GateOptions
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.server import Server
-from enmasse.node.user_patterns import matcher_of
-from tests.foreign_tools import require
+from enmasse.node.users.gate import GateOptions
+from enmasse.node.users.patterns import matcher_of
+from tests.support.foreign_tools import require
 
 pytestmark = pytest.mark.slow
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -16,8 +15,9 @@ from proton import Message, Terminus
 from proton.reactor import DurableSubscription, LinkOption, Selector
 from proton.utils import LinkDetached
 
-from enmasse.testing.node_process import NodeProcess
-from enmasse.testing.proton_blocking import ProtonClient, Subscriber
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
+from tests.support.proton_blocking import ProtonClient, Subscriber
 
 pytestmark = pytest.mark.slow
 
@@ -58,8 +58,8 @@ def test_a_durable_subscription_keeps_what_comes_while_its_subscriber_is_away(
             assert bodies(ann.receiver(topic, DurableSubscription(), name="news").rest()) == ["b", "c"]
 
 
-def test_a_durable_subscription_survives_a_crash(own_node: Any) -> None:
-    process, manage = own_node
+def test_a_durable_subscription_survives_a_crash(killable_node: Any) -> None:
+    process, manage = killable_node
     topic = manage().declare("topic")
     with ProtonClient(process.url, "ann") as ann:
         ann.receiver(topic, DurableSubscription(), name="news")
@@ -72,8 +72,8 @@ def test_a_durable_subscription_survives_a_crash(own_node: Any) -> None:
         assert bodies(ann.receiver(topic, DurableSubscription(), name="news").rest()) == ["a", "b", "c"]
 
 
-def test_closing_the_link_ends_the_subscription(own_node: Any) -> None:
-    process, manage = own_node
+def test_closing_the_link_ends_the_subscription(killable_node: Any) -> None:
+    process, manage = killable_node
     topic = manage().declare("topic")
     with ProtonClient(process.url, "ann") as ann:
         subscriber = ann.receiver(topic, DurableSubscription(), name="news")
@@ -134,6 +134,50 @@ def test_a_durable_subscription_may_select_and_match_words(node: NodeProcess, ad
         assert bodies(client.receiver(f"{topic}/*/sport", *options, name="red").rest()) == ["red"]
 
 
+def test_a_subscriber_learns_the_name_that_a_message_was_sent_to_and_no_sender_makes_one_up(own_node: Any) -> None:
+    process, manage = own_node
+    topic = manage().declare("topic")
+    lie = {"x-opt-topic-name": f"{topic}/lie", "x-opt-own": 1}
+
+    def names(messages: list[Any]) -> list[tuple[Any, Any]]:
+        found = [message.annotations or {} for message in messages]
+        return [(told.get("x-opt-topic-name"), told.get("x-opt-own")) for told in found]
+
+    expected = [(f"{topic}/hall/1", None), (f"{topic}/hall/2", 1), (None, 1), (None, None)]
+    with ProtonClient(process.url, "ann") as ann:
+        ann.receiver(f"{topic}/#", DurableSubscription(), name="alarms").detach()
+        passing = ann.receiver(topic + "/#")
+        ann.send(f"{topic}/hall/1", *durable("a"))
+        ann.send(f"{topic}/hall/2", Message(body="b", durable=True, annotations=lie))
+        ann.send(topic, Message(body="c", durable=True, annotations=lie), *durable("d"))
+        assert names(passing.take(4)) == expected
+    process.kill()
+    process.start()
+    with ProtonClient(process.url, "ann") as ann:
+        assert names(ann.receiver(f"{topic}/#", DurableSubscription(), name="alarms").rest()) == expected
+
+
+@pytest.mark.parametrize("word", ["*", "+"])
+def test_a_pattern_is_for_receivers_and_an_address_of_that_name_comes_first(
+    node: NodeProcess, addresses: Any, word: str
+) -> None:
+    topic = addresses.declare("topic")
+    pattern = f"{topic}/{word}/sport"
+    with ProtonClient(node.url, f"ann-{topic}") as client:
+        for address in (pattern, f"{topic}/#"):
+            with pytest.raises(LinkDetached, match="is a pattern, which receivers have") as refused:
+                client.send(address, "x")
+            assert refused.value.condition == "amqp:not-allowed"
+        subscriber = client.receiver(pattern, DurableSubscription(), name="sport")
+        client.send(f"{topic}/be/sport", "one level")
+        client.send(f"{topic}/be/fr/sport", "two levels")
+        assert bodies(subscriber.rest()) == ["one level"]
+        addresses.declare("queue", pattern)
+        client.send(pattern, "for the queue")
+        assert bodies(client.receiver(pattern).rest()) == ["for the queue"]
+        assert bodies(subscriber.rest()) == []
+
+
 def test_another_selector_makes_a_new_subscription(node: NodeProcess, addresses: Any) -> None:
     topic = addresses.declare("topic")
     with ProtonClient(node.url, f"ann-{topic}") as client:
@@ -190,7 +234,7 @@ def test_a_subscription_that_times_out_is_gone(node: NodeProcess, addresses: Any
         assert bodies(receiver.rest()) == ["kept"]
         receiver.detach()
         client.send(topic, *durable("lost"))
-        time.sleep(2)
+        until(lambda: addresses.read(topic)["subscriptions"] == 0)
         assert bodies(client.receiver(topic, brief, name="brief").rest()) == []
 
 
@@ -244,8 +288,8 @@ def test_a_volatile_shared_subscription_lives_as_long_as_its_subscribers(node: N
         assert bodies(client.receiver(topic, SHARED_VOLATILE, name="news|volatile1").rest()) == []
 
 
-def test_a_shared_subscription_survives_a_crash(own_node: Any) -> None:
-    process, manage = own_node
+def test_a_shared_subscription_survives_a_crash(killable_node: Any) -> None:
+    process, manage = killable_node
     topic = manage().declare("topic")
     with ProtonClient(process.url, "ann") as ann:
         ann.receiver(topic, GLOBAL, name="everybody|global")

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from enmasse.client import ConnectionDeniedError, TlsOptions, blocking
-from enmasse.engines.authority import Authority
-from enmasse.testing.node_process import NodeProcess
-from tests.foreign_tools import require
+from enmasse.drivers.authority import Authority
 from tests.interop.test_interop_users import HERE, PASSWORD, PATIENCE_S, TOOLS, Place, declare, run_user
+from tests.support.foreign_tools import require
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import signal
 import subprocess
-import threading
 from collections.abc import Iterator
-from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from queue import Empty, Queue
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from enmasse.engines.authority import Authority
-from enmasse.testing.node_process import NodeProcess
-from tests.foreign_tools import require
+from enmasse.drivers.authority import Authority
+from tests.interop.browser import Site, browse
 from tests.interop.conftest import HERE, TOOLS, Addresses
+from tests.support.foreign_tools import require
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
 COUNT = 50
 LARGE = 300_000
 WHOLE = ["small", LARGE, *(f"message {number}" for number in range(COUNT))]
-BROWSER = "chromium"
-
-PAGE = """<!doctype html><script src="/rhea.js"></script><script src="/play.js"></script><script>
-const tell = (report) => fetch("/report", {method: "POST", body: JSON.stringify(report)});
-window.onerror = (message) => tell({received: [], errors: [String(message)]});
-window.onunhandledrejection = (event) => tell({received: [], errors: [String(event.reason)]});
-fetch("/asked").then((answer) => answer.json()).then((asked) => play(rheaUmd, WebSocket, asked, tell));
-</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -86,90 +71,15 @@ def test_rhea_in_node_sends_and_receives(secure: tuple[NodeProcess, Path], schem
     check(json.loads(done.stdout))
 
 
-class Site(ThreadingHTTPServer):
-    """Serves the page, and takes its report."""
-
-    asked: dict[str, Any]
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.reports: Queue[dict[str, Any]] = Queue()
-        self.files = {
-            "/": ("text/html", PAGE.encode()),
-            "/rhea.js": ("text/javascript", (TOOLS / "node_modules" / "rhea" / "dist" / "rhea-umd.js").read_bytes()),
-            "/play.js": ("text/javascript", (HERE / "rhea_websocket.js").read_bytes()),
-        }
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Site
-
-    def do_GET(self) -> None:
-        if self.path == "/asked":
-            self._answer(200, "application/json", json.dumps(self.server.asked).encode())
-        elif self.path in self.server.files:
-            self._answer(200, *self.server.files[self.path])
-        else:
-            self._answer(404, "text/plain", b"")
-
-    def do_POST(self) -> None:
-        self.server.reports.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self._answer(200, "text/plain", b"")
-
-    def _answer(self, status: int, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
-
-
 @pytest.fixture
 def pages() -> Iterator[Site]:
     require("rhea")
-    with Site() as found:
-        thread = threading.Thread(target=found.serve_forever)
-        thread.start()
+    scripts = {
+        "rhea.js": TOOLS / "node_modules" / "rhea" / "dist" / "rhea-umd.js",
+        "play.js": HERE / "rhea_websocket.js",
+    }
+    with Site(scripts, "play(rheaUmd, WebSocket, asked, tell)") as found:
         yield found
-        found.shutdown()
-        thread.join(10)
-
-
-def fingerprint(tls: Path) -> str:
-    """By which a browser is told to trust one key."""
-    key = x509.load_pem_x509_certificate((tls / "default.crt").read_bytes()).public_key()
-    return base64.b64encode(
-        sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
-    ).decode()
-
-
-def browse(pages: Site, tls: Path, profile: Path, host: str = "127.0.0.1") -> dict[str, Any]:
-    """Have a browser open the page, and return what the page reports."""
-    require("chromium")
-    log = profile.parent / "browser.log"
-    with log.open("wb") as errors:
-        browser = subprocess.Popen(
-            [
-                "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-                "--disable-background-networking", "--disable-dev-shm-usage", f"--user-data-dir={profile}",
-                f"--ignore-certificate-errors-spki-list={fingerprint(tls)}",
-                "--host-resolver-rules=MAP shop.example 127.0.0.1",
-                f"http://{host}:{pages.server_address[1]}/",
-            ],
-            stdout=errors,
-            stderr=errors,
-            start_new_session=True,
-        )  # fmt: skip
-    try:
-        return pages.reports.get(timeout=20)
-    except Empty:
-        raise AssertionError(log.read_text()) from None
-    finally:
-        os.killpg(browser.pid, signal.SIGKILL)
-        browser.wait(20)
 
 
 @pytest.mark.parametrize("scheme", ["ws", "wss"])
@@ -183,7 +93,7 @@ def test_rhea_in_a_browser_sends_and_receives(
         "count": COUNT,
         "large": LARGE,
     }
-    check(browse(pages, tls, tmp_path / "profile"))
+    check(browse(pages, tmp_path / "profile", tls))
 
 
 def test_a_strangers_page_is_refused_by_its_origin(
@@ -191,6 +101,6 @@ def test_a_strangers_page_is_refused_by_its_origin(
 ) -> None:
     node, tls = secure
     pages.asked = {"url": f"ws://localhost:{node.port}", "address": "web-2", "count": 1, "large": 1}
-    report = browse(pages, tls, tmp_path / "profile", "shop.example")
+    report = browse(pages, tmp_path / "profile", tls, "shop.example")
     assert report["received"] == []
     assert report["errors"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -17,11 +18,17 @@ import pytest
 
 from enmasse.client import Message, Outcome, TlsOptions, blocking
 from enmasse.client.errors import LinkRefusedError
-from enmasse.testing.keycloak_process import KeycloakProcess
-from tests.foreign_tools import require
+from enmasse.drivers.data_directory import Layout
+from tests.support.foreign_tools import HERE as TOOLS
+from tests.support.foreign_tools import require
+from tests.support.keycloak_process import KeycloakProcess
+from tests.support.polling import until
+from tests.support.relay import Relay
 
-HOME = Path(__file__).parents[1] / "tools" / "keycloak"
-PATIENCE_S = 60.0
+HOME = TOOLS / "keycloak"
+TOKEN_S = 30.0
+"""How long an administrator's token is used: half as long as it is good for, as a password costs Keycloak much."""
+
 PATHS = {
     "AddressSpace": "apis/enmasse.io/v1beta1/namespaces/default/addressspaces",
     "Address": "apis/enmasse.io/v1beta1/namespaces/default/addresses",
@@ -30,15 +37,6 @@ PATHS = {
     "Secret": "api/v1/namespaces/enmasse-infra/secrets",
 }
 VERSIONS = {kind: "/".join(path.split("/")[1:3]) for kind, path in PATHS.items()} | {"Secret": "v1"}
-
-
-def until(holds: Callable[[], Any], what: Callable[[], Any] = lambda: "") -> Any:
-    """Wait for something; what it gives at last."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := holds()):
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.05)
-    return found
 
 
 class Installation:
@@ -58,6 +56,7 @@ class Installation:
             )  # fmt: skip
         until((self.data / "endpoints.json").exists, self._log.read_text)
         self.api.base_url = self.url("api")
+        self.api.headers["authorization"] = f"Bearer {Layout(self.data).operator_token.read_text()}"
         until(lambda: self._answers("api"), self._log.read_text)
 
     def _answers(self, _protocol: str) -> bool:
@@ -166,8 +165,23 @@ def sends(connection: Any, address: str = "orders") -> bool:
     return bool(found)
 
 
-class Keycloak(KeycloakProcess):
-    """With what an administrator and an application do there."""
+class Keycloak:
+    """A Keycloak, with what an administrator and an application do there, and the way to it."""
+
+    def __init__(self, process: KeycloakProcess) -> None:
+        self.way = Relay(process.port)
+        self.url = f"http://127.0.0.1:{self.way.port}"
+        self.user, self.password = process.user, process.password
+        self._admin = httpx.Client(base_url=f"{self.url}/admin/realms", timeout=30)
+        self._signed_in_at = -math.inf
+
+    def close(self) -> None:
+        self._admin.close()
+        self.way.cut()
+
+    def until(self, holds: Callable[[], Any], what: Callable[[], Any] | str = "") -> None:
+        """Wait for something that is asked of it; seldom, as each answer takes it a tenth of a second's work."""
+        until(holds, what, step=0.25)
 
     def token(self, realm: str, user: str, password: str, client: str = "messaging", secret: str = "") -> str:
         answer = self._grant(realm, user, password, client, secret)
@@ -186,9 +200,11 @@ class Keycloak(KeycloakProcess):
 
     def admin(self, method: str, path: str, form: Any = None) -> Any:
         """Ask its administration."""
-        token = self.token("master", self.user, self.password, "admin-cli")
-        headers = {"Authorization": f"Bearer {token}"}
-        answer = httpx.request(method, f"{self.url}/admin/realms{path}", json=form, headers=headers, timeout=30)
+        if time.monotonic() - self._signed_in_at > TOKEN_S:
+            token = self.token("master", self.user, self.password, "admin-cli")
+            self._signed_in_at = time.monotonic()
+            self._admin.headers["Authorization"] = f"Bearer {token}"
+        answer = self._admin.request(method, path, json=form)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 
@@ -206,8 +222,10 @@ class Keycloak(KeycloakProcess):
 @pytest.fixture(scope="session")
 def keycloak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keycloak]:
     require("Keycloak")
-    with Keycloak(HOME, tmp_path_factory.mktemp("keycloak")) as keycloak:
+    with KeycloakProcess(HOME, tmp_path_factory.mktemp("keycloak")) as process:
+        keycloak = Keycloak(process)
         yield keycloak
+        keycloak.close()
 
 
 @pytest.fixture(scope="session")
@@ -220,4 +238,4 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
         installation.stop()
 
 
-__all__ = ["Installation", "Keycloak", "sends", "until"]
+__all__ = ["Installation", "Keycloak", "sends"]

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.keycloak.conftest import Installation, Keycloak, until
+from tests.keycloak.conftest import Installation, Keycloak
+from tests.support.ready_commands import command_path
 
 HOWTO = (Path(__file__).parents[2] / "docs" / "howto" / "sign-in-with-openid-connect.md").read_text()
 BLOCK = re.compile(r"<!-- (run|write): ([\w. ]+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("keycloak")]
 
 COMPANY: dict[str, Any] = {
     "realm": "company", "enabled": True,
@@ -48,7 +49,7 @@ def test_every_command_of_the_howto(installation: Installation, keycloak: Keyclo
         "secret of the administrator": keycloak.password,
         "amqps://127.0.0.1:5672": installation.url("amqps"),
     }
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = command_path()
     environment = {**os.environ, "PATH": path, "ENMASSE_DATA": str(installation.data), "COLUMNS": "100"}
     said = {}
     for verb, name, language, content in BLOCK.findall(HOWTO):
@@ -58,7 +59,7 @@ def test_every_command_of_the_howto(installation: Installation, keycloak: Keyclo
             (tmp_path / name).write_text(content)
             continue
         if name == "miller":
-            until(lambda: keycloak.knows("default-mill", "miller", "grind"))
+            keycloak.until(lambda: keycloak.knows("default-mill", "miller", "grind"))
         command = ["bash", "-euc"] if language == "sh" else [sys.executable, "-W", "error", "-c"]
         done = subprocess.run(
             [*command, content], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120,

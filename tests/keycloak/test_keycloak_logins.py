@@ -15,10 +15,11 @@ import pytest
 
 from enmasse.client import ConnectionDeniedError
 from enmasse.errors import EnmasseError, UnavailableError
-from tests.foreign_tools import require
-from tests.keycloak.conftest import Installation, Keycloak, sends, until
+from tests.keycloak.conftest import Installation, Keycloak, sends
+from tests.support.foreign_tools import require
+from tests.support.polling import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("keycloak")]
 
 TOOLS = Path(__file__).parents[1] / "tools"
 SECRET = "s3cret of the client"
@@ -102,7 +103,7 @@ def plant(keycloak: Keycloak, installation: Installation) -> Installation:
     ):
         installation.wait(kind, name)
     installation.wait("AddressSpace", "plant", "AuthenticationReady")
-    until(lambda: keycloak.knows("default-plant", "max", "first"), lambda: installation.logs[-5_000:])
+    keycloak.until(lambda: keycloak.knows("default-plant", "max", "first"), lambda: installation.logs[-5_000:])
     return installation
 
 
@@ -221,15 +222,15 @@ def test_each_space_has_a_realm_with_its_users(plant: Installation, keycloak: Ke
 
 def test_what_is_declared_of_a_user_comes_to_be_in_its_realm(plant: Installation, keycloak: Keycloak) -> None:
     plant.user("plant", "ann", "stock", password="first")
-    until(lambda: keycloak.knows("default-plant", "ann", "first"))
+    keycloak.until(lambda: keycloak.knows("default-plant", "ann", "first"))
     plant.user("plant", "ann", "orders", "${username}/#", password="first")
     wanted = {f"{verb}_{name}" for verb in ("send", "recv") for name in ("orders", "%24%7Busername%7D%2F%23")}
-    until(lambda: keycloak.groups_of("default-plant", "ann") == wanted)
+    keycloak.until(lambda: keycloak.groups_of("default-plant", "ann") == wanted)
     plant.user("plant", "ann", "orders", password="second")
-    until(lambda: keycloak.knows("default-plant", "ann", "second"))
+    keycloak.until(lambda: keycloak.knows("default-plant", "ann", "second"))
     assert not keycloak.knows("default-plant", "ann", "first")
     plant.delete("MessagingUser", "plant.ann")
-    until(lambda: not keycloak.groups_of("default-plant", "ann"))
+    keycloak.until(lambda: not keycloak.groups_of("default-plant", "ann"))
     assert not keycloak.knows("default-plant", "ann", "second")
 
 
@@ -245,9 +246,9 @@ def test_whom_others_have_put_into_a_realm_comes_in_by_its_groups(plant: Install
 
 def test_a_realm_goes_with_its_space(plant: Installation, keycloak: Keycloak) -> None:
     plant.space("brief", "keycloak")
-    until(lambda: "default-brief" in keycloak.realms())
+    keycloak.until(lambda: "default-brief" in keycloak.realms())
     plant.delete("AddressSpace", "brief")
-    until(lambda: "default-brief" not in keycloak.realms())
+    keycloak.until(lambda: "default-brief" not in keycloak.realms())
     assert {"master", "default-plant"} <= keycloak.realms()
 
 
@@ -261,14 +262,14 @@ def test_no_password_token_or_secret_is_written_down(
     assert SECRET not in space
 
 
-# The last one: it ends the Keycloak
+# The last one: it cuts the way to the Keycloak
 
 
 def test_live_clients_do_not_notice_that_the_keycloak_is_gone(
     corporate: Installation, plant: Installation, keycloak: Keycloak
 ) -> None:
     plant.user("plant", "new", "orders", password="first")
-    until(lambda: keycloak.knows("default-plant", "new", "first"))
+    keycloak.until(lambda: keycloak.knows("default-plant", "new", "first"))
     tokens = ours(keycloak, "ida"), keycloak.token("default-plant", "max", "first")
     live = [
         corporate.connect("shop", token=tokens[0]),
@@ -276,7 +277,7 @@ def test_live_clients_do_not_notice_that_the_keycloak_is_gone(
         plant.connect("plant", token=tokens[1]),
         plant.connect("plant", user="max", password="first"),
     ]
-    keycloak.kill()
+    keycloak.way.cut()
     assert all(sends(connection) for connection in live)
     for space, token in zip(("shop", "plant"), tokens, strict=True):
         with corporate.connect(space, token=token) as connection:
@@ -290,11 +291,11 @@ def test_live_clients_do_not_notice_that_the_keycloak_is_gone(
     assert plant.condition("AddressSpace", "plant")[0] == "True", "it goes on"
     assert all(sends(connection) for connection in live)
 
-    keycloak.start()
+    keycloak.way.mend()
     for connection in live:
         assert sends(connection)
         connection.close()
-    until(lambda: keycloak.knows("default-plant", "late", "first"), lambda: plant.logs[-5_000:])
+    keycloak.until(lambda: keycloak.knows("default-plant", "late", "first"), lambda: plant.logs[-5_000:])
     plant.wait("AddressSpace", "plant", "AuthenticationReady")
     with plant.connect("plant", user="late", password="first") as connection:
         assert sends(connection)

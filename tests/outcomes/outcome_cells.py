@@ -10,13 +10,14 @@ import pytest
 
 from tests.outcomes.outcome_site import Ground, Site
 
-__all__ = ["PROTOCOLS", "SITUATIONS", "TYPES", "Cell", "cell", "cells_of", "row"]
-
-PROTOCOLS = ("amqp",)
+__all__ = ["PROTOCOLS", "SITUATIONS", "TYPES", "Cell", "cell", "cells_of", "row", "rows"]
 
 TYPES = (
     "anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter", "dynamic", "anonymous terminus",
 )  # fmt: skip
+
+PROTOCOLS = {"amqp": TYPES, "stomp": TYPES[:-1], "mqtt": TYPES[:-1]}
+"""And the types of addresses that its clients reach: only AMQP's name the address in each message."""
 
 SITUATIONS = {
     "accepted": "What `accepted` means",
@@ -43,19 +44,21 @@ class Cell(NamedTuple):
     test: str
 
 
-def cell(address_type: str, situation: str, text: str) -> Callable[[Story], Callable[..., None]]:
+def cell(
+    address_type: str, situation: str, text: str, *, protocol: str = "amqp"
+) -> Callable[[Story], Callable[..., None]]:
     """Have a story about one address type in one situation prove what a cell says."""
 
     def prove(story: Story) -> Callable[..., None]:
         def test(ground: Ground) -> None:
             _play(story, ground)
 
-        return _named(test, story, {address_type: text}, situation)
+        return _named(test, story, {address_type: text}, situation, protocol)
 
     return prove
 
 
-def row(situation: str, texts: dict[str, str]) -> Callable[[Story], Callable[..., None]]:
+def row(situation: str, texts: dict[str, str], *, protocol: str = "amqp") -> Callable[[Story], Callable[..., None]]:
     """Have a story be told of several address types, each of which proves a cell."""
 
     def prove(story: Story) -> Callable[..., None]:
@@ -63,7 +66,19 @@ def row(situation: str, texts: dict[str, str]) -> Callable[[Story], Callable[...
         def test(ground: Ground, address_type: str) -> None:
             _play(story, ground, address_type)
 
-        return _named(test, story, texts, situation)
+        return _named(test, story, texts, situation, protocol)
+
+    return prove
+
+
+def rows(situation: str, texts: dict[str, str], *, protocol: str = "amqp") -> Callable[[Story], Callable[..., None]]:
+    """Have one story be told of all these address types at once, as what it tells takes long."""
+
+    def prove(story: Story) -> Callable[..., None]:
+        def test(ground: Ground) -> None:
+            _play(story, ground, list(texts))
+
+        return _named(test, story, texts, situation, protocol)
 
     return prove
 
@@ -76,13 +91,13 @@ def _play(story: Story, ground: Ground, *arguments: Any) -> None:
     asyncio.run(body())
 
 
-def _named(test: Any, story: Story, texts: dict[str, str], situation: str) -> Callable[..., None]:
+def _named(test: Any, story: Story, texts: dict[str, str], situation: str, protocol: str) -> Callable[..., None]:
     assert situation in SITUATIONS, situation
-    assert set(texts) <= set(TYPES), texts
+    assert set(texts) <= set(PROTOCOLS[protocol]), texts
     test.__name__ = test.__qualname__ = getattr(story, "__name__", "story")
     test.__doc__ = story.__doc__
     test.outcome_cells = [
-        Cell(PROTOCOLS[0], address_type, situation, text, test.__name__) for address_type, text in texts.items()
+        Cell(protocol, address_type, situation, text, test.__name__) for address_type, text in texts.items()
     ]
     made: Callable[..., None] = test
     return made

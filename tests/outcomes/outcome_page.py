@@ -5,14 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from tests.outcomes.outcome_cells import PROTOCOLS, SITUATIONS, TYPES, Cell, cells_of
+from tests.outcomes.outcome_cells import PROTOCOLS, SITUATIONS, Cell, cells_of
 
 __all__ = ["PAGE", "load_cells", "page"]
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "reference" / "outcomes.md"
 
-NAMES = {"amqp": "AMQP 1.0"}
+NAMES = {"amqp": "AMQP 1.0", "stomp": "STOMP", "mqtt": "MQTT"}
+
+ACCEPTED = {"amqp": "`accepted`", "stomp": "a receipt", "mqtt": "PUBACK or PUBREC"}
+"""What an accepted message is told of, by protocol."""
 
 HEAD = """\
 # Outcomes
@@ -21,9 +24,9 @@ What becomes of a message, by protocol and by the type of the address that it is
 the test that it links to, over sockets against a real node. This page is made from these tests by
 `python -m tests.outcomes.outcome_page`; a test sees to it that it is fresh and complete.
 
-Only what is sent unsettled has an outcome. A settled message that would be rejected or released is dropped, and
-counted in the address's `dropped`, or in the space's `unroutable` where no address is found. Options such as
-`fullPolicy`, `slowPolicy` and `fallback` are explained in [addresses](addresses.md).
+Only what is sent unsettled, with a `receipt`, or with QoS 1 or 2, has an outcome. A settled message that would be
+rejected or released is dropped, and counted in the address's `dropped`, or in the space's `unroutable` where no
+address is found. Options such as `fullPolicy`, `slowPolicy` and `fallback` are in [addresses](addresses.md).
 
 A receiver's outcome is written with the next commit, without anyone waiting. So what was settled in the last instants
 before a crash of the node comes again, with `first-acquirer` false and a `delivery-count` that counts the attempt. A
@@ -44,14 +47,15 @@ def page() -> str:
     """The page as it should be."""
     cells = {(item.protocol, item.address_type, item.situation): (item, path) for item, path in load_cells()}
     out = [HEAD]
-    for protocol in PROTOCOLS:
+    for protocol, address_types in PROTOCOLS.items():
         out.append(f"## {NAMES[protocol]}\n")
-        for address_type in TYPES:
+        for address_type in address_types:
             out.append(f"### {address_type.capitalize()}\n")
             out += ["| | | shown by |", "|---|---|---|"]
             for situation, title in SITUATIONS.items():
                 item, path = cells[protocol, address_type, situation]
                 shown = item.test.removeprefix("test_").replace("_", " ")
+                title = title.replace("`accepted`", ACCEPTED[protocol])  # noqa: PLW2901
                 out.append(f"| {title} | {item.text} | [{shown}](../../tests/outcomes/{path}) |")
             out.append("")
     return "\n".join(out)

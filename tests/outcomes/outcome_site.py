@@ -14,8 +14,8 @@ from enmasse.client.management import Management
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import SALT_BYTES, User, make_keys
 from enmasse.identity.users_file import write_users
-from enmasse.node.user_patterns import matcher_of
-from enmasse.testing.node_process import NodeProcess
+from enmasse.node.users.patterns import matcher_of
+from tests.support.node_process import NodeProcess
 
 __all__ = ["BANK", "OPEN", "Ground", "Site", "names_of"]
 
@@ -45,7 +45,7 @@ class Ground:
             write_users([_user("owner", "#"), _user("guest", "elsewhere"), _user("nobody")], os.urandom(32))
         )
         users.chmod(0o600)
-        self.node = NodeProcess(directory, "--users", str(users), "--default-space", OPEN)
+        self.node = NodeProcess(directory, "--users", str(users), "--default-space", OPEN, "--allow-insecure-plain")
 
     async def prepare(self) -> None:
         """Make the spaces."""

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 
+from enmasse.messaging.address_types import ADDRESS_TYPES
+from enmasse.node import protocols
 from tests.outcomes.outcome_cells import PROTOCOLS, SITUATIONS, TYPES
 from tests.outcomes.outcome_page import PAGE, load_cells, page
 
 
+def test_every_type_and_protocol_has_its_column() -> None:
+    assert set(ADDRESS_TYPES) <= set(TYPES)
+    assert set(protocols.PROTOCOLS) == set(PROTOCOLS)
+
+
 def test_every_cell_is_proven_by_exactly_one_test() -> None:
     found = Counter((item.protocol, item.address_type, item.situation) for item, _ in load_cells())
-    wanted = {(protocol, kind, situation) for protocol in PROTOCOLS for kind in TYPES for situation in SITUATIONS}
+    wanted = {
+        (protocol, kind, situation)
+        for protocol, kinds in PROTOCOLS.items()
+        for kind in kinds
+        for situation in SITUATIONS
+    }
     assert sorted(wanted - set(found)) == []
     assert [place for place, times in found.items() if times > 1] == []
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from enmasse.model.pipelines import SourceSpec
-    from enmasse.pipeline.running.scene import RunningScene
-    from tests.scenario.conftest import StreamNode
+    from enmasse.model.kinds.pipelines import SourceSpec
+    from enmasse.pipeline.running.building import RunningContext
+    from tests.support.stream_node import StreamNode
 
-__all__ = ["Stage", "body", "send", "until"]
+__all__ = ["Stage", "body", "send"]
 
 
 @dataclass
@@ -68,7 +67,7 @@ class Stage:
         """
         checkpoint = self.place.folder / "checkpoints" / plan.name
         trigger_s = None if now else plan.trigger_s or 0.0
-        return start_query(cast("RunningScene", self), plan, checkpoint, trigger_s, adopt=False)
+        return start_query(cast("RunningContext", self), plan, checkpoint, trigger_s, adopt=False)
 
     def connection_options(self) -> dict[str, str]:
         return {"url": self.place.url}
@@ -108,10 +107,3 @@ def send(node: StreamNode, address: str, bodies: Iterable[bytes], key: str | Non
         messages = [Message(content, subject=key) for content in bodies]
         outcomes = connection.sender(address).send_all(messages, timeout=30)
         assert {str(outcome) for outcome in outcomes} <= {"accepted"}
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -14,9 +12,9 @@ from proton import Message
 from proton.utils import BlockingConnection
 
 if TYPE_CHECKING:
-    from .conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
-__all__ = ["counts", "numbers", "send", "until"]
+__all__ = ["counts", "numbers", "send"]
 
 
 def send(node: StreamNode, address: str, *bodies: bytes, numbered: bool = True, **fields: Any) -> None:
@@ -32,13 +30,6 @@ def send(node: StreamNode, address: str, *bodies: bytes, numbered: bool = True, 
 
 def numbers(first: int, end: int) -> list[bytes]:
     return [b"%d" % n for n in range(first, end)]
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def counts(node: StreamNode, address: str) -> dict[str, Any]:

@@ -7,9 +7,15 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import httpx
+
+from enmasse.drivers.data_directory import Layout
+from tests.support.polling import until
+from tests.support.ready_commands import command_path
 
 __all__ = ["Place", "blocks"]
 
@@ -30,7 +36,7 @@ class Place:
     def __post_init__(self) -> None:
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "ENMASSE_DATA"},
-            "PATH": f"{Path(sys.executable).parent}:{KUBECTL}:{os.environ['PATH']}",
+            "PATH": f"{command_path()}:{KUBECTL}",
             "ENMASSE_CONFIG": str(self.directory / "config"),
             "KUBECONFIG": str(self.directory / "kubeconfig"),
             "COLUMNS": "200",
@@ -46,11 +52,9 @@ class Place:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 60
-        while "Everything runs" not in self.log:
-            assert self.process.poll() is None, self.log
-            assert time.monotonic() < deadline, self.log
-            time.sleep(0.05)
+        process = self.process
+        until(lambda: "Everything runs" in self.log or process.poll() is not None, lambda: self.log)
+        assert process.poll() is None, self.log
         told = self.log
         for customary, name in (("8443", "api-tls"), ("8080", "api"), ("5672", "amqp")):
             found = re.search(rf"^{name} .*:(\d+)\s*$", told, re.MULTILINE)
@@ -62,13 +66,31 @@ class Place:
     def log(self) -> str:
         return (self.directory / "up.log").read_text()
 
-    def run(self, commands: str) -> str:
+    @property
+    def data(self) -> Path:
+        """The data directory, which is the customary one."""
+        return self.directory / ".enmasse"
+
+    def api(self, path: str, method: str = "GET") -> Any:
+        """What the API answers the operator of the default namespace, sooner than a command that has to start."""
+        proof = {"authorization": f"Bearer {Layout(self.data).operator_token.read_text()}"}
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.ports['8080']}", headers=proof, trust_env=False) as http:
+            answer = http.request(method, f"/apis/enmasse.io/v1beta1/namespaces/default/{path}", timeout=60)
+        assert answer.is_success or answer.status_code == 404, answer.text
+        return answer.json()
+
+    def pipeline(self, name: str) -> dict[str, Any]:
+        """The status of a pipeline; at first there is nothing."""
+        told: dict[str, Any] = self.api(f"pipelines/{name}").get("status", {})
+        return {"phase": "", "rows": 0, "lag": None, "conditions": []} | told
+
+    def run(self, commands: str, *, may_warn: bool = False) -> str:
         """Run commands of a shell, or a program of Python, and return what they say."""
         for customary, port in self.ports.items():
             commands = commands.replace(f"127.0.0.1:{customary}", f"127.0.0.1:{port}")
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", commands]
-            if "\nimport " in f"\n{commands}"
+            [sys.executable, "-W", "default" if may_warn else "error", "-c", commands]
+            if re.search(r"^(import|from) ", commands, re.MULTILINE)
             else ["bash", "-euc", commands],
             env=self.environment,
             cwd=self.directory,
@@ -83,7 +105,7 @@ class Place:
     def stop(self) -> None:
         if self.process is not None:
             os.killpg(self.process.pid, signal.SIGTERM)
-            self.process.wait(60)
+            self.process.wait(150)
 
 
 def blocks(page: str) -> dict[str, tuple[str, str | None]]:

@@ -107,7 +107,7 @@ class RunnerPlace:
         assert self.process is not None
         assert self.process.stdin is not None
         self.process.stdin.close()
-        code = self.process.wait(60)
+        code = self.process.wait(150)
         self._close()
         return code
 

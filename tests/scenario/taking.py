@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from enmasse.client.blocking import Message
-
-    from .conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
 __all__ = ["take", "take_stream"]
 
@@ -17,7 +16,7 @@ def take(node: StreamNode, address: str, count: int, **options: Any) -> list[Mes
     with node.connect() as connection, connection.receiver(address, credit=count + 10, **options) as receiver:
         found: list[Message] = []
         for _ in range(count):
-            delivery = receiver.receive(timeout=30)
+            delivery = receiver.receive(timeout=60)
             assert delivery is not None, f"{address} gave {len(found)} messages of {count}"
             found.append(delivery.message)
             delivery.accept()

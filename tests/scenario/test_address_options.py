@@ -5,31 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from enmasse.client.blocking import connect
 from enmasse.client.management import ManagementError
-from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
+from enmasse.drivers.data_directory import DEFAULT_NODE, Layout
+from tests.support.installation import EXAMPLES
+from tests.support.polling import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .conftest import Installation
+    from tests.support.installation import Installation
 
 pytestmark = pytest.mark.slow
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def stored(installation: Installation, address: str) -> list[dict[str, Any]]:
@@ -49,7 +38,7 @@ def fail(installation: Installation, address: str, times: int) -> None:
     """Take one message and give it back as failed, so often."""
     with connect(installation.url("amqp")) as connection, connection.receiver(address, credit=1) as receiver:
         for _ in range(times):
-            delivery = receiver.receive(timeout=30)
+            delivery = receiver.receive(timeout=60)
             assert delivery is not None
             delivery.modify(failed=True)
 
@@ -124,7 +113,7 @@ def test_an_administrator_does_the_same_over_amqp(shared: Installation) -> None:
 def test_options_and_messages_survive_a_killed_node_and_may_change_afterwards(own: Installation) -> None:
     example = (EXAMPLES / "05-time-to-live.yaml").read_text()
     own.ok("apply", "-f", "-", stdin=example)
-    own.ok("status", "--wait", "30")
+    own.ok("status", "--wait", "150")
     own.ok("send", "door", "open", "--subject", "front")
     told = on_node(own, "default/demo.door")
     options = {"ttlMaximum": 60_000, "expiry": "missed-commands", "lastValueKey": "subject", "storage": "durable"}
@@ -132,11 +121,11 @@ def test_options_and_messages_survive_a_killed_node_and_may_change_afterwards(ow
     pid = own.pid("node")
     os.kill(pid, signal.SIGKILL)
     until(lambda: own.pid("node") != pid)
-    own.ok("status", "--wait", "30")
+    own.ok("status", "--wait", "150")
     assert options.items() <= on_node(own, "default/demo.door").items()
     assert [item["body"] for item in stored(own, "door")] == ["open"]
     own.ok("apply", "-f", "-", stdin=example.replace("maximum: 60000 ", "maximum: 300 "))
-    own.ok("status", "--wait", "30")
+    own.ok("status", "--wait", "150")
     assert on_node(own, "default/demo.door")["ttlMaximum"] == 300
     own.ok("send", "door", "close", "--subject", "front")
     until(lambda: "close" in [item["body"] for item in stored(own, "missed-commands")])

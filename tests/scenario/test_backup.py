@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .conftest import Installation
+    from tests.support.installation import Installation
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def test_a_backup_brings_back_what_was_declared_and_what_was_stored(own: Install
     again.ok("restore", str(copy))
     try:
         again.start()
-        again.ok("status", "--wait", "60")
+        again.ok("status", "--wait", "150")
         assert "Active" in again.ok("get", "address", "orders")
         assert again.ok("receive", "orders", "--count", "1", "--timeout", "20").strip() == "kept"
         assert "later" not in again.run("receive", "orders", "--count", "1", "--timeout", "0.5").out
@@ -70,8 +70,10 @@ def test_the_logs_of_all_processes_can_be_read(own: Installation) -> None:
 
 
 def test_a_journal_that_is_gone_is_missed_by_a_backup(own: Installation, tmp_path: Path) -> None:
-    (own.data / "nodes" / "node-0" / "journal").rename(tmp_path / "elsewhere")
+    journal = own.data / "nodes" / "node-0" / "journal"
+    journal.rename(tmp_path / "elsewhere")
     refused = own.run("backup", str(tmp_path / "copy"))
+    (tmp_path / "elsewhere").rename(journal)
     assert refused.code == 1
     assert "nodes/node-0/journal was not copied" in refused.err
     assert not (tmp_path / "copy").exists()

@@ -8,30 +8,21 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from enmasse.client.blocking import connect
+from tests.support.installation import EXAMPLES
+from tests.support.polling import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .conftest import Installation
+    from tests.support.installation import Installation
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 STORED = ("orders", "invoices", "commands", "failed")
-
-
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def is_alive(pid: int) -> bool:
@@ -49,11 +40,24 @@ def test_a_command_is_a_program_with_an_exit_code(shared: Installation) -> None:
 
 
 def test_endpoints_and_processes_are_written_down(shared: Installation) -> None:
-    assert [item["protocol"] for item in shared.endpoints()["endpoints"]] == ["amqp", "amqps", "api"]
+    protocols = [item["protocol"] for item in shared.endpoints()["endpoints"]]
+    assert protocols == ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "api", "console", "api-tls"]
     processes = shared.endpoints()["processes"]
     assert [item["kind"] for item in processes] == ["supervisor", "control", "node", "journal", "pipelines"]
     assert all(is_alive(item["pid"]) for item in processes)
+    for kind in ("control", "pipelines"):
+        words = Path(f"/proc/{shared.pid(kind)}/cmdline").read_text().split("\0")
+        assert words[words.index("--api-auth") + 1] == "token"
     assert shared.url("amqp") in shared.ok("endpoints")
+
+
+@pytest.mark.parametrize("where", [("-s", "typo"), ("-s", "demo", "-n", "nowhere"), ("-s", "typo", "-n", "nowhere")])
+def test_a_misspelt_space_is_refused_though_there_is_only_one(shared: Installation, where: tuple[str, ...]) -> None:
+    for command in (("send", "orders", "x"), ("request", "orders", "x"), ("receive", "orders")):
+        result = shared.run(*command, *where)
+        assert (result.code, result.out) == (3, "")
+        assert "names no space" in result.err
+        assert "enmasse get spaces -A" in result.err
 
 
 def test_every_example_is_ready(shared: Installation) -> None:
@@ -70,6 +74,35 @@ def test_every_example_is_ready(shared: Installation) -> None:
     assert all(item["status"]["isReady"] for item in items)
     document = json.loads(shared.ok("status", "-o", "json"))
     assert (document["ready"], len(document["spaces"]), len(document["addresses"])) == (True, 1, len(items))
+
+
+GUARDED = """
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {name: guarded}
+spec:
+  endpoints:
+    - name: messaging
+      service: messaging
+      expose: {type: route, annotations: {zone: a}}
+  networkPolicy: {ingress: [{from: [{podSelector: {}}]}]}
+"""
+
+
+def test_a_space_shows_which_of_its_fields_have_no_effect(shared: Installation) -> None:
+    would = shared.run("apply", "-f", "-", "--dry-run", stdin=GUARDED)
+    assert "spec.networkPolicy has no effect" in would.out
+    done = shared.run("apply", "-f", "-", stdin=GUARDED)
+    assert done.err.count("warning: guarded: ") == 2
+    until(lambda: "spec.networkPolicy has no effect" in shared.ok("get", "space", "guarded", "-o", "wide"))
+    shown = shared.ok("describe", "space", "guarded")
+    for path in ("spec.endpoints[0].expose.annotations", "spec.networkPolicy"):
+        assert path in shown
+    item = json.loads(shared.ok("get", "space", "guarded", "-o", "json"))
+    told = {one["type"]: (one["status"], one["reason"]) for one in item["status"]["conditions"]}
+    assert (told["InEffect"], told["Ready"]) == (("False", "NotInEffect"), ("False", "NotInEffect"))
+    shared.ok("delete", "space", "guarded")
+    until(lambda: shared.run("get", "space", "guarded").code == 3)
 
 
 def test_a_message_is_sent_to_a_queue_and_received(shared: Installation) -> None:
@@ -110,7 +143,7 @@ def test_a_request_gets_its_reply(shared: Installation) -> None:
     def serve() -> None:
         with connect(shared.url("amqp")) as connection, connection.receiver("quotes") as receiver:
             attached.set()
-            delivery = receiver.receive(timeout=30)
+            delivery = receiver.receive(timeout=60)
             assert delivery is not None
             asked = delivery.message
             reply = type(asked)(asked.body.upper(), correlation_id=asked.message_id)
@@ -158,7 +191,7 @@ def test_what_waits_for_something_is_shown_and_served_once_it_is_there(own: Inst
     assert (status.code, "shop.reader (topic 'news' does not exist yet)" in status.err) == (4, True)
     assert own.run("status").code == 1
     own.ok("create", "address", "news", "--type", "topic")
-    own.ok("status", "--wait", "30")
+    own.ok("status", "--wait", "150")
     own.ok("send", "news", "hello")
     assert own.ok("receive", "reader", "--count", "1") == "hello\n"
     own.ok("delete", "space", "shop")
@@ -167,15 +200,15 @@ def test_what_waits_for_something_is_shown_and_served_once_it_is_there(own: Inst
 
 def test_killed_processes_come_back_on_the_same_ports_with_everything(own: Installation) -> None:
     own.ok("apply", "-f", str(EXAMPLES))
-    own.ok("status", "--wait", "30")
+    own.ok("status", "--wait", "150")
     before = own.endpoints()
     for address in STORED[:2]:
         own.ok("send", address, f"to {address}", "--durable")
     for kind in ("node", "journal", "control"):
         pid = own.pid(kind)
         os.kill(pid, signal.SIGKILL)
-        until(lambda pid=pid, kind=kind: own.pid(kind) != pid)  # type: ignore[misc]
-        own.ok("status", "--wait", "30")
+        until(lambda: own.pid(kind) != pid)  # noqa: B023  it is asked at once
+        own.ok("status", "--wait", "150")
     assert own.endpoints()["endpoints"] == before["endpoints"]
     for address in STORED[:2]:
         assert own.ok("receive", address, "--count", "1") == f"to {address}\n"
@@ -187,7 +220,7 @@ def test_a_journal_that_is_gone_is_missed_and_once_begun_anew_the_node_is_told_e
     own: Installation,
 ) -> None:
     own.ok("apply", "-f", str(EXAMPLES))
-    own.ok("status", "--wait", "30")
+    own.ok("status", "--wait", "150")
     assert own.stop() == 0
     for path in sorted((own.data / "nodes").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -197,7 +230,7 @@ def test_a_journal_that_is_gone_is_missed_and_once_begun_anew_the_node_is_told_e
     assert refused.err.startswith(f"error: the journal in {journal} is gone: there is no {journal}/data.mdb")
     own.ok("journal", "init")
     own.start()
-    own.ok("status", "--wait", "30")
+    own.ok("status", "--wait", "150")
     own.ok("send", "orders", "x")
 
 
@@ -211,7 +244,7 @@ def test_stopping_ends_every_process_and_keeps_ports_and_data(own: Installation)
     assert own.run("status").code == 4
     own.start()
     assert own.endpoints()["endpoints"] == before["endpoints"]
-    own.ok("status", "--wait", "30")
+    own.ok("status", "--wait", "150")
     assert own.ok("receive", "orders", "--count", "1") == "kept\n"
 
 

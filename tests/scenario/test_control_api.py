@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from enmasse.drivers.data_directory import Layout
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -20,17 +22,23 @@ SPACES = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces"
 SPACE = {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "metadata": {"name": "shop"}}
 
 
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[httpx.Client]:
-    command = [sys.executable, "-m", "enmasse", "control", "--data", str(tmp_path), "--port", "0", "--supervised"]
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("control")
+
+
+@pytest.fixture(scope="module")
+def control(data: Path) -> Iterator[httpx.Client]:
+    command = [sys.executable, "-m", "enmasse", "control", "--data", str(data), "--port", "0", "--supervised"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         event = json.loads(process.stdout.readline())
-        with httpx.Client(base_url=event["url"], trust_env=False, timeout=30) as client:
+        proof = {"authorization": f"Bearer {Layout(data).operator_token.read_text()}"}
+        with httpx.Client(base_url=event["url"], headers=proof, trust_env=False, timeout=30) as client:
             yield client
         process.stdin.close()  # as when its supervisor dies
-        assert process.wait(20) == 0
+        assert process.wait(150) == 0
 
 
 def test_a_watch_sees_an_object_come_change_and_go(control: httpx.Client) -> None:
@@ -81,9 +89,9 @@ def test_an_endless_body_is_cut_off(control: httpx.Client) -> None:
     assert control.get("/healthz").text == "ok"
 
 
-def test_a_second_control_process_on_the_same_directory_is_refused(control: httpx.Client, tmp_path: Path) -> None:
+def test_a_second_control_process_on_the_same_directory_is_refused(control: httpx.Client, data: Path) -> None:
     assert control.get("/readyz").text == "ok"
-    command = [sys.executable, "-m", "enmasse", "control", "--data", str(tmp_path), "--port", "0"]
+    command = [sys.executable, "-m", "enmasse", "control", "--data", str(data), "--port", "0"]
     second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert second.returncode == 1
     assert "is in use by process" in second.stderr

@@ -1,4 +1,4 @@
-"""The demonstration as a user starts it."""
+"""The demonstration as a user starts it, and the tutorial over what it leaves."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from deltalake import DeltaTable
+
+from tests.scenario.howto_place import Place, blocks
+from tests.support.polling import until
+
+TUTORIAL = "../tutorial/from-the-demo-to-your-own-pipeline.md"
 
 pytestmark = [
     pytest.mark.slow,
@@ -98,9 +104,10 @@ def rows(line: str) -> int:
     return int(found[1]) if found else 0
 
 
-@pytest.mark.spark
-def test_the_demo_ends_well_though_node_and_runner_are_killed(needs_spark: None, tmp_path: Path) -> None:
-    with demo(tmp_path / "d", 24) as running:
+@pytest.fixture(scope="module")
+def ended(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """A run that came to its end, though its node and its runner were killed."""
+    with demo(tmp_path_factory.mktemp("demo") / ".enmasse", 24) as running:
         running.until(rows)
         processes = json.loads((running.data / "endpoints.json").read_text())["processes"]
         os.kill(next(p["pid"] for p in processes if p["kind"] == "node"), signal.SIGKILL)
@@ -112,19 +119,59 @@ def test_the_demo_ends_well_though_node_and_runner_are_killed(needs_spark: None,
             if {"enmasse.pipeline", "run", folder} <= set(process.info["cmdline"] or [])
         )
         runner.kill()
-        status = running.finish()
-    assert status == 0, running.said()
-    assert "ALERT  boiler-1: temperature" in running.said()
-    assert "1 restarts of the node, 1 of the runner" in running.said()
-    assert running.left_over() == []
-    space = running.data / "pipelines" / "default.demo"
+        running.finish()
+    return running
+
+
+@pytest.mark.spark
+def test_the_demo_ends_well_though_node_and_runner_are_killed(ended: Demo) -> None:
+    assert ended.process.returncode == 0, ended.said()
+    assert "ALERT  boiler-1: temperature" in ended.said()
+    assert "1 restarts of the node, 1 of the runner" in ended.said()
+    assert ended.left_over() == []
+    space = ended.data / "pipelines" / "default.demo"
     raw = DeltaTable(space / "lake" / "raw").to_pandas()
     assert not raw.duplicated(["partition", "offset"]).any()
     devices = {json.loads(value)["device"] for value in raw["value"]}
     assert {socket.gethostname(), "boiler-1", "greenhouse-1"} <= devices
     assert (space / "devices.png").read_bytes().startswith(b"\x89PNG")
-    curve = next(line for line in running.lines if line.strip().startswith("boiler-1"))
+    curve = next(line for line in ended.lines if line.strip().startswith("boiler-1"))
     assert "█" in curve
+
+
+@pytest.fixture
+def place(ended: Demo) -> Iterator[Place]:
+    """What the demonstration left, started again."""
+    place = Place(ended.data.parent, ())
+    try:
+        place.start()
+        yield place
+    finally:
+        place.stop()
+
+
+@pytest.mark.spark
+def test_the_tutorial_goes_on_where_the_demo_ended(place: Place) -> None:
+    dry_air = place.data / "pipelines/default.demo/lake/dry_air"
+    told = {}
+    for name, (commands, expected) in blocks(TUTORIAL).items():
+        if name == "pandas":
+            # The page says that the table has it all a moment after the queue.
+            until(
+                lambda: (
+                    DeltaTable.is_deltatable(str(dry_air)) and DeltaTable(dry_air).to_pyarrow_table().num_rows == 2
+                )
+            )
+        told[name] = place.run(commands)
+        if expected is not None:
+            wanted = expected.split()  # what comes before was said by commands whose words are not shown
+            assert told[name].split()[-len(wanted) :] == wanted, (name, told[name])
+    for pipeline in ("demo.lake", "demo.windows", "demo.anomalies"):
+        assert pipeline in told["list"]
+    heading, *warmest = told["windows"].splitlines()
+    assert heading.split() == ["device", "warmest"]
+    assert len(warmest) == 3
+    assert '"device"' in told["stream"]
 
 
 def test_the_demo_runs_without_java_and_stops_at_ctrl_c_and_runs_again(tmp_path: Path) -> None:
@@ -132,8 +179,15 @@ def test_the_demo_runs_without_java_and_stops_at_ctrl_c_and_runs_again(tmp_path:
     with demo(tmp_path / "d", 3, JAVA_HOME=nowhere) as running:
         assert running.finish() == 0, running.said()
     assert "apt-get install openjdk-17-jre-headless" in running.said()
+    assert re.search(r"Watch the readings come in: \S+/enmasse console --data ", running.said())
+    assert "token=" not in running.said()
     assert running.left_over() == []
-    with demo(tmp_path / "d", 0, JAVA_HOME=nowhere) as running:
+    with demo(tmp_path / "d", 0, JAVA_HOME=nowhere, FORCE_COLOR="1") as running:
+        running.until(lambda line: "login?token=" in line)
+        link = re.search(r"http://\S+", running.lines[-1])
+        assert link is not None
+        led = httpx.get(link[0])
+        assert (led.status_code, led.headers["location"].rpartition("/")[2]) == (303, "demo.telemetry")
         running.until(lambda line: "accepted" in line)
         running.process.send_signal(signal.SIGINT)
         assert running.finish() == 0, running.said()

@@ -8,19 +8,19 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from enmasse.client.blocking import connect
-from tests.crash.test_journal_bad_disk import fill_up, mount
-from tests.foreign_tools import as_nobody
-from tests.scenario.conftest import Installation
+from tests.support.foreign_tools import as_nobody
+from tests.support.installation import Installation
+from tests.support.polling import until
+from tests.support.small_disk import fill_up, mount, small_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,13 +29,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("needs the right to mount a small file system: run as root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount("-t", "tmpfs", "-o", "size=32m", "tmpfs", str(place))
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disk(tmp_path / "disk", "32m") as place:
+        yield place
 
 
 @pytest.fixture(params=["of a disk that is read only", "of another user"])
@@ -74,14 +69,8 @@ def test_a_data_directory_that_cannot_be_written_is_one_sentence(forbidden: tupl
     for process, said in zip(started, said_by, strict=True):
         sentence = said.replace(f"Starting the platform on {data} ...\n", "")
         assert (process.returncode, sentence.count("\n")) == (1, 1), said
-        assert re.match(f"(error: |enmasse node: )?{data}.* cannot be (written|made) \\(.*\\).*--data", sentence)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+        why = r"(cannot be written \(.*\)|belongs to another user \(.*\)).*--data"
+        assert re.match(f"(error: |enmasse node: )?{data}.* {why}", sentence)
 
 
 def is_alive(pid: int) -> bool:
@@ -98,7 +87,7 @@ def test_whatever_dies_on_a_full_disk_the_others_go_on_and_it_comes_back(disk: P
         own.start()
         own.ok("create", "space", "shop")
         own.ok("create", "address", "orders", "--type", "queue")
-        own.ok("status", "--wait", "30")
+        own.ok("status", "--wait", "150")
         own.ok("send", "orders", "--durable", "stored before")
         before = own.endpoints()
         until(lambda: "pipelines" in {item["kind"] for item in own.endpoints()["processes"]}, "the host of pipelines")
@@ -111,7 +100,7 @@ def test_whatever_dies_on_a_full_disk_the_others_go_on_and_it_comes_back(disk: P
             until(lambda: "endpoints.json cannot be written" in own.log.read_text(), "the supervisor's word")
             # This connection is of the same node as before.
             with connection.receiver("orders") as receiver:
-                delivery = receiver.receive(timeout=20)
+                delivery = receiver.receive(timeout=60)
                 assert delivery is not None
                 assert delivery.message.body == "stored before"
                 delivery.release()
@@ -121,14 +110,14 @@ def test_whatever_dies_on_a_full_disk_the_others_go_on_and_it_comes_back(disk: P
             os.kill(pids[kind], signal.SIGKILL)
         # The one that takes its place serves what is stored, on the disk that is full.
         with connect(url, patience=30) as connection, connection.receiver("orders") as receiver:
-            delivery = receiver.receive(timeout=20)
+            delivery = receiver.receive(timeout=60)
             assert delivery is not None
             delivery.release()
         until(lambda: "control ended with exit code 1 (" in own.log.read_text(), "the end of a second control")
         assert own.supervisor is not None
         assert own.supervisor.poll() is None
         ballast.unlink()
-        own.ok("status", "--wait", "60")
+        own.ok("status", "--wait", "150")
         until(lambda: pids.items() & now(own).items() == {("supervisor", pids["supervisor"])}, "endpoints.json")
         assert own.endpoints()["endpoints"] == before["endpoints"]
         assert all(is_alive(pid) for pid in now(own).values())

@@ -12,7 +12,7 @@ import pytest
 
 from fuzz import minimise
 from fuzz.registry import corpus_of
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def atheris() -> None:
 @pytest.mark.usefixtures("atheris")
 def test_two_targets_are_fuzzed_and_counted(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "fuzz", "--seconds", "4", "types", "server"],
+        [sys.executable, "-m", "fuzz", "--seconds", "1", "types", "server"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip

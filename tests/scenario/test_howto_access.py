@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.foreign_tools import require
 from tests.scenario.howto_place import Place, blocks
+from tests.support.foreign_tools import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,15 +58,7 @@ def test_the_howto_of_accounts_does_what_it_says(place: Place) -> None:
 def test_the_howto_of_certificates_does_what_it_says(place: Place) -> None:
     require("kubectl", "curl")
     place.start()
-    (place.directory / "kubeconfig").write_text(
-        f"""apiVersion: v1
-kind: Config
-clusters: [{{name: here, cluster: {{server: "http://127.0.0.1:{place.ports["8080"]}"}}}}]
-contexts: [{{name: here, context: {{cluster: here, user: me}}}}]
-users: [{{name: me, user: {{}}}}]
-current-context: here
-"""
-    )
+    place.run("enmasse login --kubeconfig")
     steps = blocks("endpoint-certificates.md")
     out = {}
     for name, (commands, told) in steps.items():
@@ -74,7 +66,7 @@ current-context: here
         if told is not None:
             assert told.split()[0] in out[name].split(), (name, out[name])
     assert "subject=CN = mq.shop.example" in out["bundle"]
-    assert list(steps) == ["selfsigned", "bundle", "exports"]
+    assert list(steps) == ["selfsigned", "grant", "bundle", "exports"]
     key = (place.directory / "shop.key").read_text().splitlines()[1]
     shown = place.run(
         "kubectl get addressspace shop -o yaml; kubectl get configmap -o yaml; kubectl get events -o yaml"

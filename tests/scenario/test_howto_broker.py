@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.foreign_tools import require
 from tests.scenario.howto_place import Place, blocks
+from tests.support.foreign_tools import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from tests.scenario.howto_place import blocks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.scenario.conftest import Installation
+    from tests.support.installation import Installation
 
 pytestmark = [
     pytest.mark.spark,

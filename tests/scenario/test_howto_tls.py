@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
+from tests.support.installation import Installation
+from tests.support.ready_commands import command_path
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "tls.md"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
@@ -23,35 +22,17 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "ENMASSE_DATA": str(tmp_path / "data"), "COLUMNS": "100"}
+def environment(installation: Installation) -> dict[str, str]:
+    path = command_path()
+    return {**os.environ, "PATH": path, "ENMASSE_DATA": str(installation.data), "COLUMNS": "100"}
 
 
 @pytest.fixture
-def place(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
+def place(own: Installation) -> str:
     """Host and port of an installation with what the how-to expects."""
-    process = subprocess.Popen(
-        ["enmasse", "up", "--ports", "auto"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while not (Path(environment["ENMASSE_DATA"]) / "endpoints.json").exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        run(["enmasse", "create", "space", "shop", "--wait", "30"], environment, tmp_path)
-        run(["enmasse", "create", "address", "stock", "--type", "queue", "--wait", "30"], environment, tmp_path)
-        found = re.search(r"amqps://(\S+)", run(["enmasse", "endpoints"], environment, tmp_path))
-        assert found is not None
-        yield found[1]
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(60)
+    own.ok("create", "space", "shop", "--wait", "150")
+    own.ok("create", "address", "stock", "--type", "queue", "--wait", "150")
+    return own.url("amqps").removeprefix("amqps://")
 
 
 def run(command: list[str], environment: dict[str, str], place: Path) -> str:
@@ -79,8 +60,8 @@ def test_every_command_and_program_does_what_the_howto_says(
     assert checked == 5
 
 
-def test_without_an_authority_there_is_nothing_to_print(environment: dict[str, str], tmp_path: Path) -> None:
-    done = subprocess.run(["enmasse", "ca"], env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 3
-    assert "enmasse up" in done.stderr
+def test_without_an_authority_there_is_nothing_to_print(tmp_path: Path) -> None:
+    done = Installation(tmp_path / "data").run("ca")
+    assert done.code == 3
+    assert "enmasse up" in done.err
     assert not (tmp_path / "data").exists()

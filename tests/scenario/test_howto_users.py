@@ -7,14 +7,16 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
+from tests.support.installation import Installation
+from tests.support.polling import until
+from tests.support.ready_commands import command_path
 
 HOWTO = (Path(__file__).parents[2] / "docs" / "howto" / "let-users-in.md").read_text()
 RUN = re.compile(r"<!-- run: ([\w ]+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
@@ -26,7 +28,7 @@ WANTED = dict(SHOWN.findall(HOWTO))
 COMMANDS = dict(UP.findall(HOWTO))
 PORT = "127.0.0.1:5672"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 class Machine:
@@ -35,7 +37,7 @@ class Machine:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.port = PORT
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = command_path()
         self.environment = {**os.environ, "PATH": path, "ENMASSE_DATA": str(place / "data"), "COLUMNS": "100"}
 
     def run(self, name: str) -> str:
@@ -44,7 +46,7 @@ class Machine:
         command = ["bash", "-euc"] if kind == "sh" else [sys.executable, "-W", "error", "-c"]
         done = subprocess.run(
             [*command, content.replace(PORT, self.port)],
-            env=self.environment, cwd=self.place, capture_output=True, text=True, timeout=90, check=False,
+            env=self.environment, cwd=self.place, capture_output=True, text=True, timeout=170, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{content}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -60,30 +62,19 @@ class Machine:
             start_new_session=True,
         )  # fmt: skip
         try:
-            self.until(endpoints.exists)
+            until(endpoints.exists)
             found = re.search(r"amqp://([\d.]+:\d+)", endpoints.read_text())
             assert found is not None
             self.port = found[1]
-            subprocess.run(
-                ["enmasse", "status", "--wait", "60"],
-                env=self.environment, cwd=self.place, capture_output=True, timeout=90, check=True,
-            )  # fmt: skip
+            assert Installation(self.place / "data").run("status", "--wait", "150").code == 0
             yield
         finally:
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+            process.wait(150)
 
     @property
     def log(self) -> str:
         return (self.place / "data" / "logs" / "node-0.log").read_text()
-
-    @staticmethod
-    def until(condition: object, seconds: float = 60) -> None:
-        assert callable(condition)
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
 
 
 def lines(text: str, columns: int | None = None) -> list[list[str]]:
@@ -100,8 +91,10 @@ def test_every_command_and_program_does_what_the_howto_says(tmp_path: Path) -> N
         machine.run("declare")
         users = machine.run("users")
         assert lines(users[users.index("NAME") :], 4) == lines(WANTED["users"])
+        allowed, refused = machine.run("check").splitlines()
+        assert (allowed.startswith("yes: "), refused.startswith("no: ")) == (True, True)
         machine.run("apply")
-        machine.until(lambda: "Active" in machine.run("describe"))
+        until(lambda: "Active" in machine.run("describe"))
         machine.run("send")
         assert "maker may not do that" in machine.run("refused")
         assert "that is of another" in machine.run("own")
@@ -113,7 +106,7 @@ def test_every_command_and_program_does_what_the_howto_says(tmp_path: Path) -> N
         assert machine.run("manage") == WANTED["manage"]
         machine.run("change")
         kind, content = BLOCKS["send"]
-        machine.until(lambda: "authentication-failed" in machine.log or _fails(machine, "send"))
+        until(lambda: "authentication-failed" in machine.log or _fails(machine, "send"))
         with pytest.raises(AssertionError, match="unauthorized-access"):
             machine.run("send")
         BLOCKS["changed"] = (kind, content.replace("correct horse battery", "a better one"))
@@ -123,7 +116,7 @@ def test_every_command_and_program_does_what_the_howto_says(tmp_path: Path) -> N
     with machine.up("up with a file"):
         machine.run("keeper")
         machine.run("change the file")
-        machine.until(lambda: "read again: 0 users" in machine.log)
+        until(lambda: "read again: 0 users" in machine.log)
         with pytest.raises(AssertionError, match="unauthorized-access"):
             machine.run("keeper")
     said = machine.log + (tmp_path / "users.yaml").read_text()

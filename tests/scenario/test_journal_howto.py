@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from enmasse.storage.pages import PageFile
+from tests.support.installation import Installation
+from tests.support.polling import until
+from tests.support.ready_commands import command_path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "howto" / "back-up-and-repair.md"
+UP = "enmasse up --ports auto --no-pipelines"
 NODE_LOG = ".enmasse/logs/node-0.log"
 BLOCK = re.compile(r"<!-- run: (\w+) -->\n```sh\n(.*?)```", re.DOTALL)
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 BLOCKS: dict[str, str] = dict(BLOCK.findall(PAGE.read_text()))
 
@@ -32,7 +35,7 @@ class Shell:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        self.environment = {**os.environ, "PATH": command_path()}
         self.environment.pop("ENMASSE_DATA", None)
 
     def run(self, script: str, code: int = 0) -> str:
@@ -44,28 +47,28 @@ class Shell:
         return done.stdout + done.stderr
 
     @contextmanager
-    def platform(self, command: str = "enmasse up --ports auto", data: str = ".enmasse") -> Iterator[None]:
+    def platform(self, command: str = UP, data: str = ".enmasse") -> Iterator[None]:
         process = subprocess.Popen(
             command.split(), env=self.environment, cwd=self.directory, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
             endpoints = self.directory / data / "endpoints.json"
-            self.until(lambda: endpoints.exists() or process.poll() is not None)
+            until(lambda: endpoints.exists() or process.poll() is not None)
             assert process.poll() is None
             yield
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            process.wait(150)
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    def ok(self, command: str, data: str = ".enmasse") -> str:
+        """Run a command that is none of the page's, in this process."""
+        done = Installation(self.directory / data).run(*shlex.split(command))
+        assert done.code == 0, (command, done)
+        return done.out
 
     def bodies(self, data: str = ".enmasse") -> list[str]:
-        return self.run(f"enmasse receive orders --space shop --count 1 --timeout 20 --data {data}").splitlines()
+        return self.ok("receive orders --space shop --count 1 --timeout 20", data).splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +78,11 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 def test_the_page_from_backup_to_repair(shell: Shell) -> None:
     with shell.platform():
-        shell.run("enmasse create space shop && enmasse create address orders --type queue --space shop")
-        shell.run("enmasse create space till --authentication standard")
-        shell.run("enmasse status --wait 30 && enmasse send orders --space shop --durable 'two coffee'")
+        shell.ok("create space shop")
+        shell.ok("create address orders --type queue --space shop")
+        shell.ok("create space till --authentication standard")
+        shell.ok("status --wait 150")
+        shell.ok("send orders --space shop --durable 'two coffee'")
         shell.run(BLOCKS["everything"])
         shell.run(BLOCKS["backup"])
         assert "no damage" in shell.run(BLOCKS["check"])
@@ -85,15 +90,15 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
         assert shell.bodies() == ["two coffee"]
 
     shell.run(BLOCKS["again"])
-    with shell.platform("enmasse up --data again --ports auto", "again"):
-        shell.run("enmasse status --wait 30 --data again")
+    with shell.platform(f"{UP} --data again", "again"):
+        shell.ok("status --wait 150", "again")
         assert shell.bodies("again") == ["two coffee"]
 
     restore, up = BLOCKS["restore"].splitlines()
     shell.run(restore)
     assert up.endswith(" &")
     with shell.platform(up.removesuffix(" &"), "restored"):
-        shell.run("enmasse status --wait 30 --data restored")
+        shell.ok("status --wait 150", "restored")
         assert shell.bodies("restored") == ["two coffee"]
 
     journal = shell.directory / ".enmasse/nodes/node-0/journal"
@@ -114,17 +119,17 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
     shell.run(BLOCKS["replace"])
     assert "bytes before" in shell.run(BLOCKS["compact"])
     with shell.platform():
-        shell.run("enmasse status --wait 30")
+        shell.ok("status --wait 150")
         assert shell.bodies() == ["two coffee"]
-        shell.run("enmasse send orders --space shop --durable 'a tea'")
+        shell.ok("send orders --space shop --durable 'a tea'")
         (journal / "data.mdb").unlink()
-        shell.until(lambda: f"the journal in {journal} is lost" in (shell.directory / NODE_LOG).read_text())
+        until(lambda: f"the journal in {journal} is lost" in (shell.directory / NODE_LOG).read_text())
         shell.run(BLOCKS["save"])
 
     assert "`enmasse journal init" in shell.run("enmasse up --ports auto", code=1)
     shell.run(BLOCKS["saved"])
     with shell.platform():
-        shell.run("enmasse status --wait 30")
+        shell.ok("status --wait 150")
         assert shell.bodies() == ["a tea"]
 
     assert "holds a journal already" in shell.run(BLOCKS["anew"], code=1)
@@ -136,19 +141,19 @@ def test_the_page_from_backup_to_repair(shell: Shell) -> None:
 def test_a_journal_of_another_installation_is_taken_in_by_command(shell: Shell) -> None:
     other = Shell(shell.directory / "other")
     other.directory.mkdir()
-    with other.platform("enmasse up --ports auto --no-pipelines"):
-        other.run("enmasse create space till --wait 30")
+    with other.platform():
+        other.ok("create space till --wait 150")
     other.run("enmasse journal restore ../backups/* --force")
-    with other.platform("enmasse up --ports auto --no-pipelines"):
-        assert "belongs to installation" in other.run("enmasse status --wait 1", code=4)
+    with other.platform():
+        until(lambda: "belongs to installation" in other.run("enmasse status --wait 1", code=4))
         told = other.run(BLOCKS["foreign"])
         assert "2 spaces, 1 addresses, 1 messages" in told
         assert "with --yes" in told
         assert "belongs to this installation now" in other.run(BLOCKS["adopt"])
         # One space has the name twice, and says so; all else is there.
         assert other.bodies() == ["two coffee"]
-        assert "which nobody has deleted" in other.run("enmasse status", code=1)
-        other.run("enmasse delete space till && enmasse status --wait 30")
+        assert "which was not deleted" in other.run("enmasse status", code=1)
+        other.run("enmasse delete space till && enmasse status --wait 150")
         assert "standard" in other.run("enmasse get space till -o yaml | grep -A1 authenticationService")
 
 

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from enmasse.client import Connection, Delivery, Message, Outcome, connect
+from enmasse.client.management import Management
 from enmasse.storage.environment import FORMAT_VERSION
 from enmasse.storage.tools import main as run_tool
-from enmasse.testing.node_process import NodeProcess
+from enmasse.wire.mqtt.packets import NEVER_EXPIRES
+from tests.support.mqtt_peer import MqttPeer
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +32,7 @@ async def take(connection: Connection, address: str, count: int, **options: Any)
     async with connection.receiver(address, credit=count + 10, **options) as receiver:
         found: list[Delivery] = []
         for _ in range(count):
-            delivery = await receiver.receive(timeout=20)
+            delivery = await receiver.receive(timeout=60)
             assert delivery is not None, f"{address} gave {len(found)} messages of {count}"
             await delivery.accept()
             found.append(delivery)
@@ -86,7 +89,7 @@ async def check_from_format_2(connection: Connection) -> None:
     assert [goal.message.body for goal in goals] == [b"goal 1", b"goal 2"]
     receiver = await connection.receiver("ticks", credit=6, filters={"enmasse:consumer": "clock"})
     for n in range(4, 10):
-        tick = await receiver.receive(timeout=20)
+        tick = await receiver.receive(timeout=60)
         assert tick is not None
         assert tick.message.body == b"tick %d" % n
         await tick.accept()
@@ -98,6 +101,50 @@ async def check_from_format_3(connection: Connection) -> None:
     parcels = await take(connection, "held", 4)
     assert [parcel.message.body for parcel in parcels] == [b"parcel %d" % n for n in range(4)]
     assert [parcel.message.delivery_count for parcel in parcels] == [1, 2, 1, 1]
+
+
+async def check_from_format_4(connection: Connection) -> None:
+    """What the subscriptions of a topic had left, each for itself."""
+    for name, left in (("first", [1, 3, 4, 6]), ("second", []), ("third", range(7))):
+        letters = await take(connection, f"desk::{name}", len(left))
+        assert [letter.message.body for letter in letters] == [f"letter {n}" for n in left]
+
+
+async def check_values_and_session(node: NodeProcess, connection: Connection) -> None:
+    """What names had retained, and a session with its will and what was in flight, both ways."""
+    values = await take(connection, "lamps/#", 2, filters={"enmasse:retained": "always"})
+    assert sorted(str(value.message.body) for value in values) == ["value 1", "value 2"]
+    async with connect(node.admin_url) as admin:
+        (will,) = await Management(admin).query("io.enmasse.will")
+    assert (will["client"], will["address"]) == ("panel", "lamps/gone")
+    options: dict[str, Any] = {"is_clean": False, "session_expiry_s": NEVER_EXPIRES, "receive_maximum": 2}
+    async with MqttPeer(node.port, "panel", **options) as panel:
+        assert panel.connack is not None
+        assert panel.connack.said.is_session_present
+        told = [await panel.next("pubrel", "publish") for _ in range(2)]
+        released, again = sorted(told, key=lambda heard: heard.kind, reverse=True)
+        assert (released.kind, again.kind, again.payload, again.is_duplicate) == (
+            "pubrel",
+            "publish",
+            b"state 1",
+            True,
+        )
+        panel.engine.put_pubcomp(released.packet_id)
+        waited = await panel.next("publish")
+        assert (waited.payload, waited.is_duplicate) == (b"state 2", False)
+        for message in (again, waited):
+            panel.acknowledge(message)
+            assert (await panel.next("pubrel")).packet_id == message.packet_id
+            panel.engine.put_pubcomp(message.packet_id)
+        assert await panel.answer("lamps/panel", b"pressed", 2, packet_id=77, dup=True) == 0
+        panel.engine.put_pubrel(77)
+        assert (await panel.next("pubcomp")).packet_id == 77
+        panel.leave()
+        await panel.ended()
+    seen = await take(connection, "lamps::seen", 8)
+    assert [one.message.body for one in seen] == [
+        "value 1", "value 2", "value 3", b"", "state 0", "state 1", "state 2", b"pressed"
+    ]  # fmt: skip
 
 
 def version_of(archive: Path) -> int:
@@ -124,6 +171,9 @@ def test_a_node_takes_up_what_an_earlier_version_stored(archive: Path, tmp_path:
                 await check_from_format_2(connection)
             if version_of(archive) >= 3:
                 await check_from_format_3(connection)
+            if version_of(archive) >= 4:
+                await check_from_format_4(connection)
+                await check_values_and_session(node, connection)
 
     async def find_consumed(node: NodeProcess) -> None:
         async with connect(node.url) as connection:

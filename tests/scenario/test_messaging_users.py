@@ -6,9 +6,7 @@ import json
 import os
 import signal
 import threading
-import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +14,10 @@ import pytest
 from enmasse.client import ConnectionDeniedError, Message, blocking
 from enmasse.client.errors import RemoteError
 from enmasse.errors import EnmasseError, UnavailableError
-from enmasse.testing.node_process import NodeProcess
-from tests.foreign_tools import require
-from tests.scenario.conftest import Installation
+from tests.support.foreign_tools import require
+from tests.support.installation import Installation
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 PASSWORD = "correct horse battery"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,29 +33,16 @@ def _proton() -> None:
     require("python-qpid-proton with SASL and TLS")
 
 
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def place(installation: Installation) -> Installation:
     """An installation with two guarded spaces, of which one has users; the last test stops it."""
-    found = Installation(tmp_path_factory.mktemp("users") / "data")
-    found.start()
-    try:
-        for space in ("shop", "factory"):
-            found.ok("create", "space", space, "--authentication", "standard")
-            found.ok("create", "address", "orders", "--type", "queue", "--space", space)
-        for name, *more in (("maker", "--recv", "own/${username}/#"), ("boss", "--manage"), ("changer",)):
-            found.ok("create", "user", name, "--space", "shop", "--send", "orders", *more, stdin=PASSWORD)
-        yield found
-    finally:
-        assert found.supervisor is not None
-        if found.supervisor.poll() is None:
-            found.stop()
+    installation.be_empty()
+    for space in ("shop", "factory"):
+        installation.ok("create", "space", space, "--authentication", "standard")
+        installation.ok("create", "address", "orders", "--type", "queue", "--space", space)
+    for name, *more in (("maker", "--recv", "own/${username}/#"), ("boss", "--manage"), ("changer",)):
+        installation.ok("create", "user", name, "--space", "shop", "--send", "orders", *more, stdin=PASSWORD)
+    return installation
 
 
 def knock(place: Installation, user: str, password: str, *, mechanism: str, is_private: bool = False) -> Any:
@@ -119,6 +105,27 @@ def test_foreign_clients_come_in_and_go_no_further(place: Installation) -> None:
             connection.receiver("own/maker/1")
         with pytest.raises(RemoteError, match="unauthorized"):
             connection.receiver("own/boss/1")
+
+
+def test_who_may_use_an_address_is_told_why_it_is_not_there_yet(place: Installation) -> None:
+    waiting = {"address": "own/maker/later", "type": "queue", "plan": "nope"}
+    document = {"apiVersion": "enmasse.io/v1beta1", "kind": "Address", "metadata": {"name": "shop.later"}}
+    place.ok("apply", "-f", "-", stdin=json.dumps(document | {"spec": waiting}))
+
+    def said(user: str, form: str) -> str:
+        login: dict[str, Any] = {"user": user, "password": PASSWORD, "hostname": "shop.default", "reconnect": False}
+        with blocking.connect(place.url("amqp"), **login) as connection, pytest.raises(RemoteError) as refused:
+            getattr(connection, form)("own/maker/later", timeout=10)
+        return str(refused.value)
+
+    try:
+        until(lambda: "unknown address plan 'nope'" in said("maker", "receiver"))
+        for user, form in (("maker", "sender"), ("changer", "receiver")):
+            told = said(user, form)
+            assert "may not" in told
+            assert "plan" not in told
+    finally:
+        place.ok("delete", "address", "shop.later")
 
 
 def test_what_changes_of_a_user_reaches_its_connections(place: Installation, tmp_path: Path) -> None:
@@ -191,7 +198,7 @@ def test_users_are_all_there_after_control_was_killed_on_the_way(place: Installa
     killed.start()
     place.run("apply", "-f", str(manifest))
     killed.join()
-    place.ok("status", "--wait", "60")
+    place.ok("status", "--wait", "150")
     until(lambda: place.run("apply", "-f", str(manifest)).code == 0)
 
     def all_active() -> bool:

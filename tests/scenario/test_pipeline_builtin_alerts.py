@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.model.builtins import TrainParameters
+from enmasse.model.kinds.builtins import TrainParameters
 from enmasse.pipeline.builtin import anomalies, commands, heartbeat, lake, score, train
-from enmasse.pipeline.builtin.errors import ModelMissingError
 from enmasse.pipeline.builtin.models import Models
-from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.errors import ModelMissingError, PlanError
 from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
-from tests.foreign_tools import require
-from tests.scenario.builtin_stage import Stage, body, send, until
+from tests.scenario.builtin_stage import Stage, body, send
+from tests.support.foreign_tools import require
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.scenario.conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
 pytestmark = [
     pytest.mark.spark,

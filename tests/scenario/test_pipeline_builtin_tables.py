@@ -24,7 +24,7 @@ from tests.scenario.builtin_stage import Stage, body, send
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.scenario.conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
 pytestmark = [
     pytest.mark.spark,

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from enmasse.pipeline.class_sharing import sharing_options
-from enmasse.pipeline.session import find_java
+from enmasse.pipeline.session import find_java, sharing_options
 
 
 @pytest.mark.spark

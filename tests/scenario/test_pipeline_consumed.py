@@ -14,14 +14,15 @@ import pytest
 from pyspark.errors import PySparkException
 
 from enmasse.client.blocking import connect
-from tests.scenario.consumed_place import counts, numbers, send, until
+from tests.scenario.consumed_place import counts, numbers, send
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from .conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
 pytestmark = [
     pytest.mark.spark,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from enmasse.client.blocking import connect
-from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
-from tests.scenario.consumed_place import until
-from tests.scenario.howto_place import Place, blocks
+from enmasse.drivers.data_directory import DEFAULT_NODE, Layout
+from tests.scenario.howto_place import blocks
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.support.installation import Installation
 
 pytestmark = [
     pytest.mark.spark,
@@ -25,25 +27,24 @@ pytestmark = [
 PAGE = blocks("read-a-queue-in-spark.md")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    made = Place(tmp_path, ())
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop()
+def enter(installation: Installation, block: str) -> None:
+    """Run a block's commands, each of which goes on once all is ready that it asked for."""
+    for line in PAGE[block][0].splitlines():
+        enmasse, *arguments = shlex.split(line)
+        assert enmasse == "enmasse"
+        installation.ok(*arguments)
+        installation.ok("status", "--wait", "150")
 
 
 @pytest.mark.timeout(400)  # an installation and Spark
 def test_a_queue_is_read_as_the_page_says(
-    spark: SparkSession, place: Place, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession, own: Installation, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    place.run(PAGE["queue"][0].replace("enmasse create space demo", "enmasse create space demo --wait 60"))
+    enter(own, "queue")
     names: dict[str, Any] = {"spark": spark}
 
     def run(block: str) -> str:
-        code = PAGE[block][0].replace("127.0.0.1:5672", f"127.0.0.1:{place.ports['5672']}")
+        code = PAGE[block][0].replace("amqp://127.0.0.1:5672", own.url("amqp"))
         for relative in ("spool", "checkpoints", "tables"):
             code = code.replace(f'"{relative}/', f'"{tmp_path / relative}/')
         capfd.readouterr()
@@ -55,14 +56,14 @@ def test_a_queue_is_read_as_the_page_says(
     table = spark.read.parquet(str(tmp_path / "tables/orders"))
     assert sorted(row["text"] for row in table.collect()) == ["one tea", "two coffees"]
     names["query"].stop()
-    place.run(PAGE["topic"][0] + "enmasse status --wait 60\n")
+    enter(own, "topic")
     run("subscribe")
     until(lambda: names["query"].recentProgress or names["query"].exception())
     assert names["query"].exception() is None
     names["query"].stop()
 
     def subscriptions() -> int:
-        socket = Layout(next(tmp_path.rglob("endpoints.json")).parent).admin_socket(DEFAULT_NODE)
+        socket = Layout(own.data).admin_socket(DEFAULT_NODE)
         with connect(f"amqp+unix://{socket}") as connection:
             news = connection.management().read("io.enmasse.address", "default/demo.news")
             return int(news["subscriptions"])

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,11 +22,13 @@ from typing import Any
 import httpx
 import pytest
 
-from enmasse.engines.embedded.paths import Layout
+from enmasse.drivers.data_directory import Layout
 from enmasse.errors import UnavailableError
+from enmasse.pipeline.host import space_runner
 from enmasse.pipeline.host.api import api_client
 from enmasse.pipeline.host.host import FINALIZER, Host
 from enmasse.pipeline.host.settings import HostSettings
+from enmasse.pipeline.host.space_runner import RunnerKey
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +58,7 @@ for line in sys.stdin:
 """
 PLURALS = {"AddressSpace": "addressspaces", "Address": "addresses", "Pipeline": "pipelines"}
 ROOT = "/apis/enmasse.io/v1beta1/namespaces/default"
-LATE_S = 40.0
+LATE_S = 120.0
 
 
 class Service:
@@ -66,19 +69,20 @@ class Service:
         self._log = data.with_name("up.log").open("ab")
         command = [sys.executable, "-m", "enmasse", "up", "--data", str(data), "--ports", "auto", "--no-pipelines"]
         self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LATE_S
         while not (data / "endpoints.json").exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         found = json.loads((data / "endpoints.json").read_text())
         urls = {item["protocol"]: item["url"] for item in found["endpoints"]}
         self.api, self.amqp = urls["api"], urls["amqp"]
-        self.http = httpx.Client(base_url=self.api, trust_env=False, timeout=30)
+        proof = {"authorization": f"Bearer {Layout(data).operator_token.read_text()}"}
+        self.http = httpx.Client(base_url=self.api, headers=proof, trust_env=False, timeout=30)
 
     def stop(self) -> None:
         self.http.close()
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(40)
+        self.process.wait(150)
         self._log.close()
 
     def pid(self, kind: str) -> int:
@@ -115,6 +119,9 @@ class Service:
     def delete(self, kind: str, name: str) -> None:
         self.http.request("DELETE", f"{ROOT}/{PLURALS[kind]}/{name}").raise_for_status()
 
+    def is_gone(self, space: str) -> bool:
+        return self.http.get(f"{ROOT}/addressspaces/{space}").status_code == 404
+
     def heard(self, space: str) -> list[dict[str, Any]]:
         path = self.data / "pipelines" / f"default.{space}" / "work" / "heard"
         if not path.exists():
@@ -137,7 +144,7 @@ async def hosting(service: Service, **changes: Any) -> AsyncIterator[Host]:
         api=service.api,
         amqp=service.amqp,
         program=(sys.executable, "-c", changes.pop("source", RUNNER)),
-        **{"idle_s": 1.0, **changes},
+        **{"idle_s": 1.0, "is_api_open": False, **changes},
     )
     async with api_client(service.api, Layout(service.data).pipelines_token) as http:
         host = Host(settings, http)
@@ -186,7 +193,7 @@ def test_a_space_has_a_runner_while_it_has_a_pipeline_that_is_to_run(service: Se
             assert len({line["pid"] for line in service.heard("one")}) == 1
             argv = service.heard("one")[0]["argv"]
             assert argv[argv.index("--space") + 1] == "default/one"
-            assert argv[argv.index("--space-host") + 1] == "one.default"
+            assert argv[argv.index("--space-host") + 1] == "one.default.enmasse.local"
             assert "runs one.a" in host.log_of("default", "one.a").tail(5)
             service.patch("one.a", paused=True)
             service.patch("one.b", paused=True)
@@ -294,6 +301,118 @@ def test_a_session_of_its_own_is_a_runner_of_its_own_with_its_resources(service:
     asyncio.run(play())
 
 
+def test_a_runner_that_finds_no_room_in_its_namespaces_quota_waits_and_says_so(service: Service) -> None:
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    hard = {"enmasse.io/sessions": "1", "requests.memory": "1Gi", "cpu": "9"}
+
+    def used() -> Any:
+        return service.http.get(f"{quotas}/one").json()["status"].get("used")
+
+    async def play() -> None:
+        service.http.delete(f"{ROOT}/pipelines").raise_for_status()  # all of former tests, which would take the room
+        for name in ("twenty", "thirty"):
+            service.space(name)
+        service.pipeline("twenty.a")
+        async with hosting(service, idle_s=0.05) as host:
+            await until(running(service, "twenty.a"))
+            service.pipeline("thirty.a")
+            await until(lambda: service.status("thirty.a").get("messages"))
+            status = service.status("thirty.a")
+            assert {item["type"]: item["reason"] for item in status["conditions"]}["ResourcesGranted"] == (
+                "QuotaExceeded"
+            )
+            assert "exceeded quota: one, requested: " in status["messages"][0]
+            assert "enmasse.io/sessions=1" in status["messages"][0]
+            with pytest.raises(UnavailableError, match="exceeded quota: one"):
+                await host.query("default/thirty", {"sql": "SELECT 1", "limit": 1}, None, 10)
+            await until(lambda: used() == {"enmasse.io/sessions": "1", "requests.memory": "640Mi", "cpu": "1"})
+            service.patch("twenty.a", paused=True)
+            await until(running(service, "thirty.a"))
+            put = next(line for line in service.heard("thirty") if line["command"] == "put")
+            assert put["argv"][-2:] == ["--cores", "1"] or os.cpu_count() == 1
+            service.patch("thirty.a", paused=True)
+            await until(lambda: used() == {"enmasse.io/sessions": "0", "requests.memory": "0", "cpu": "0"})
+
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one"}, "spec": {"hard": hard}}
+    service.http.post(quotas, json=body).raise_for_status()
+    try:
+        asyncio.run(play())
+    finally:
+        service.http.request("DELETE", f"{quotas}/one")
+
+
+def test_more_memory_than_the_machine_has_is_waited_for_with_a_sentence(service: Service) -> None:
+    async def play() -> None:
+        service.space("forty")
+        service.pipeline("forty.a", resources={"session": "own", "memory": "500Ti"})
+        async with hosting(service, idle_s=0.05) as host:
+            await until(lambda: service.status("forty.a").get("messages"))
+            assert "it asks for 500Ti of memory and this machine has " in service.status("forty.a")["messages"][0]
+            assert not any(key.own == "forty.a" for key in host.runners)
+
+    asyncio.run(play())
+
+
+def test_python_does_not_run_where_the_api_asks_nobody_who_they_are(service: Service) -> None:
+    async def play() -> None:
+        service.space("open")
+        service.pipeline(
+            "open.a",
+            steps=[{"name": "run", "function": "attack:run", "schema": "text STRING"}],
+            code={"configMap": "attack"},
+        )
+        async with hosting(service, is_api_open=True) as host:
+            found = await until(lambda: service.status("open.a").get("conditions"))
+            (rule,) = (item for item in found if item["type"] == "PythonAllowed")
+            assert (rule["status"], rule["reason"]) == ("False", "ApiOpen")
+            assert "--allow-python" in rule["message"]
+            assert "default/open" not in {key.space for key in host.runners}
+
+    asyncio.run(play())
+
+
+def test_a_host_that_is_listed_later_is_reached_by_the_runner_that_is_started_again(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "enmasse.pipeline.host")
+
+    tries = """
+import socket
+try:
+    socket.create_connection(("127.0.0.1", PORT), 5).close()
+    open("tried", "a").write("reached ")
+except OSError as error:
+    open("tried", "a").write(type(error).__name__ + " ")
+"""
+
+    def list_hosts(text: str | None) -> None:
+        headers = {"content-type": "application/merge-patch+json"}
+        change = {"metadata": {"annotations": {"enmasse.io/pipeline-hosts": text}}}
+        service.http.patch("/api/v1/namespaces/default", json=change, headers=headers).raise_for_status()
+
+    async def play() -> None:
+        service.space("reach")
+        service.pipeline("reach.a")
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            port = listening.getsockname()[1]
+            tried = service.data / "pipelines" / "default.reach" / "work" / "tried"
+            async with hosting(service, source=tries.replace("PORT", str(port)) + RUNNER) as host:
+                await until(running(service, "reach.a"))
+                separation = await host._find_separation()
+                if separation.uncaged:
+                    pytest.skip(f"namespaces cannot be made here: {separation.uncaged}")
+                told = [record.getMessage() for record in caplog.records]
+                assert sum("runners reach the node, the API and what enmasse.io/" in line for line in told) == 1
+                assert tried.read_text() == "ConnectionRefusedError "
+                list_hosts(f"db.example.com, 127.0.0.1:{port}")
+                await until(lambda: tried.read_text() == "ConnectionRefusedError reached ")
+                list_hosts(None)
+                await until(lambda: tried.read_text() == "ConnectionRefusedError reached ConnectionRefusedError ")
+                await until(running(service, "reach.a"))
+
+    asyncio.run(play())
+
+
 def test_a_finished_pipeline_is_not_begun_again(service: Service) -> None:
     async def play() -> None:
         service.space("seven")
@@ -358,7 +477,10 @@ def test_what_a_killed_host_left_running_is_ended_before_the_next_begins(service
     async def play() -> None:
         service.space("ten")
         service.pipeline("ten.a")
-        stubborn = RUNNER + "\nimport time, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n"
+        # Only the one that is left behind: the former host, which has not really died, starts another.
+        begin = "import os\nis_first = not os.path.exists('begun')\nopen('begun', 'w').close()\n"
+        end = "import time, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600 * is_first)\n"
+        stubborn = begin + RUNNER + end
         async with hosting(service, source=stubborn) as host:
             await until(lambda: service.status("ten.a").get("phase") == "Running")
             runner = next(item for key, item in host.runners.items() if key.space == "default/ten")
@@ -384,5 +506,44 @@ def test_a_space_that_goes_takes_its_runner_along(service: Service) -> None:
             service.delete("AddressSpace", "gone")
             await until(lambda: not is_alive(pid))
             await until(lambda: service.get("gone.a").get("code") == 404)
+            await until(lambda: service.is_gone("gone"))
+
+    asyncio.run(play())
+
+
+def test_a_space_that_goes_does_not_wait_until_its_runner_has_started(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing but an end at once takes it away within this test's patience.
+    monkeypatch.setattr(space_runner, "GRACE_S", 600.0)
+
+    async def play() -> None:
+        service.space("early")
+        service.pipeline("early.a")
+        async with hosting(service, source="import time; time.sleep(600)") as host:
+            runner = await until(lambda: host.runners.get(RunnerKey("default/early")))
+            pid = await until(lambda: runner.pid)
+            service.delete("AddressSpace", "early")
+            await until(lambda: service.is_gone("early"))
+            await until(lambda: not is_alive(pid))
+
+    asyncio.run(play())
+
+
+def test_a_pipeline_goes_while_the_runner_that_it_shares_starts_and_the_others_run(service: Service) -> None:
+    async def play() -> None:
+        service.space("shares")
+        service.pipeline("shares.a")
+        service.pipeline("shares.b")
+        patient = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\n" + RUNNER
+        async with hosting(service, source=patient) as host:
+            runner = await until(lambda: host.runners.get(RunnerKey("default/shares")))
+            await until(lambda: set(runner.assigned) == {"shares.a", "shares.b"})
+            service.delete("Pipeline", "shares.a")
+            await until(lambda: service.get("shares.a").get("code") == 404)
+            (service.data / "pipelines" / "default.shares" / "work" / "go").touch()
+            await until(running(service, "shares.b"))
+            assert runner.restarts == 0
+        assert {line["pipeline"]["metadata"]["name"] for line in service.heard("shares")} == {"shares.b"}
 
     asyncio.run(play())

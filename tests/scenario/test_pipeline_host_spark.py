@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +11,10 @@ import httpx
 import pytest
 
 from enmasse.client.blocking import Message, connect
+from tests.support.polling import until
 
 if TYPE_CHECKING:
-    from tests.scenario.conftest import Installation
+    from tests.support.installation import Installation
 
 pytestmark = [
     pytest.mark.slow,
@@ -68,14 +67,6 @@ spec:
 """
 
 
-def until(found: Callable[[], Any], what: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + LATE_S
-    while not (value := found()):
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.5)
-    return value
-
-
 def runner_of(data: Path) -> int | None:
     """The process that runs the space's pipelines."""
     for folder in Path("/proc").glob("[0-9]*"):
@@ -92,8 +83,8 @@ def test_rows_reach_a_table_over_the_death_of_the_runner_and_the_host(own: Insta
     path = tmp_path / "shop.yaml"
     path.write_text(MANIFEST)
     own.ok("apply", "-f", str(path))
-    own.ok("status", "--wait", "60")
-    http = httpx.Client(base_url=own.url("api"), trust_env=False, timeout=200)
+    own.ok("status", "--wait", "150")
+    http = httpx.Client(base_url=own.url("api"), headers=own.proof, trust_env=False, timeout=200)
 
     def send(numbers: range) -> None:
         with connect(own.url("amqp"), hostname="shop.default") as connection:
@@ -111,22 +102,29 @@ def test_rows_reach_a_table_over_the_death_of_the_runner_and_the_host(own: Insta
 
     with http:
         send(range(10))
-        until(lambda: len(texts()) == 10, status)
-        until(lambda: status().get("phase") == "Running" and status().get("rows") == 10, status)
-        os.kill(until(lambda: runner_of(own.data), status), signal.SIGKILL)
+        until(lambda: len(texts()) == 10, status, seconds=LATE_S, step=0.3)
+        until(
+            lambda: status().get("phase") == "Running" and status().get("rows") == 10,
+            status,
+            seconds=LATE_S,
+            step=0.3,
+        )
+        os.kill(until(lambda: runner_of(own.data), status, seconds=LATE_S, step=0.3), signal.SIGKILL)
         host = own.pid("pipelines")
         os.kill(host, signal.SIGKILL)
-        until(lambda: own.pid("pipelines") != host, own.endpoints)
+        until(lambda: own.pid("pipelines") != host, own.endpoints, seconds=LATE_S, step=0.3)
         send(range(10, 20))
-        until(lambda: len(texts()) >= 20, status)
+        until(lambda: len(texts()) >= 20, status, seconds=LATE_S, step=0.3)
         assert texts() == sorted(f"reading {number}" for number in range(20))
         log = http.get(f"{ROOT}/pipelines/shop.keep/log", params={"tail": 50})
         assert log.status_code == 200
         path.write_text(PYTHON)
         own.ok("apply", "-f", str(path))
-        found = until(lambda: status("shop.scored").get("messages") and status("shop.scored"), status)
-        assert found["phase"] == "Failed"
-        assert {"NotSeparated", "ApiOpen"} & {item["reason"] for item in found["conditions"]}
+        found = until(lambda: status("shop.scored").get("conditions"), status, seconds=LATE_S, step=0.3)
+        # The operator has shown a token: nothing but what separates spaces decides on Python.
+        (rule,) = (item for item in found if item["type"] == "PythonAllowed")
+        assert (rule["reason"], rule["status"]) in (("Separated", "True"), ("NotSeparated", "False"))
     assert own.stop() == 0
     assert runner_of(own.data) is None
     assert "BrokenPipe" not in own.log.read_text()
+    own.be_empty()  # with its pipelines: the next test would start their runner

@@ -19,7 +19,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
-from enmasse.model.pipelines import TableFormat
+from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableDamagedError, TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake.batches import Table
 from enmasse.pipeline.lake.compaction import compact

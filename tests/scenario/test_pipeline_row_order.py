@@ -36,7 +36,7 @@ def readings(spark: SparkSession) -> DataFrame:
 def test_what_takes_one_row_after_the_other_keeps_their_order(
     spark: SparkSession, readings: DataFrame, sql: str
 ) -> None:
-    from enmasse.pipeline.running.row_order import has_fixed_order  # needs PySpark
+    from enmasse.pipeline.running.logical_plans import has_fixed_order  # needs PySpark
 
     assert readings.isStreaming
     assert has_fixed_order(spark.sql(sql), on_one_machine=False)
@@ -55,7 +55,7 @@ def test_what_takes_one_row_after_the_other_keeps_their_order(
 def test_what_is_shuffled_keeps_its_order_on_one_machine_alone(
     spark: SparkSession, readings: DataFrame, sql: str
 ) -> None:
-    from enmasse.pipeline.running.row_order import has_fixed_order  # needs PySpark
+    from enmasse.pipeline.running.logical_plans import has_fixed_order  # needs PySpark
 
     assert readings.isStreaming
     frame = spark.sql(sql)
@@ -65,7 +65,7 @@ def test_what_is_shuffled_keeps_its_order_on_one_machine_alone(
 
 def test_rows_that_a_python_function_makes_keep_their_order(spark: SparkSession, readings: DataFrame) -> None:
     from enmasse.pipeline.decoding import decode, good  # needs PySpark
-    from enmasse.pipeline.running.row_order import has_fixed_order
+    from enmasse.pipeline.running.logical_plans import has_fixed_order
 
     mapped = readings.mapInPandas(lambda frames: frames, "device STRING, t DOUBLE, ts TIMESTAMP")
     assert has_fixed_order(mapped, on_one_machine=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +13,10 @@ import pytest
 import yaml
 
 from enmasse.client.blocking import Message
-from tests.scenario.conftest import StreamNode
 from tests.scenario.consumed_place import counts
 from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.scenario.taking import take_stream
+from tests.support.stream_node import StreamNode
 
 pytestmark = [
     pytest.mark.spark,
@@ -31,10 +30,10 @@ TEXTS = "SELECT offset, CAST(value AS STRING) AS text FROM readings"
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamNode]:
-    node = StreamNode(tmp_path_factory.mktemp("node"))
-    yield node
-    node.stop()
+def node(stream_process: StreamNode) -> Iterator[StreamNode]:
+    stream_process.clear()
+    yield stream_process
+    stream_process.disconnect()
 
 
 @pytest.fixture(scope="module")
@@ -386,38 +385,6 @@ def test_bad_commands_are_told_and_change_nothing(place: RunnerPlace) -> None:
     assert "expected put" in place.next_event("refused")["error"]
 
 
-def test_a_killed_runner_takes_all_with_it_and_the_next_one_goes_on(node: StreamNode, tmp_path: Path) -> None:
-    send(node, node.create("killed"), *(f"m{n}" for n in range(20)))
-    place = RunnerPlace(node.url, tmp_path / "space")
-    try:
-        place.start()
-        place.put("demo.killed", to_table("killed", "killed"), {"killed": STREAM})
-        place.until(lambda: len(place.rows("killed")) == 20)
-        place.kill()
-        send(node, "killed", *(f"m{n}" for n in range(20, 30)))
-        place.start()
-        place.put("demo.killed", to_table("killed", "killed"), {"killed": STREAM})
-        place.until(lambda: len(place.rows("killed")) == 30)
-        assert texts(place, "killed") == sorted(f"m{n}" for n in range(30))
-        assert place.process is not None
-        place.process.send_signal(signal.SIGTERM)
-        assert place.process.wait(60) == 0
-        assert place.stop() == 0
-    finally:
-        if place.process is not None and place.process.poll() is None:
-            place.kill()
-    mark = (tmp_path / "space" / "runner.lock").read_bytes()
-    left = [pid for pid in Path("/proc").glob("[0-9]*") if _is_marked(pid, mark)]
-    assert not left
-
-
-def _is_marked(pid: Path, mark: bytes) -> bool:
-    try:
-        return b"ENMASSE_RUNNER=" + mark in (pid / "environ").read_bytes()
-    except OSError:
-        return False
-
-
 def test_answers_are_lines_of_json_whatever_the_values(node: StreamNode, place: RunnerPlace) -> None:
     answer = place.ask(
         "SELECT TIMESTAMP '2026-01-31 12:00:00.25' AS t, DATE '2026-01-31' AS d, CAST(1.5 AS DECIMAL(5,2)) AS n, "
@@ -429,3 +396,22 @@ def test_answers_are_lines_of_json_whatever_the_values(node: StreamNode, place: 
         ["2026-01-31T12:00:00.250000Z", "2026-01-31", "1.50", {"a": [1, None]}, "x", "nan", {"k": 1}]
     ]
     assert json.dumps(answer)
+
+
+def test_a_runner_outlives_its_node_and_tells_of_an_address_that_is_gone(
+    node: StreamNode, place: RunnerPlace
+) -> None:
+    for name in ("stays", "goes"):
+        send(node, node.create(name), "a")
+        place.put(f"demo.{name}", to_table(name, name), {name: STREAM})
+    place.until(lambda: texts(place, "stays") == ["a"] and texts(place, "goes") == ["a"])
+    node.kill()
+    node.start()
+    send(node, "stays", "b")
+    send(node, "goes", "b")
+    place.until(lambda: texts(place, "stays") == ["a", "b"] and texts(place, "goes") == ["a", "b"])
+    node.delete("goes")
+    place.until(lambda: place.state("demo.goes") == {"Failed"})
+    assert "goes" in place.statuses["demo.goes"]["lastError"]
+    send(node, "stays", "c")
+    place.until(lambda: texts(place, "stays") == ["a", "b", "c"])

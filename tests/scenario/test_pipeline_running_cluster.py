@@ -6,11 +6,9 @@ shares folders with executors that are not.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +16,10 @@ from typing import Any
 
 import pytest
 
-from tests.foreign_tools import require
+from enmasse.pipeline.session import find_java, sharing_options
 from tests.scenario.howto_place import Place, blocks
+from tests.support.foreign_tools import require
+from tests.support.polling import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("needs_spark"), pytest.mark.timeout(600)]
 
@@ -35,8 +35,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     made.ports["7077"] = made.environment["SPARK_MASTER_PORT"] = port
-    # They start sooner so, which is all that they do.
-    made.environment["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    # The cluster's processes start sooner so, which is most of what they do.
+    options = ("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", sharing_options(find_java()))
+    made.environment["JDK_JAVA_OPTIONS"] = " ".join(options)
     made.start()
     try:
         yield made
@@ -47,19 +48,13 @@ def place(tmp_path: Path) -> Iterator[Place]:
                 os.kill(int(file.read_text()), signal.SIGTERM)
 
 
-def status(place: Place) -> dict[str, Any]:
-    """What is told of the pipeline; at first there is nothing."""
-    found: dict[str, Any] = json.loads(place.run("enmasse pipeline status far -o json"))
-    return {"phase": "", "messages": [], "rows": 0, "lag": None} | found
-
-
-def until(place: Place, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def wait(place: Place, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The status once it is so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition(found := status(place)):
-        assert time.monotonic() < deadline, (found, place.log)
-        time.sleep(0.5)
-    return found
+
+    def found() -> dict[str, Any] | None:
+        return status if condition(status := place.pipeline("plant.far")) else None
+
+    return until(found, lambda: (place.pipeline("plant.far"), place.log), seconds=PATIENCE_S, step=0.3)
 
 
 def condition_of(found: dict[str, Any], kind: str) -> str:
@@ -75,17 +70,17 @@ def test_the_howto_runs_a_pipeline_on_two_workers(place: Place) -> None:
 
     do("settings")
     try:
-        for name in ("cluster", "space", "apply"):
+        for name in ("cluster", "space", "hosts", "apply"):
             do(name)
-        until(place, lambda now: now["phase"] == "Running")
+        wait(place, lambda now: now["phase"] == "Running")
         assert "far" in do("watch")
-        until(place, lambda now: now["rows"] >= 20 and now["lag"] == 0)
+        wait(place, lambda now: now["rows"] >= 20 and now["lag"] == 0)
         assert [line.split() for line in do("result").splitlines()] == [
             line.split() for line in (found["result"][1] or "").splitlines()
         ]
         # With a second space there is somebody to keep apart, which executors cannot.
-        place.run("enmasse create space other --wait 30")
-        refused = until(place, lambda now: now["phase"] == "Failed")
+        place.run("enmasse create space other --wait 150")
+        refused = wait(place, lambda now: now["phase"] == "Failed")
         assert condition_of(refused, "ClusterAllowed") == "NotSeparated"
     finally:
         do("end")

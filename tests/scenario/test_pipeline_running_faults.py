@@ -1,26 +1,63 @@
-"""What happens around a runner: its node goes and comes back, its address is deleted, its Java dies."""
+"""Runners that are killed, whose Java dies or is broken: nothing is lost or doubled, and they say what it was."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
+import random
 import signal
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from enmasse.client.blocking import Message
-from tests.scenario.conftest import StreamNode
 from tests.scenario.pipeline_runner_place import RunnerPlace
+from tests.support.chance import kills
+from tests.support.stream_node import StreamNode
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.usefixtures("needs_spark"),
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("needs_spark")]
 
 STREAM = {"type": "stream"}
+ADDRESSES = ("telemetry", "alerts", "bad", "devices", "alarms")
+TRIGGER = "200ms"
+LATE_S = 240.0
+
+PIPELINES: dict[str, dict[str, Any]] = {
+    "demo.kills": {
+        "sources": [
+            {
+                "name": "readings",
+                "address": "telemetry",
+                "format": "json",
+                "schema": "device STRING, n INT, hot BOOLEAN",
+                "maxRowsPerBatch": 400,
+                "badRecords": "bad",
+            }
+        ],
+        "steps": [{"name": "alerts", "sql": "SELECT device, n FROM readings WHERE hot"}],
+        "sinks": [{"input": "readings", "table": "readings"}, {"input": "alerts", "address": "alerts"}],
+        "trigger": TRIGGER,
+    },
+    "demo.lake": {"builtin": {"name": "lake", "parameters": {"address": "devices"}}, "trigger": TRIGGER},
+    "demo.anomalies": {
+        "builtin": {
+            "name": "anomalies",
+            "parameters": {
+                "address": "devices",
+                "alerts": "alarms",
+                "table": "alarms",
+                "bands": {"temperature": "10:35"},
+                "forgetAfter": "24h",
+            },
+        },
+        "trigger": TRIGGER,
+    },
+}
 
 SPOILING = """
 import runpy
@@ -45,62 +82,74 @@ runpy.run_module("enmasse.pipeline", run_name="__main__")
 
 
 @pytest.fixture
-def unstarted(stream_node: StreamNode, tmp_path: Path) -> Iterator[RunnerPlace]:
+def place(stream_node: StreamNode, tmp_path: Path) -> Iterator[RunnerPlace]:
     place = RunnerPlace(stream_node.url, tmp_path / "space")
     yield place
     if place.process is not None and place.process.poll() is None:
         place.kill()
 
 
-@pytest.fixture
-def place(unstarted: RunnerPlace) -> RunnerPlace:
-    unstarted.start()
-    return unstarted
+class Fleet(threading.Thread):
+    """Sends without a pause, and remembers what was accepted."""
+
+    def __init__(self, node: StreamNode, address: str, batches: Iterator[list[Message]]) -> None:
+        super().__init__()
+        self._node, self._address, self._batches = node, address, batches
+        self._ending = threading.Event()
+        self.sent: list[bytes] = []
+
+    def run(self) -> None:
+        with self._node.connect() as connection:
+            sender = connection.sender(self._address)
+            while not self._ending.wait(0.2):
+                messages = next(self._batches)
+                outcomes = sender.send_all(messages, timeout=120)
+                assert {str(outcome) for outcome in outcomes} == {"accepted"}
+                self.sent += [message.body for message in messages]
+
+    def end(self) -> None:
+        self._ending.set()
+        self.join()
 
 
-def send(node: StreamNode, address: str, *bodies: str) -> None:
-    with node.connect() as connection:
-        outcomes = connection.sender(address).send_all([Message(body.encode()) for body in bodies], timeout=60)
-        assert {str(outcome) for outcome in outcomes} == {"accepted"}
+def readings() -> Iterator[list[Message]]:
+    """Numbered readings, of which each fiftieth is none."""
+
+    def message(n: int) -> Message:
+        good = json.dumps({"device": f"d{n % 7}", "n": n, "hot": n % 5 == 0})
+        return Message((f"broken {n}" if n % 50 == 49 else good).encode(), subject=f"d{n % 7}")
+
+    for first in itertools.count(step=20):
+        yield [message(n) for n in range(first, first + 20)]
 
 
-def put(place: RunnerPlace, name: str) -> None:
-    spec = {
-        "sources": [{"name": "readings", "address": name}],
-        "steps": [{"name": "texts", "sql": "SELECT CAST(value AS STRING) AS text FROM readings"}],
-        "sinks": [{"table": name}],
-    }
-    place.put(f"demo.{name}", spec, {name: STREAM})
+def temperatures(chance: random.Random) -> Iterator[list[Message]]:
+    """Four devices, each in one partition, that now and then run hot."""
+    is_hot = [False] * 4
+    numbers = itertools.count()
+    while True:
+        messages = []
+        for device in range(4):
+            is_hot[device] ^= chance.random() < 0.2
+            content = {"device": f"d{device}", "temperature": 50 if is_hot[device] else 20, "n": next(numbers)}
+            messages.append(Message(json.dumps(content).encode(), subject=f"d{device}"))
+        yield messages
 
 
-def texts(place: RunnerPlace, table: str) -> list[str]:
-    return sorted(row["text"] for row in place.rows(table))
+def crossings(bodies: list[bytes]) -> list[tuple[str, str, int]]:
+    """Where a device became hot, or ceased to be."""
+    found = []
+    is_hot: dict[str, bool] = {}
+    for content in map(json.loads, bodies):
+        device, hot = content["device"], content["temperature"] == 50
+        if hot != is_hot.get(device, False):
+            found.append((device, "raised" if hot else "cleared", content["n"]))
+        is_hot[device] = hot
+    return found
 
 
-def test_a_runner_outlives_its_node_and_tells_of_an_address_that_is_gone(
-    stream_node: StreamNode, place: RunnerPlace
-) -> None:
-    for name in ("stays", "goes"):
-        send(stream_node, stream_node.create(name), "a")
-        put(place, name)
-    place.until(lambda: texts(place, "stays") == ["a"] and texts(place, "goes") == ["a"], 300)
-
-    stream_node.kill()
-    stream_node.start()
-    send(stream_node, "stays", "b")
-    send(stream_node, "goes", "b")
-    place.until(lambda: texts(place, "stays") == ["a", "b"] and texts(place, "goes") == ["a", "b"], 300)
-
-    stream_node.delete("goes")
-    place.until(lambda: place.state("demo.goes") == {"Failed"}, 300)
-    assert "goes" in place.statuses["demo.goes"]["lastError"]
-    send(stream_node, "stays", "c")
-    place.until(lambda: texts(place, "stays") == ["a", "b", "c"], 300)
-    assert place.stop() == 0
-
-
-def test_a_runner_whose_java_dies_ends_with_a_word(stream_node: StreamNode, place: RunnerPlace) -> None:
-    place.next_event("ready")
+def kill_java(place: RunnerPlace) -> None:
+    """Java dies; its runner ends with a word."""
     assert place.process is not None
     children = Path(f"/proc/{place.process.pid}/task/{place.process.pid}/children").read_text().split()
     (java,) = [pid for pid in children if "java" in Path(f"/proc/{pid}/cmdline").read_text()]
@@ -110,16 +159,129 @@ def test_a_runner_whose_java_dies_ends_with_a_word(stream_node: StreamNode, plac
     assert "Spark's Java process ended" in (place.folder / "runner.err").read_text()
 
 
-def test_a_runner_whose_queries_all_fail_in_java_ends_with_the_reason(
-    stream_node: StreamNode, unstarted: RunnerPlace
+def is_marked(pid: Path, marks: set[bytes]) -> bool:
+    try:
+        environment = set((pid / "environ").read_bytes().split(b"\0"))
+    except OSError:
+        return False
+    return not environment.isdisjoint(marks)
+
+
+@pytest.mark.chance
+@pytest.mark.timeout(1200)
+def test_nothing_is_lost_or_doubled_however_often_the_runner_or_its_java_is_killed(
+    stream_node: StreamNode, place: RunnerPlace, story_chance: random.Random
 ) -> None:
-    unstarted.start(program=["-c", SPOILING])
+    for name in ADDRESSES:
+        stream_node.create(name)
+    marks: set[bytes] = set()
+
+    def start() -> None:
+        place.statuses.clear()
+        place.start()
+        place.next_event("ready")
+        marks.add(b"ENMASSE_RUNNER=" + (place.folder / "runner.lock").read_bytes())
+        for name, spec in PIPELINES.items():
+            place.put(name, spec, dict.fromkeys(ADDRESSES, STREAM))
+
+    def has_more_than(before: list[int]) -> bool:
+        return all(rows > some for rows, some in zip(counted(), before, strict=True))
+
+    def counted() -> list[int]:
+        return [len(place.rows(table)) for table in ("readings", "raw")]
+
+    fleets = [
+        Fleet(stream_node, "telemetry", readings()),
+        Fleet(stream_node, "devices", temperatures(random.Random(story_chance.random()))),
+    ]
+    ways: list[Callable[[RunnerPlace], None]] = [RunnerPlace.kill, kill_java]
+    story_chance.shuffle(ways)
+    for fleet in fleets:
+        fleet.start()
+    try:
+        for _, end in zip(range(kills(1)), itertools.cycle(ways), strict=False):
+            before = counted()
+            start()
+            place.until(lambda: has_more_than(before), LATE_S)  # noqa: B023  # it is called at once
+            # Anywhere in the next batches, whatever they are about to write.
+            time.sleep(story_chance.uniform(0.0, 1.0))
+            end(place)
+    finally:
+        for fleet in fleets:
+            fleet.end()
+    start()
+    check_what_came_of_readings(place, fleets[0].sent)
+    check_what_came_of_temperatures(place, stream_node, fleets[1].sent)
+    assert place.process is not None
+    place.process.send_signal(signal.SIGTERM)
+    assert place.process.wait(150) == 0
+    assert place.stop() == 0
+    assert not [pid for pid in Path("/proc").glob("[0-9]*") if is_marked(pid, marks)], (
+        "what was killed took all along"
+    )
+
+
+def check_what_came_of_readings(place: RunnerPlace, sent: list[bytes]) -> None:
+    """The table has all good readings, the addresses those that are hot and those that are none."""
+
+    def content(address: str) -> list[str]:
+        sql = f"SELECT CAST(value AS STRING) AS body FROM {address}"
+        answer = place.ask(sql, limit=100_000, addresses={address: STREAM}, timeout=LATE_S)
+        assert answer["error"] is None
+        return [row[0] for row in answer["rows"]]
+
+    broken = [body.decode() for body in sent if body.startswith(b"broken")]
+    good = [json.loads(body) for body in sent if not body.startswith(b"broken")]
+    hot = [reading["n"] for reading in good if reading["hot"]]
+    place.until(lambda: len(place.rows("readings")) >= len(good), LATE_S)
+    place.until(lambda: place.statuses.get("demo.kills", {}).get("lag") == 0, LATE_S)
+    assert sorted(row["n"] for row in place.rows("readings")) == [reading["n"] for reading in good]
+    place.until(lambda: len(content("alerts")) >= len(hot), LATE_S)
+    assert sorted(json.loads(body)["n"] for body in content("alerts")) == hot
+    place.until(lambda: len(content("bad")) >= len(broken), LATE_S)
+    assert sorted(content("bad")) == sorted(broken)
+
+
+def check_what_came_of_temperatures(place: RunnerPlace, node: StreamNode, sent: list[bytes]) -> None:
+    """The lake has all messages; a table and an address have each crossing once."""
+    wanted = crossings(sent)
+    place.until(lambda: len(place.rows("raw")) >= len(sent), LATE_S)
+    place.until(lambda: len(place.rows("alarms")) >= len(wanted), LATE_S)
+    raw, table = place.rows("raw"), place.rows("alarms")
+    assert sorted(row["value"] for row in raw) == sorted(sent)
+    numbers = {(row["partition"], row["offset"]): json.loads(row["value"])["n"] for row in raw}
+
+    def number(alarm: str) -> int:
+        partition, offset = alarm.split("/")[2].split("-")
+        found: int = numbers[int(partition), int(offset)]
+        return found
+
+    assert sorted((row["device"], row["state"], number(row["id"])) for row in table) == sorted(wanted)
+    found: list[str] = []
+    with node.connect() as connection, connection.receiver("alarms", filters={"enmasse:start": "first"}) as receiver:
+        while (delivery := receiver.receive(timeout=5 if len(found) < len(table) else 1)) is not None:
+            found.append(json.loads(delivery.message.body)["id"])
+    assert sorted(found) == sorted(row["id"] for row in table)
+
+
+@pytest.mark.timeout(600)
+def test_a_runner_whose_queries_all_fail_in_java_ends_with_the_reason(
+    stream_node: StreamNode, place: RunnerPlace
+) -> None:
+    place.start(program=["-c", SPOILING])
     for name in ("one", "other"):
-        send(stream_node, stream_node.create(name), "a")
-        put(unstarted, name)
-    reason = unstarted.next_event("failed")["error"]
+        stream_node.create(name)
+        with stream_node.connect() as connection:
+            connection.sender(name).send(Message(b"a"))
+        spec = {
+            "sources": [{"name": "readings", "address": name}],
+            "steps": [{"name": "texts", "sql": "SELECT CAST(value AS STRING) AS text FROM readings"}],
+            "sinks": [{"table": name}],
+        }
+        place.put(f"demo.{name}", spec, {name: STREAM})
+    reason = place.next_event("failed")["error"]
     assert "every query fails in Java" in reason
     assert "IllegalStateException: Illegal size 5 of collection, expected 8" in reason
-    assert unstarted.process is not None
-    assert unstarted.process.wait(60) == 1
-    assert unstarted.stop() == 1
+    assert place.process is not None
+    assert place.process.wait(150) == 1
+    assert place.stop() == 1

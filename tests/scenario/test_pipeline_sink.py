@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
@@ -25,7 +25,7 @@ from tests.scenario.taking import take, take_stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
 pytestmark = [
     pytest.mark.spark,

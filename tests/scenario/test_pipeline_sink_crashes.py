@@ -15,14 +15,16 @@ import pytest
 
 from enmasse.client.blocking import Message
 from tests.scenario.sink_worker import ADDRESSES, ROWS
+from tests.support.chance import kills
+from tests.support.polling import until
 
 if TYPE_CHECKING:
-    from .conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.chance, pytest.mark.timeout(600)]
 
-BATCHES = 60
-KILLS = 30
+KILLS = kills(6)
+BATCHES = 2 * KILLS
 
 
 class Worker:
@@ -64,11 +66,10 @@ def take_all(node: StreamNode, address: str, **options: Any) -> list[Message]:
     return found
 
 
-def test_every_row_is_where_it_belongs_once(stream_node: StreamNode, tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
-    sys.stderr.write(f"seed {seed}\n")
-    chance = random.Random(seed)
-    node = stream_node
+def test_every_row_is_where_it_belongs_once(
+    stream_node: StreamNode, tmp_path: Path, story_chance: random.Random
+) -> None:
+    chance, node = story_chance, stream_node
     for name, kind in {"out": "stream", "q": "queue", "t": "topic"}.items():
         node.create(name, kind)
     subscription = {
@@ -91,8 +92,7 @@ def test_every_row_is_where_it_belongs_once(stream_node: StreamNode, tmp_path: P
                 worker.kill()
                 continue
             # One that was killed is there again after a moment.
-            while not (journal := node.manage(lambda m: m.read("io.enmasse.statistics", "node-0"))["journalPid"]):
-                time.sleep(0.02)
+            journal = until(lambda: node.manage(lambda m: m.read("io.enmasse.statistics", "node-0"))["journalPid"])
             if victim != "node":
                 os.kill(journal, signal.SIGKILL)
             if victim != "journal":

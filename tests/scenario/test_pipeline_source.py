@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from enmasse.client.blocking import Message
-from enmasse.messaging.frame import encode_frame
+from enmasse.messaging.log.frame import encode_frame
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from .conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
 pytestmark = [
     pytest.mark.spark,
@@ -45,13 +46,6 @@ def append_frame(node: StreamNode, address: str, partition: int, rows: int) -> N
         properties = {"enmasse:partition": partition}
         sender = connection.sender(address, capabilities=("enmasse:frames",), properties=properties)
         assert str(sender.send_payload(frame, message_format=FRAME_FORMAT, timeout=30)) == "accepted"
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 class Reading:

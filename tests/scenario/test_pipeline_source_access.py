@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from enmasse.client.blocking import Connection, Message, TlsOptions, connect
-from enmasse.engines.authority import Authority
-from enmasse.identity.users import make_keys
-from enmasse.identity.verifiers import key_fields
-from enmasse.testing.node_process import NodeProcess
+from enmasse.drivers.authority import Authority
+from enmasse.identity.users import key_fields, make_keys
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,13 +26,6 @@ pytestmark = [
 ]
 
 PASSWORD = "not to be seen anywhere"
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 class Guarded:

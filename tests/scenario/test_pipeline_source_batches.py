@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 
 from proton import Message, symbol
 
-from enmasse.testing.proton_play import Exchange
+from tests.support.proton_play import Exchange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
 pytestmark = [
     pytest.mark.spark,

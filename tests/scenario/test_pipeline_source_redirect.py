@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from enmasse.client.blocking import Message
+from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import OptionError
-from enmasse.pipeline.patience import Patience
 from enmasse.pipeline.source.frames_client import Connections
 from enmasse.pipeline.source.offsets import Span
 from enmasse.pipeline.source.options import SourceOptions
 from enmasse.pipeline.source.reading import read_span
-from tests.scenario.conftest import StreamNode
+from tests.support.stream_node import StreamNode
 
 pytestmark = pytest.mark.slow
 
@@ -22,16 +22,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[StreamNode]:
     """Another node, with the stream ``t`` of three rows."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    node = StreamNode(folder)
-    try:
-        node.create("t", partitions=1)
+    with StreamNode(tmp_path / "home") as node:
+        node.create("t", uid="t", partitions=1)
         with node.connect() as connection:
             connection.sender("t").send_all([Message(b"%d" % n) for n in range(3)], timeout=30)
         yield node
-    finally:
-        node.stop()
 
 
 def declare(node: StreamNode, address: str, home: str) -> None:
@@ -52,7 +47,7 @@ def test_a_stream_is_read_where_its_home_is(stream_node: StreamNode, home: Strea
         assert connections.get(options.url, options) is stream
         assert stream.rows_since(0) == {0: 0}
         span = Span("t", 0, 0, 3)
-        batches = read_span(span, lambda: stream, fail_on_data_loss=True, patience=Patience(30))
+        batches = read_span(span, lambda: stream, fail_on_data_loss=True, backoff=Backoff(30))
         assert [value for batch in batches for value in batch.column("value").to_pylist()] == [b"0", b"1", b"2"]
     finally:
         connections.close()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.model.pipeline_sql import checked_sql
-from enmasse.model.pipeline_sql_functions import ALLOWED_FUNCTIONS, REASONS, TABLE_FUNCTIONS
+from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, REASONS, TABLE_FUNCTIONS
+from enmasse.model.sql.sql import checked_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

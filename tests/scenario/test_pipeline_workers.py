@@ -17,7 +17,7 @@ from enmasse.pipeline.workers.environment import guard_source_environment, sourc
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.scenario.conftest import StreamNode
+    from tests.support.stream_node import StreamNode
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from tests.support.polling import until
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.scenario.conftest import Installation
+    from tests.support.installation import Installation
 
 pytestmark = pytest.mark.slow
-
-PATIENCE_S = 30
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Installation]:
-    from tests.scenario.conftest import Installation
-
-    installation = Installation(tmp_path / "data")
-    installation.start()
-    yield installation
-    assert installation.stop() == 0
 
 
 def address(name: str) -> dict[str, Any]:
@@ -39,36 +27,30 @@ def address(name: str) -> dict[str, Any]:
     }
 
 
-def status(site: Installation, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(site.ok("get", "address", f"shop.{name}", "-o", "json"))["status"]
+def status(own: Installation, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(own.ok("get", "address", f"shop.{name}", "-o", "json"))["status"]
     return found
 
 
-def until_phase(site: Installation, name: str, phase: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while status(site, name)["phase"] != phase:
-        assert time.monotonic() < deadline, status(site, name)
-        time.sleep(0.05)
+def until_phase(own: Installation, name: str, phase: str) -> None:
+    until(lambda: status(own, name)["phase"] == phase, lambda: status(own, name))
 
 
-def test_the_eleventh_address_of_the_free_plan_waits_until_another_goes(site: Installation, tmp_path: Path) -> None:
-    site.ok("create", "space", "shop", "--plan", "free")
+def test_the_eleventh_address_of_the_free_plan_waits_until_another_goes(own: Installation, tmp_path: Path) -> None:
+    own.ok("create", "space", "shop", "--plan", "free")
     for number in range(10):
-        site.ok("create", "address", f"a{number}", "--type", "queue", "--wait", "0" if number < 9 else "20")
+        own.ok("create", "address", f"a{number}", "--type", "queue", "--wait", "0" if number < 9 else "150")
     manifest = tmp_path / "late.yaml"
     manifest.write_text(yaml.safe_dump(address("late")))
     refusal = "Quota exceeded for resource addresses: plan 'free' allows 10, 10 are used"
-    assert refusal in site.ok("apply", "-f", str(manifest), "--dry-run")
-    site.ok("apply", "-f", str(manifest))
-    until_phase(site, "late", "Pending")
-    assert status(site, "late")["messages"] == [refusal]
-    site.ok("delete", "address", "shop.a3")
-    until_phase(site, "late", "Active")
-    assert "would use 10 of 10 addresses" in site.ok("apply", "-f", str(manifest), "--dry-run")
-    assert site.ok("send", "late", "in time") == "accepted\n"
-    site.ok("delete", "space", "shop")
-    deadline = time.monotonic() + PATIENCE_S
-    while site.run("get", "space", "shop").code == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert json.loads(site.ok("get", "addresses", "-o", "json"))["items"] == []
+    assert refusal in own.ok("apply", "-f", str(manifest), "--dry-run")
+    own.ok("apply", "-f", str(manifest))
+    until_phase(own, "late", "Pending")
+    assert status(own, "late")["messages"] == [refusal]
+    own.ok("delete", "address", "shop.a3")
+    until_phase(own, "late", "Active")
+    assert "would use 10 of 10 addresses" in own.ok("apply", "-f", str(manifest), "--dry-run")
+    assert own.ok("send", "late", "in time") == "accepted\n"
+    own.ok("delete", "space", "shop")
+    until(lambda: own.run("get", "space", "shop").code != 0)
+    assert json.loads(own.ok("get", "addresses", "-o", "json"))["items"] == []

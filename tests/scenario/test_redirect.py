@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from enmasse.client import Message, Outcome, blocking
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.delivery import ACCEPTED
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import Modified, Rejected
-from enmasse.wire.amqp.sections import Header, Properties, encode_message, header_of
+from enmasse.wire.amqp.performatives import ACCEPTED, Modified, Rejected
+from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message, header_of
 from tests.simulation.copies import FIRST_WALL_US
 
 if TYPE_CHECKING:
@@ -24,6 +23,15 @@ SELECTOR_FILTER = "apache.org:selector-filter:string"
 
 _NUMBER = re.compile(rb"#(\d+):")
 """Nothing else in the messages of the simulation looks like it; decoding every body would take half the time."""
+
+
+NAME = "x-opt-topic-name"
+_NAME = NAME.encode()
+
+
+def name_of(payload: bytes) -> str | None:
+    """The name below a topic that a message carries."""
+    return Sections(payload).message_annotations.get(NAME) if _NAME in payload else None
 
 
 def payload_of(message: Message, padding: int, **annotations: Any) -> bytes:
@@ -82,6 +90,8 @@ class Sender(MemoryProducerPort):
         self.waiting: dict[int, Message] = {}
         """Messages without an outcome, by delivery id."""
         self._told = told
+        self.target = ""
+        """The address as it named it."""
 
     def settle(self, delivery_id: int, state: Any) -> None:
         """Hear an outcome."""
@@ -136,6 +146,9 @@ class Receiver(MemoryConsumerPort):
         super().send(delivery, payload, settled, message_format)
         stamp = self._world.storage.submitted
         self._world.note("{}: {} goes to {}", self.account.name, number_of(payload), self.label)
+        name, sent_to = name_of(payload), self._world.names.get(number_of(payload))
+        if name != sent_to:
+            self.account.problem(f"{number_of(payload)} was sent to {sent_to}, and its receiver reads {name}")
         self.account.delivered(number_of(payload), attempts_of(payload), self, stamp=stamp)
 
     def finish(self, at: int, state: Any) -> None:

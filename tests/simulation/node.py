@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.core import Core
-from enmasse.messaging.delivery import ACCEPTED
 from enmasse.messaging.storage import Table
-from enmasse.messaging.stream import Stream
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.messaging.streams.stream import Stream
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.ports import MemoryConsumerPort
+from enmasse.wire.amqp.performatives import ACCEPTED
 from enmasse.wire.amqp.sections import Sections
 from tests.simulation.clients import attempts_of, number_of
 
@@ -33,7 +34,7 @@ QUEUES = ("queue", "subscription", "deadletter")
 ALL = 1_000_000
 """More credit than there are messages."""
 
-LOG_TABLES = (Table.FRAME, Table.SETTLED, Table.ATTEMPTS)
+LOG_TABLES = (Table.FRAME, Table.SETTLED, Table.ATTEMPTS, Table.HOLDER)
 
 
 class Node:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from enmasse.messaging import stream_merging
-from enmasse.messaging.delivery import ACCEPTED, FAILED, RELEASED
-from enmasse.wire.amqp.performatives import Modified, Rejected
+from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.streams import merging as stream_merging
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified, Rejected
 from tests.simulation.clients import payload_of
 from tests.simulation.copies import Message
 from tests.simulation.scenario import make_scenario
@@ -117,7 +117,8 @@ class Play:
             for account in self.world.fed_by(plan):
                 account.offer(message, self.world.now)
             self.world.note("{}: {} is sent", plan.name, message)
-            sender.put(message, payload_of(message, self.random.choice(self.scenario.padding)))
+            claimed = self.world.name(plan, message, sender.target)
+            sender.put(message, payload_of(message, self.random.choice(self.scenario.padding), **claimed))
 
     def _message(self) -> Message:
         world, scenario = self.world, self.scenario

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from enmasse.testing.faults import FaultRates
+from tests.support.faults import FaultRates
 
 __all__ = ["AddressPlan", "Scenario", "make_scenario"]
 

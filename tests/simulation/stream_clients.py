@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
-from enmasse.messaging.delivery import ACCEPTED
-from enmasse.messaging.frame import encode_frame
-from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY
+from enmasse.messaging.log.frame import encode_frame
+from enmasse.messaging.log.layout import log_key
+from enmasse.messaging.storage import Table
+from enmasse.messaging.streams.producers import FRAME_FORMAT, FRAMES_CAPABILITY
+from enmasse.messaging.streams.stream import Stream
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
+from enmasse.wire.amqp.performatives import ACCEPTED
 from enmasse.wire.amqp.sections import Sections, encode_message
 from tests.simulation.clients import number_of
 from tests.simulation.node import marks_of
@@ -54,7 +57,7 @@ class _Reader(MemoryConsumerPort):
             self.begins(partition, offset)
         elif offset != expected:
             self._clients.observe()
-            if offset < expected or expected >= self._clients.account.low[partition]:
+            if offset < expected or expected >= self._clients.gone_below(partition):
                 problem = f"a reader of partition {partition} got row {offset} instead of {expected}"
                 self._clients.account.problem(problem)
         self._next[partition] = offset + 1
@@ -76,7 +79,7 @@ class _Named(_Reader):
         expected = self._clients.reached.get(partition)
         if expected is not None and offset > max(expected, self._clients.beyond.get(partition, 0)):
             self._clients.observe()
-            if expected >= self._clients.account.low[partition]:
+            if expected >= self._clients.gone_below(partition):
                 problem = f"the named consumer goes on in partition {partition} at {offset}, it was at {expected}"
                 self._clients.account.problem(problem)
 
@@ -279,6 +282,13 @@ class StreamClients:
         """Look where the partitions begin."""
         for partition, (low, end) in enumerate(marks_of(self.world.address(self.name))):
             self.account.begins_at(partition, low, end, self.world.now)
+
+    def gone_below(self, partition: int) -> int:
+        """Return where a partition begins on disk: readers find that before the node has the commit's answer."""
+        stream = self.world.address(self.name)
+        assert isinstance(stream, Stream)
+        mark = self.world.storage.get(Table.MARK, log_key(stream.log_id, partition, 0))
+        return max(self.account.low[partition], 0 if mark is None else int.from_bytes(mark[:8], "big"))
 
     def calmed(self) -> None:
         """All is on the disk: compare what the stream says of itself with what is known."""

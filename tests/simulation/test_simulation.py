@@ -1,32 +1,30 @@
 """Nothing is lost: seeded worlds in which clients, connections, disks, journals and nodes fail.
 
-ENMASSE_TEST_SEED=4711 python -m pytest tests/simulation     one seed again
-make soak SECONDS=600                                        new seeds for as long as wanted
+python -m tests.simulation --seed 4711     one seed again
+make soak SECONDS=600                      new seeds for as long as wanted
 """
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.simulation.play import play
+from tests.support.chance import seeds
 
-SEEDS = 2_000
-"""As many as a minute allows."""
+pytestmark = pytest.mark.chance
 
-FEW = 40
-CHUNK = 100
+FEW = 20
+CHUNK = 20
+SEEDS = seeds(100)
 
 
 def test_nothing_is_lost_in_a_few_worlds() -> None:
-    chosen = os.environ.get("ENMASSE_TEST_SEED")
-    for seed in range(FEW) if chosen is None else [int(chosen)]:
+    for seed in SEEDS[-FEW:]:
         play(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(FEW, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", range(0, len(SEEDS) - FEW, CHUNK))
 def test_nothing_is_lost_in_many_worlds(first: int) -> None:
-    for seed in range(first, min(first + CHUNK, SEEDS)):
+    for seed in SEEDS[:-FEW][first : first + CHUNK]:
         play(seed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.delivery import ACCEPTED, FAILED
-from enmasse.messaging.transaction import Account as HeldBytes
+from enmasse.messaging.budget import Budget
+from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.transaction import Transaction
-from enmasse.wire.amqp.performatives import Modified, Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, Modified, Rejected
 from tests.simulation.clients import number_of, payload_of
 from tests.simulation.copies import Copy, Message
 
@@ -57,7 +57,7 @@ class Exchange:
     def __init__(self, world: World) -> None:
         self._world = world
         self.label = world.next_label()
-        self._transaction = Transaction(world.node.core, HeldBytes(MAX_BYTES), MAX_BYTES)
+        self._transaction = Transaction(world.node.core, Budget(MAX_BYTES, grain=1), MAX_BYTES)
         self._posts: list[tuple[AddressPlan, Message]] = []
         self._retired: list[_Retired] = []
         self._rows: list[tuple[StreamAccount, int]] = []
@@ -74,7 +74,9 @@ class Exchange:
     def post(self, plan: AddressPlan, message: Message, padding: int) -> None:
         """Send a message with the commit."""
         address = self._world.node.find(plan.name)
-        problem = self._transaction.post(address, plan.name, payload_of(message, padding))
+        target = self._world.target_of(plan, message.number)
+        claimed = self._world.name(plan, message, target)
+        problem = self._transaction.post(address, target, payload_of(message, padding, **claimed))
         self._world.note("{}: transaction {} sends {}: {}", plan.name, self.label, message, problem)
         stream = self._world.streams.get(plan.name)
         if stream is not None:

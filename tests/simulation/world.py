@@ -6,18 +6,18 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
-from enmasse.messaging.delivery import ACCEPTED
 from enmasse.messaging.errors import AttachError
-from enmasse.testing.faults import JournalFaults
 from enmasse.testing.simulated_storage import SimulatedStorage
+from enmasse.wire.amqp.performatives import ACCEPTED
 from tests.simulation.accounts import SWEEP_S, Account
 from tests.simulation.audit import adopt, check_depth, check_found, check_found_order
-from tests.simulation.clients import Receiver, Sender
+from tests.simulation.clients import NAME, Receiver, Sender
 from tests.simulation.copies import LEAVING, OUT, READY, Message, WallClock
 from tests.simulation.node import LOG_TABLES, QUEUES, Node, look
 from tests.simulation.stream_clients import StreamClients
 from tests.simulation.streams import StreamAccount
 from tests.simulation.transacting import Exchange
+from tests.support.faults import JournalFaults
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
@@ -59,6 +59,8 @@ class World:
         self.exchanges: list[Exchange] = []
         """Transactions that are not decided."""
         self.numbers = 0
+        self.names: dict[int, str | None] = {}
+        """By its number, the name below a topic that a message was sent to."""
         self.labels = 0
         self.lives = 0
         """Nodes that died."""
@@ -137,10 +139,23 @@ class World:
         """One more sender of an address."""
         sender = Sender(lambda message, state: self.told(plan, message, state))
         address = self.node.find(plan.name)
-        sender.sink = address.attach_producer(sender, plan.name, AttachOptions())
+        sender.target = self.target_of(plan, len(self.senders[plan.name]))
+        sender.sink = address.attach_producer(sender, sender.target, AttachOptions())
         self.senders[plan.name].append(sender)
         self.node.turn()
         return sender
+
+    @staticmethod
+    def target_of(plan: AddressPlan, number: int) -> str:
+        """Where a sender sends: every second one on a topic to a name below it."""
+        return f"{plan.name}/{number}" if plan.kind == "topic" and number % 2 else plan.name
+
+    def name(self, plan: AddressPlan, message: Message, target: str) -> dict[str, str]:
+        """Note which name a message for a topic is sent to; returns the false one that its sender claims."""
+        if plan.kind != "topic":
+            return {}
+        self.names[message.number] = None if target == plan.name else target
+        return {NAME: f"{plan.name}/false"}
 
     def attach_receiver(
         self, plan: AddressPlan, *, credit: int, presettle: bool = False, colour: str | None = None
@@ -151,7 +166,8 @@ class World:
             account = Account(f"{plan.name} (volatile)", {"storage": "memory"}, self.problems.append, self.clock)
             account.is_shared = True
         receiver = Receiver(self, account, presettle=presettle, colour=colour)
-        options = AttachOptions(presettle=presettle, source=plan.name, filters=receiver.filters)
+        source = f"{plan.name}/#" if plan.kind == "topic" else plan.name
+        options = AttachOptions(presettle=presettle, source=source, filters=receiver.filters)
         most = plan.option("maxConsumers", 0)
         receivers = self.receivers[plan.name]
         try:

@@ -4,7 +4,7 @@ Each way returns what it got hold of, or raises. ``run`` gives a row for each.
 """
 
 # As somebody would write it who is in a hurry.
-# ruff: noqa: BLE001, PERF401, PTH103, PTH104, PTH110, PTH115, PTH116, PTH118, PTH123, PTH207, PTH208, PTH211, RUF005, SIM115
+# ruff: noqa: BLE001, PERF401, PTH103, PTH104, PTH108, PTH110, PTH115, PTH116, PTH118, PTH123, PTH207, PTH208, PTH211, RUF005, SIM115
 
 from __future__ import annotations
 
@@ -323,6 +323,58 @@ def _(target: dict[str, Any]) -> Any:
             except OSError:
                 continue
     return got
+
+
+@way("find a port of anybody else's, such as blue's Spark has")
+def _(target: dict[str, Any]) -> Any:
+    own = {os.readlink(path) for path in glob.glob("/proc/[0-9]*/fd/*") if os.access(path, os.R_OK)}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/net/{name}").read().splitlines()[1:]]
+    listening = [words for words in lines if words[3] == "0A" and f"socket:[{words[9]}]" not in own]
+    ports = {int(words[1].rpartition(":")[2], 16) for words in listening}
+    return sorted(ports - set(target["ports"]))
+
+
+@way("connect to somebody else's port on the loopback interface")
+def _(target: dict[str, Any]) -> Any:
+    with socket.create_connection(("127.0.0.1", target["foreign"]), 5) as sock:
+        return sock.getpeername()
+
+
+@way("ask where clouds tell secrets")
+def _(target: dict[str, Any]) -> Any:
+    with socket.create_connection(("169.254.169.254", 80), 2) as sock:
+        return sock.getpeername()
+
+
+@way("connect to an address of this machine in its network")
+def _(target: dict[str, Any]) -> Any:
+    with socket.create_connection((target["machine"], target["foreign"]), 5) as sock:
+        return sock.getpeername()
+
+
+@way("have a name looked up by the machine")
+def _(target: dict[str, Any]) -> Any:
+    return socket.getaddrinfo("enmasse-looked-up.example", 80)
+
+
+@way("leave a file where everybody may write")
+def _(target: dict[str, Any]) -> Any:
+    private = ("/tmp", "/var/tmp", "/dev/shm")  # they are its own
+    left = []
+    for folder in [*glob.glob("/*/"), *glob.glob("/*/*/"), "/run/lock", "/dev/mqueue"]:
+        if os.path.realpath(folder) not in private and os.path.exists(folder) and os.stat(folder).st_mode & 2:
+            with contextlib.suppress(OSError):
+                open(os.path.join(folder, "enmasse-was-here"), "w").close()
+                os.unlink(os.path.join(folder, "enmasse-was-here"))
+                left.append(folder)
+    return left
+
+
+@way("have a core written")
+def _(target: dict[str, Any]) -> Any:
+    import resource
+
+    return max(resource.getrlimit(resource.RLIMIT_CORE))
 
 
 @way("log in to blue's space as the user of the own")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tenancy import ways_amqp, ways_api, ways_pipelines
+from tests.tenancy import ways_amqp, ways_api, ways_console, ways_hosts, ways_pipelines
 
 __all__ = ["PAGE", "WAYS", "page"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tenancy.md"
 
-WAYS = (*ways_amqp.WAYS, *ways_api.WAYS)
+WAYS = (*ways_amqp.WAYS, *ways_api.WAYS, *ways_console.WAYS)
 
 SECTIONS = (
     ("Over AMQP", ways_amqp.WAYS),
     ("Over the API", ways_api.WAYS),
+    ("By what the console asks", ways_console.WAYS),
+    ("By host names", ways_hosts.WAYS),
     ("With pipelines", (*ways_pipelines.PYTHON_WAYS, *ways_pipelines.SQL_WAYS, *ways_pipelines.REQUEST_WAYS)),
 )
 
@@ -22,12 +24,20 @@ HEAD = """\
 # What keeps tenants apart
 
 Tenants share an installation and never see each other. Which space a connection belongs to is told
-[here](limits.md#who-may-be-in-which-space), who may do what with the API [here](rbac.md).
+[here](limits.md#who-may-be-in-which-space), who may do what with the API [here](rbac.md). A space has hosts beside
+its own only where an operator [granted](../howto/endpoint-certificates.md#a-host-of-your-own) their domain; a host
+never outranks a space's port or a user's realm, and a misspelt space is refused.
 
 Below is every way in which the tests have one tenant, red, try to reach what another, blue, has: both in one
 installation and one node, with users, addresses, links and containers of the same names. After each attempt what
 blue has, stores and is told must be what it was. This page is made from the tests, in
 [tests/tenancy](../../tests/tenancy), by `python -m tests.tenancy.tenancy_page`.
+
+How much a tenant may have at all is bounded, too, by [quotas of its namespace](limits.md#what-a-namespace-may-have)
+and by plans that are for some namespaces alone. Red goes against them in `test_tenancy_quotas.py`, many times at once
+and by every verb that writes, and gets nothing that blue would miss.
+
+What a pipeline reaches beside that is told [with the host of pipelines](pipeline-host.md#what-a-runner-reaches).
 """
 
 

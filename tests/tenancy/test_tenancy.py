@@ -54,7 +54,7 @@ def test_what_red_may_is_possible(tenants: Tenants) -> None:
 
 
 def test_no_secret_is_in_logs_and_nobody_else_reads_the_files(tenants: Tenants) -> None:
-    for path in (*tenants.data.rglob("*.log"), tenants.data.with_name("up.log")):
+    for path in (*tenants.data.rglob("*.log"), tenants.place.log):
         text = path.read_text(errors="replace")
         for secret in ("the formula of blue", "red as a beet", "blue as the sea", *tenants.tokens.values()):
             assert secret not in text, path

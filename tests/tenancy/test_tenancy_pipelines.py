@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.client.message import Message
-from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
-from tests.foreign_tools import as_nobody, require
+from enmasse.drivers.data_directory import DEFAULT_NODE, Layout
+from enmasse.pipeline.host.separation import find_separation
+from tests.support.foreign_tools import require
 from tests.tenancy import pipeline_attack
 from tests.tenancy.refusals import Way
 from tests.tenancy.tenants import NAMESPACES, PASSWORDS, SECRET, document, path_of
@@ -37,7 +39,9 @@ LATE_S = 400.0
 def piping(tenants: Tenants) -> Iterator[Tenants]:
     """Both tenants with a pipeline; red's has tried everything."""
     require("Java 17 for Spark")
-    as_nobody()
+    separation = find_separation(tenants.data, tenants.data / "pipelines")
+    if not separation.is_possible or not separation.is_caged:
+        pytest.skip(f"runners cannot be kept apart here: {separation.reason or separation.uncaged}")
     for who, namespace in NAMESPACES.items():
         with tenants.http(who) as http:
             entries = {"username": "keeper", "password": PASSWORDS[who]}
@@ -51,6 +55,7 @@ def piping(tenants: Tenants) -> Iterator[Tenants]:
     until(tenants, "blue", "blue.keep", "SELECT * FROM treasure")
     with tenants.connect("red", user="keeper") as connection:
         connection.sender("history").send(Message("begin", durable=True))
+    foreign = socket.create_server(("", 0))
     target = {
         "data": str(tenants.data),
         "admin": str(Layout(tenants.data).admin_socket(DEFAULT_NODE)),
@@ -59,6 +64,8 @@ def piping(tenants: Tenants) -> Iterator[Tenants]:
         "amqp": tenants.amqp,
         "own": PASSWORDS["red"],
         "blue": user_of(tenants, "team-b.blue"),
+        "foreign": foreign.getsockname()[1],
+        "machine": address_of_machine(),
         "ports": [int(url.rpartition(":")[2]) for url in (tenants.api, tenants.amqp)],
     }
     step = {
@@ -69,6 +76,7 @@ def piping(tenants: Tenants) -> Iterator[Tenants]:
     }
     declare(tenants, "red", "red.probe", steps=[step], code={"configMap": "attack"}, sinks=[{"table": "found"}])
     OUTCOMES.update(dict(until(tenants, "red", "red.probe", "SELECT way, outcome FROM found")))
+    foreign.close()
     yield tenants
     for who, name in (("red", "red.probe"), ("blue", "blue.keep")):
         with tenants.http(who) as http:
@@ -94,6 +102,16 @@ def until(tenants: Tenants, who: str, name: str, sql: str) -> list[list[Any]]:
             status = http.get(pipelines_of(who, name)).json().get("status")
         assert time.monotonic() < deadline, (answer.text, status)
         time.sleep(0.5)
+
+
+def address_of_machine() -> str:
+    """One that its network has, or of its loopback interface if it has no other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("198.51.100.1", 9))  # nothing is sent by this
+        except OSError:
+            return "127.0.0.1"
+        return str(sock.getsockname()[0])
 
 
 def user_of(tenants: Tenants, folder: str) -> int:

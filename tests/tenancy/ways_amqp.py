@@ -6,9 +6,8 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from enmasse.client.message import Message
-from enmasse.client.outcome import Outcome
-from tests.foreign_tools import require
+from enmasse.client.message import Message, Outcome
+from tests.support.foreign_tools import require
 from tests.tenancy.refusals import Way, denied, no_login, not_attached
 
 if TYPE_CHECKING:

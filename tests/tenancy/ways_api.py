@@ -243,11 +243,19 @@ def _all() -> Iterator[Way]:
     for action in ("purge", "move", "replay"):
         body = {"to": "mine"} if action == "move" else {}
         yield Way(f"{action} the messages of blue's address", _post(_below(f"addresses/blue.vault/{action}"), body))
-    for what in ("connections", "links"):
+    for what in ("connections", "links", "sessions", "wills", "retained"):
         yield Way(f"list blue's {what}", _get(_below(f"addressspaces/blue/{what}")))
     yield Way(
         "close blue's connection over the API",
         _ask(lambda http: http.delete(_below("addressspaces/blue/connections/1"))),
+    )
+    yield Way(
+        "end blue's session of MQTT over the API",
+        _ask(lambda http: http.delete(_below("addressspaces/blue/sessions/lamp"))),
+    )
+    yield Way(
+        "clear blue's retained values over the API",
+        _ask(lambda http: http.delete(_below("addressspaces/blue/retained"), params={"filter": "#"})),
     )
     yield Way(
         "write the status of blue's address",

@@ -124,6 +124,7 @@ SQL_WAYS = (
     Way("SQL: read any file as text", _refused("SELECT * FROM text.`/etc/passwd`")),
     Way("SQL: read a file that is binary", _refused("SELECT * FROM binaryFile.`{data}/control/operator.token`")),
     Way("SQL: read the operator's token as CSV", _refused("SELECT * FROM csv.`{data}/control/operator.token`")),
+    Way("SQL: read a page of the metadata address", _refused("SELECT * FROM text.`http://169.254.169.254/latest`")),
     Way("SQL: read an address of blue's alone", _refused("SELECT * FROM private")),
     Way("SQL: name a catalog and a database", _refused("SELECT * FROM spark_catalog.default.treasure")),
     Way("SQL: call Java by reflect", _refused("SELECT reflect('java.lang.System', 'getenv', 'PATH')")),

@@ -1,117 +1,215 @@
-"""The API application: guard, routes, and errors in the form that Kubernetes clients know."""
+"""The ASGI application of the API: its middleware, routes, and errors in the form of Kubernetes."""
 
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
-from enmasse.api.account_routes import account_routes
-from enmasse.api.actions import action_routes
-from enmasse.api.audit import Audit, AuditLog
-from enmasse.api.authentication import Authenticator
-from enmasse.api.authorization import Access
-from enmasse.api.connections import connection_routes
-from enmasse.api.delivery import Delivery
-from enmasse.api.discovery import discovery_routes
-from enmasse.api.figures import Figures
-from enmasse.api.guard import Guard
-from enmasse.api.health import health_routes
-from enmasse.api.metrics import ControllerTimes, metrics_routes
-from enmasse.api.node_routes import node_routes
-from enmasse.api.openapi import openapi_routes
-from enmasse.api.osb import broker_routes
-from enmasse.api.pipeline_routes import pipeline_routes
-from enmasse.api.resources import resource_routes
-from enmasse.api.reviews import review_routes
-from enmasse.api.served import SERVED
-from enmasse.api.status import answer, answer_error
-from enmasse.api.watch import Watches
-from enmasse.control.rights import Rights
+from enmasse.api.access.account_routes import account_routes
+from enmasse.api.access.audit import Audit, AuditLog, audit_routes
+from enmasse.api.access.authentication import Authenticator
+from enmasse.api.access.authorization import Access, review_routes
+from enmasse.api.access.guard import Guard
+from enmasse.api.broker.osb import broker_routes
+from enmasse.api.console import console_routes
+from enmasse.api.kube.actions import action_routes
+from enmasse.api.kube.discovery import discovery_routes
+from enmasse.api.kube.negotiation import Delivery
+from enmasse.api.kube.resources import resource_routes
+from enmasse.api.kube.served import SERVED
+from enmasse.api.kube.status import answer, answer_error
+from enmasse.api.kube.watch import Watches
+from enmasse.api.live.connection_history import ConnectionHistory
+from enmasse.api.live.feeds import Feeds
+from enmasse.api.live.overview import Overview
+from enmasse.api.live.routes import Live, rows_routes
+from enmasse.api.live.rows import Rows
+from enmasse.api.live.sampler import Sampler
+from enmasse.api.live.series_routes import overview_routes, series_routes
+from enmasse.api.messages.routes import message_routes
+from enmasse.api.messages.traces import trace_routes
+from enmasse.api.metrics.metrics import ApiFigures, ControllerTimes, metrics_routes
+from enmasse.api.metrics.nodes import Figures
+from enmasse.api.node_routes import (
+    connection_routes,
+    health_routes,
+    node_routes,
+    retained_routes,
+    user_check_routes,
+)
+from enmasse.api.openapi.routes import openapi_routes
+from enmasse.api.pipelines import builtin_routes, pipeline_routes
+from enmasse.control.access.rights import Rights
 from enmasse.errors import EnmasseError
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Collection, Iterable, Mapping
 
-    from enmasse.api.canary import Canary
-    from enmasse.api.pipeline_host import PipelineHost
-    from enmasse.control.control_plane import ControlPlane
-    from enmasse.control.ports import FiguresSource, MessageAdmin, SessionAdmin
-    from enmasse.control.registry import Registry
-
-__all__ = ["create_app"]
+    from enmasse.api.http_connections import HttpConnections
+    from enmasse.api.metrics.nodes import Canary
+    from enmasse.api.pipelines import PipelineHost
+    from enmasse.control.context import Context
+    from enmasse.control.ports import (
+        FiguresSource,
+        FrameTracer,
+        MessageAdmin,
+        RetainedAdmin,
+        SessionAdmin,
+        UserJudge,
+    )
+    from enmasse.control.store.registry import Registry
 
 _log = logging.getLogger(__name__)
 
 
-def create_app(
-    registry: Registry,
-    stop: asyncio.Event,
-    messages: MessageAdmin,
-    figures: FiguresSource | None = None,
-    times: ControllerTimes | None = None,
-    canary: Canary | None = None,
-    authenticator: Authenticator | None = None,
-    audit: AuditLog | None = None,
-    sessions: SessionAdmin | None = None,
-    pipelines: PipelineHost | None = None,
-    plane: ControlPlane | None = None,
-) -> FastAPI:
-    """Return the application.
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    Args:
-        registry: where the resources lie.
-        stop: set when the server stops, so that watches end.
-        messages: the way to what the addresses store.
-        figures: the way to what the node says of itself.
-        times: how long the controller's looks take.
-        canary: what tries whether messaging works.
-        authenticator: knows who asks; without, everybody is the local operator.
-        audit: where requests are written down.
-        sessions: the way to who is connected.
-        pipelines: the way to what runs pipelines.
-        plane: the control plane, which declares and deletes on the node.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAccess:
+    """The ports to one node; routes that need a missing one are not served.
+
+    Attributes:
+        messages: of its addresses.
+        figures: its statistics.
+        sessions: its connections and links.
+        retained: the retained values of its spaces.
+        canary: tests messaging through it.
+        traces: the frames of its connections.
+        users: what its users may do.
     """
+
+    messages: MessageAdmin | None = None
+    figures: FiguresSource | None = None
+    sessions: SessionAdmin | None = None
+    retained: RetainedAdmin | None = None
+    canary: Canary | None = None
+    traces: FrameTracer | None = None
+    users: UserJudge | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiParts:
+    """The parts of an installation that the API serves.
+
+    Attributes:
+        registry: of the resources.
+        stop: set when the server stops, so that watches end.
+        nodes: the ports to the nodes, by name.
+        context: of the controllers, with the placement of addresses.
+        times: durations of reconciliations.
+        authenticator: of requests; None: every request is the local operator's.
+        audit: the log of requests; None: there is none.
+        pipelines: the client of the pipeline host.
+        connections: those of the API, for its metrics.
+        names: accepted in Host headers, beside those of the loopback interface.
+        sampler: of the nodes' figures, run by whoever made it.
+        now: returns the present time, RFC 3339.
+    """
+
+    registry: Registry
+    stop: asyncio.Event
+    nodes: Mapping[str, NodeAccess] = field(default_factory=dict)
+    context: Context | None = None
+    times: ControllerTimes | None = None
+    authenticator: Authenticator | None = None
+    audit: AuditLog | None = None
+    pipelines: PipelineHost | None = None
+    connections: HttpConnections | None = None
+    names: Collection[str] = ()
+    sampler: Sampler = field(default_factory=lambda: Sampler(()))
+    now: Callable[[], str] = _now
+
+
+def create_app(parts: ApiParts) -> FastAPI:
+    """Return the application."""
+    registry, context = parts.registry, parts.context
     app = FastAPI(
         title="EnMasse", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
-    authenticator = authenticator or Authenticator()
+    authenticator = parts.authenticator or Authenticator()
     rights = Rights(registry.store)
     app.add_middleware(Access, authenticator=authenticator, rights=rights)
-    app.add_middleware(Guard, is_open=not authenticator.is_required)
+    app.add_middleware(Guard, is_local=authenticator.is_local, names=parts.names)
     app.add_middleware(Delivery)
-    if audit is not None:
-        app.add_middleware(Audit, log=audit)
+    if parts.audit is not None:
+        app.add_middleware(Audit, log=parts.audit)
+    watches = Watches(parts.stop)
+    # Routes are tried in order. Most requests are for addresses, which are the last of the kinds.
+    for served in reversed(SERVED):
+        app.include_router(resource_routes(served, registry, watches))
     app.include_router(account_routes(authenticator))
+    app.include_router(console_routes(authenticator))
+    if parts.audit is not None:
+        app.include_router(audit_routes(parts.audit))
     app.include_router(review_routes(rights))
+    sessions = [node.sessions for node in parts.nodes.values() if node.sessions is not None]
+    rows = Rows(registry.store, parts.sampler, sessions, time.monotonic)
+    live = Live(registry.store, rights, rows, parts.sampler, watches, Feeds(parts.now))
+    app.include_router(rows_routes(live))
+    app.include_router(series_routes(live, ConnectionHistory(rows.connections, parts.sampler)))
+    app.include_router(overview_routes(live, Overview(rows, parts.sampler, context)))
     app.include_router(discovery_routes())
     app.include_router(openapi_routes())
-    asked = None if figures is None else Figures(figures)
-    app.include_router(health_routes(registry, asked, plane))
-    if plane is not None and asked is not None:
-        app.include_router(node_routes(plane, asked))
-    app.include_router(metrics_routes(registry, asked, times or ControllerTimes(), canary))
-    watches = Watches(stop)
-    for served in SERVED:
-        app.include_router(resource_routes(served, registry, watches))
-    expect = (plane.expect_on_node,) if plane is not None else ()
-    app.include_router(action_routes(registry, messages, *expect))
+    nodes = parts.nodes.values()
+    figures = [Figures(node.figures) for node in nodes if node.figures is not None]
+    app.include_router(health_routes(registry, figures, context))
+    if context is not None and figures:
+        app.include_router(node_routes(context, figures))
+    own = ApiFigures(authenticator.logins, watches, parts.connections)
+    canaries = [node.canary for node in nodes if node.canary is not None]
+    app.include_router(metrics_routes(registry, figures, parts.times or ControllerTimes(), canaries, own))
+    messages = {name: node.messages for name, node in parts.nodes.items() if node.messages is not None}
+    if messages:
+        node_of = _placing(messages, context)
+        app.include_router(action_routes(registry, messages, node_of))
+        app.include_router(message_routes(registry, messages, node_of, watches))
     app.include_router(broker_routes(registry))
-    if sessions is not None:
+    if sessions:
         app.include_router(connection_routes(registry, sessions))
-    if pipelines is not None:
-        app.include_router(pipeline_routes(registry, pipelines))
+    if tracers := [node.traces for node in nodes if node.traces is not None]:
+        app.include_router(trace_routes(registry, tracers, watches))
+    if retained := [node.retained for node in nodes if node.retained is not None]:
+        app.include_router(retained_routes(registry, retained))
+    if users := [node.users for node in nodes if node.users is not None]:
+        app.include_router(user_check_routes(registry, users[0]))  # each node has all users
+    app.include_router(builtin_routes())
+    if parts.pipelines is not None:
+        app.include_router(pipeline_routes(registry, parts.pipelines))
     app.add_exception_handler(EnmasseError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_bug)
     return app
+
+
+def _placing(nodes: Iterable[str], context: Context | None) -> Callable[[str], str]:
+    """Return a function from the key of an address to the name of its node."""
+    first = next(iter(nodes))
+
+    def place(key: str) -> str:
+        if context is None:
+            return first
+        node = context.node_of(key)
+        node.expect(key)
+        return node.name
+
+    return place
 
 
 async def _on_error(_request: Request, error: Exception) -> Response:
@@ -136,7 +234,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _methods_of(request: Request) -> list[str]:
-    """Return what the path of a request can be asked with: each method may be a route of its own."""
+    """Return the methods that the path of a request supports: each may be a route of its own."""
     found = {
         method
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -144,6 +242,10 @@ def _methods_of(request: Request) -> list[str]:
         if route.matches({**request.scope, "method": method})[0] == Match.FULL
     }
     return sorted(found | ({"HEAD"} if "GET" in found else set()))
+
+
+async def _on_disconnect(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=400)  # for the audit log: the client has disconnected
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:

@@ -1,47 +1,123 @@
-"""Routes that show which installation a node's journal belongs to, and that take in one of another installation."""
+"""Routes that nodes answer: health, journals, connections, links and retained values of spaces, what users may do.
+
+Control is ready when its resource store answers, because objects can be written then, whether or not the node is
+reachable. The state of the node is only reported: its own ``/readyz`` decides on it.
+
+A node refuses to write to the journal of another installation until it is adopted.
+
+Connections, links and retained values are not stored as objects: nodes report the present ones, in pages between
+which they change.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from enmasse.api.bodies import OBJECTS, read_body
-from enmasse.api.status import RequestError
+from enmasse.api.kube.requests import OBJECTS, read_body
+from enmasse.api.kube.status import RequestError
 from enmasse.control.errors import NodeUnavailableError, ResourceNotFoundError
+from enmasse.model.schema.kinds import ADDRESS_SPACE, MESSAGING_USER
+from enmasse.model.schema.schema import describe_value
+from enmasse.model.schema.subresources import CHECK, CONNECTIONS, LINKS, RETAINED, SESSIONS, WILLS
 
 if TYPE_CHECKING:
-    from enmasse.api.figures import Figures
-    from enmasse.control.control_plane import ControlPlane
+    from collections.abc import Sequence
 
-__all__ = ["node_routes"]
+    from enmasse.api.metrics.nodes import Figures
+    from enmasse.control.context import Context, Node
+    from enmasse.control.ports import RetainedAdmin, SessionAdmin, UserJudge
+    from enmasse.control.store.registry import Registry
+    from enmasse.model.schema.subresources import ListedField, Subresource
+
 
 Document = dict[str, Any]
 
 
-def node_routes(plane: ControlPlane, figures: Figures) -> APIRouter:
+def health_routes(registry: Registry, figures: Sequence[Figures], context: Context | None = None) -> APIRouter:
     """Return the routes.
 
     Args:
-        plane: the control plane, which declares and deletes on the node.
-        figures: of the node.
+        registry: of the resources.
+        figures: of each node.
+        context: of the controllers; None: only what nodes report themselves is shown.
     """
     router = APIRouter(tags=["operations"])
 
-    def expect_node(name: str) -> None:
-        if name != plane.mirror.name:
+    @router.get("/healthz", summary="Show that the process runs")
+    @router.get("/livez", summary="Show that the process runs, as Kubernetes calls it")
+    async def healthy() -> PlainTextResponse:
+        return PlainTextResponse("ok")
+
+    @router.get("/readyz", summary="Show that the resource store answers; with ?verbose, the state of nodes")
+    async def ready(request: Request) -> Response:
+        registry.store.fact("version")
+        wants_json = "application/json" in request.headers.get("accept", "")
+        if not wants_json and "verbose" not in request.query_params:
+            return PlainTextResponse("ok")
+        nodes = await asyncio.gather(*(_node(item, context) for item in figures))
+        if wants_json:
+            return JSONResponse({"ready": True, "nodes": nodes})
+        lines = ["[+] store"]
+        for node in nodes:
+            sign = "+" if node["ready"] and not node["problems"] else "!"
+            lines.append(": ".join([f"[{sign}] node {node['name']}", *node["problems"]]))
+        return PlainTextResponse("\n".join([*lines, "readyz passed", ""]))
+
+    return router
+
+
+async def _node(figures: Figures, context: Context | None) -> Document:
+    """Return the state of a node as it reports it, and differences from what is declared."""
+    found = await figures.read()
+    if found is None:
+        return {"name": figures.name, "up": False, "ready": False, "problems": [figures.problem]}
+    health = found.health
+    problems = [str(problem) for problem in health.get("problems") or ()]
+    is_known = True
+    if context is not None:
+        node = context.nodes[figures.name]
+        # Until its first complete listing, differences from what is declared are not known.
+        is_known = node.mirror.was_complete and not node.mirror.problem
+        problems += node.problems() or ([] if is_known else ["its contents are not listed yet"])
+    return {
+        "name": figures.name,
+        "up": True,
+        "ready": bool(health.get("ready")) and is_known,
+        "problems": problems,
+    }
+
+
+def node_routes(context: Context, figures: Sequence[Figures]) -> APIRouter:
+    """Return the routes.
+
+    Args:
+        context: of the controllers.
+        figures: of each node.
+    """
+    router = APIRouter(tags=["operations"])
+
+    figures_of = {item.name: item for item in figures}
+
+    def find_node(name: str) -> Node:
+        if name not in context.nodes:
             raise ResourceNotFoundError("Node", "", name)
+        return context.nodes[name]
 
     @router.get(
         "/nodes/{name}/journal", summary="Show which installation the journal of a node belongs to, and what it holds"
     )
     async def journal(name: str) -> Response:
-        expect_node(name)
-        found = await figures.read()
+        node, asked = find_node(name), figures_of[name]
+        found = await asked.read()
         if found is None:
-            raise NodeUnavailableError(f"node {name}: {figures.problem}")
-        answer: Document = await plane.journal()
+            raise NodeUnavailableError(f"node {name}: {asked.problem}")
+        answer: Document = await node.journal()
         answer |= {
             "spaces": len(found.spaces),
             "addresses": len(found.addresses),
@@ -51,12 +127,236 @@ def node_routes(plane: ControlPlane, figures: Figures) -> APIRouter:
 
     @router.post("/nodes/{name}/adopt", summary="Have the journal of a node belong to this installation")
     async def adopt(name: str, request: Request) -> Response:
-        expect_node(name)
+        node = find_node(name)
         body = await read_body(request, OBJECTS)
         installation = body.get("installation")
         if not isinstance(installation, str) or not installation:
             raise RequestError(400, "installation: required: the one that the journal belongs to now")
-        await plane.take_node_in(installation)
-        return JSONResponse(await plane.journal())
+        await node.take_in(installation)
+        return JSONResponse(await node.journal())
+
+    return router
+
+
+Continue = Annotated[
+    str, Query(alias="continue", pattern=r"^\d{1,9}(\.\d{1,4})?$", description="where the former page ended")
+]
+"""The offset in the list of a node, and after a dot the number of the node, which is left out for the first."""
+
+
+_BELOW = f"/namespaces/{{namespace}}/{ADDRESS_SPACE.plural}/{{name}}"
+
+Pages = Callable[[str, int], Awaitable[tuple[list[Document], bool]]]
+"""Returns a page of what a node reports of a space, from an offset on, and whether there are more."""
+
+
+def connection_routes(registry: Registry, nodes: Sequence[SessionAdmin]) -> APIRouter:
+    """Return the routes.
+
+    Args:
+        registry: of the spaces.
+        nodes: the ports to the connections of all nodes.
+    """
+    kind = ADDRESS_SPACE
+    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+
+    _add_list(router, registry, CONNECTIONS, [node.connections_of for node in nodes])
+    _add_list(router, registry, LINKS, [node.links_of for node in nodes])
+    _add_list(router, registry, SESSIONS, [node.mqtt_sessions_of for node in nodes])
+    _add_list(router, registry, WILLS, [node.wills_of for node in nodes])
+
+    @router.delete(
+        f"{_BELOW}/{SESSIONS.name}/{{client:path}}",
+        summary="AddressSpace: end a client's session, with all that waits for the client",
+        operation_id="end_session",
+        response_class=JSONResponse,
+    )
+    async def end_session(namespace: str, name: str, client: str) -> Response:
+        registry.store.get(kind.name, namespace, name)
+        for node in nodes:
+            if await node.end_session(f"{namespace}/{name}", client):
+                break
+        else:
+            raise RequestError(404, f"space {name} has no session of client {client}")
+        return _done(name)
+
+    @router.delete(
+        f"{_BELOW}/{CONNECTIONS.name}/{{connection}}",
+        summary="AddressSpace: close a connection; its client can reconnect",
+        operation_id="close_connection",
+        response_class=JSONResponse,
+    )
+    async def close_connection(namespace: str, name: str, connection: str) -> Response:
+        registry.store.get(kind.name, namespace, name)
+        for node in nodes:
+            if await node.close_connection(f"{namespace}/{name}", connection):
+                break
+        else:
+            raise RequestError(404, f"space {name} has no connection {connection}")
+        return _done(name)
+
+    return router
+
+
+def _add_list(router: APIRouter, registry: Registry, listed: Subresource, nodes: Sequence[Pages]) -> None:
+    """Add the route to the pages of what all nodes report of a space."""
+
+    @router.get(
+        f"{_BELOW}/{listed.name}",
+        summary=f"AddressSpace: list its {listed.name}",
+        operation_id=f"list_{listed.name}",
+        response_class=JSONResponse,
+    )
+    async def list_items(namespace: str, name: str, after: Continue = "0") -> Response:
+        registry.store.get(ADDRESS_SPACE.name, namespace, name)
+        index, offset = _position(after, nodes)
+        found, has_more = await nodes[index](f"{namespace}/{name}", offset)
+        return _list(listed, found, _next(nodes, index, offset + len(found), has_more=has_more))
+
+
+Filter = Annotated[
+    str,
+    Query(
+        min_length=1, max_length=65_535, description="a name, or a pattern of names: + and * are a word, # the rest"
+    ),
+]
+
+
+def retained_routes(registry: Registry, nodes: Sequence[RetainedAdmin]) -> APIRouter:
+    """Return the routes.
+
+    Args:
+        registry: of the spaces.
+        nodes: the ports to the retained values of all nodes.
+    """
+    kind = ADDRESS_SPACE
+    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+    path = f"{_BELOW}/{RETAINED.name}"
+
+    @router.get(
+        path,
+        summary="AddressSpace: list its retained values, without their messages",
+        operation_id="list_retained_values",
+        response_class=JSONResponse,
+    )
+    async def list_values(namespace: str, name: str, filter: Filter = "#", after: Continue = "0") -> Response:  # noqa: A002  the query's name
+        registry.store.get(kind.name, namespace, name)
+        index, offset = _position(after, nodes)
+        found, following = await nodes[index].retained_of(f"{namespace}/{name}", filter, offset)
+        return _list(RETAINED, found, _next(nodes, index, following or 0, has_more=following is not None))
+
+    @router.delete(
+        path,
+        summary="AddressSpace: clear retained values",
+        operation_id="clear_retained_values",
+        response_class=JSONResponse,
+    )
+    async def clear_values(namespace: str, name: str, filter: Filter) -> Response:  # noqa: A002  as above
+        space = registry.store.get(kind.name, namespace, name)
+        counts = [await node.clear_retained(f"{namespace}/{name}", filter) for node in nodes]
+        count = sum(counts)
+        details = {
+            "name": name,
+            "group": kind.group,
+            "kind": kind.plural,
+            "uid": space["metadata"]["uid"],
+            "count": count,
+        }
+        message = f"{count} retained value{'s' * (count != 1)} cleared"
+        return JSONResponse(
+            {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "message": message,
+                "details": details,
+            }
+        )
+
+    return router
+
+
+def _fields_of(entity: Document, fields: tuple[ListedField, ...]) -> Document:
+    found = {field: entity.get(field.of_node or field.name) for field in fields}
+    return {
+        field.name: _time(value) if field.type == "time" else value
+        for field, value in found.items()
+        if value is not None
+    }
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _position(after: str, nodes: Sequence[Any]) -> tuple[int, int]:
+    """Return the node and the offset that a list continues with."""
+    offset, _, index = after.partition(".")
+    if int(index or 0) >= len(nodes):
+        raise RequestError(400, "continue: expected the token of a former page")
+    return int(index or 0), int(offset)
+
+
+def _next(nodes: Sequence[Any], index: int, offset: int, *, has_more: bool) -> str:
+    """Return the token that continues a list; empty at its end."""
+    if not has_more:
+        index, offset = index + 1, 0
+    if index >= len(nodes):
+        return ""
+    return f"{offset}.{index}" if index else str(offset)
+
+
+def _done(space: str) -> Response:
+    """Return the answer to an operation on a space that has succeeded."""
+    details = {"name": space, "group": ADDRESS_SPACE.group, "kind": ADDRESS_SPACE.plural}
+    return JSONResponse(
+        {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    )
+
+
+def _list(listed: Subresource, found: list[Document], token: str) -> Response:
+    items = [_fields_of(entity, listed.fields) for entity in found]
+    metadata = {"continue": token} if token else {}
+    return JSONResponse(
+        {"kind": listed.kind, "apiVersion": ADDRESS_SPACE.api_version, "metadata": metadata, "items": items}
+    )
+
+
+_OPERATIONS: Final = {"send": True, "recv": True, "view": False, "manage": False}
+"""Whether each is of an address."""
+
+_LONGEST: Final = 1024
+
+
+def user_check_routes(registry: Registry, node: UserJudge) -> APIRouter:
+    """Return the routes.
+
+    Args:
+        registry: of the users.
+        node: the port to a node with all of them.
+    """
+    kind = MESSAGING_USER
+    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+
+    @router.post(
+        f"/namespaces/{{namespace}}/{kind.plural}/{{name}}/{CHECK.name}",
+        summary="MessagingUser: tell whether it may do something",
+        operation_id="check_messagingusers",
+        response_class=JSONResponse,
+    )
+    async def check(request: Request, namespace: str, name: str) -> Response:
+        body = await read_body(request, OBJECTS)
+        operation, address = body.get("operation"), body.get("address", "")
+        if operation not in _OPERATIONS:
+            raise RequestError(400, f"operation: one of {', '.join(_OPERATIONS)}, got {describe_value(operation)}")
+        if not isinstance(address, str) or len(address) > _LONGEST or (_OPERATIONS[operation] and not address):
+            raise RequestError(400, f"address: required: an address, got {describe_value(address)}")
+        user = registry.store.get(kind.name, namespace, name)
+        space = name.partition(".")[0]
+        entity = f"{namespace}/{space}.{user['spec']['username']}"
+        allowed, reason = await node.may(entity, operation, address)
+        told = {"kind": CHECK.kind, "apiVersion": kind.api_version, "metadata": {}}
+        return JSONResponse(told | {"allowed": allowed, "reason": reason})
 
     return router

@@ -1,7 +1,7 @@
-"""The control process: resource store, API and controller, put together.
+"""The control process: resource store, API and controllers.
 
-It runs under the supervisor or alone. Under the supervisor it ends when its
-standard input does, because that means that the supervisor has died.
+It runs under the supervisor or alone. Under the supervisor it ends at the end of its standard input, because that
+means that the supervisor has died.
 """
 
 from __future__ import annotations
@@ -9,71 +9,64 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import random
 import signal
-import sys
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from enmasse.api.app import create_app
-from enmasse.api.audit import AuditLevel, AuditLog
-from enmasse.api.canary import Canary
-from enmasse.api.doors import DoorSettings, open_doors
-from enmasse.api.metrics import ControllerTimes
-from enmasse.api.pipeline_host import PipelineHost
-from enmasse.control.collector import Collector
-from enmasse.control.control_plane import ControlPlane
-from enmasse.control.endpoint_controller import EndpointLooks, EndpointSettings
-from enmasse.control.endpoint_keys import EndpointKeys
-from enmasse.control.events import EventRecorder
-from enmasse.control.lock import DirectoryLock
-from enmasse.control.realm_controller import RealmController
-from enmasse.control.realm_passwords import RealmPasswords
-from enmasse.control.registry import Registry
-from enmasse.control.rights import Rights
-from enmasse.control.role_admission import BindingAdmission, WriterAdmission, plant_roles
-from enmasse.control.store import ResourceStore
-from enmasse.control.user_controller import UserController
-from enmasse.control.user_passwords import UserPasswords
-from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
-from enmasse.engines.embedded.node_tls import node_tls
-from enmasse.engines.embedded.paths import DEFAULT_NODE, Layout
-from enmasse.engines.embedded.user_admin import AmqpUserAdmin
-from enmasse.engines.endpoint_certificates import EndpointCertificates
-from enmasse.engines.keycloak.realm_admin import KeycloakAdmin
+from enmasse.api.access.audit import AuditLevel, AuditLog
+from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.api.listeners import ListenerSettings, open_listeners
+from enmasse.api.live.sampler import Sampler
+from enmasse.api.metrics.metrics import ControllerTimes
+from enmasse.api.metrics.nodes import Canary
+from enmasse.api.pipelines import PipelineHost
+from enmasse.control.context import Context
+from enmasse.control.control_plane import ControlPlane, found_installation
+from enmasse.control.endpoints.controller import EndpointSettings
+from enmasse.control.runtime.events import EventRecorder
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.drivers.data_directory import DEFAULT_NODE, DirectoryLock, Layout, make_private
+from enmasse.drivers.embedded.message_admin import AmqpMessageAdmin
+from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin, node_tls
+from enmasse.drivers.embedded.traces import AmqpTracer
+from enmasse.drivers.embedded.user_admin import AmqpUserAdmin
+from enmasse.drivers.endpoint_certificates import EndpointCertificates
+from enmasse.drivers.keycloak_admin import KeycloakAdmin
+from enmasse.drivers.supervisor.child import end_of_input
 from enmasse.net.logs import set_up_logging
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enmasse.api.doors import Doors
-
-__all__ = ["ControlSettings", "run_control"]
+    from enmasse.api.listeners import Listeners
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ControlSettings:
-    """What the control process needs to know.
+    """Settings of the control process.
 
     Attributes:
         data: the data directory.
-        doors: how the API is reached.
+        listeners: of the API.
         node: the name of the node to manage.
-        node_url: its management; None: its socket in the data directory.
+        node_url: of its management; None: its socket in the data directory.
         supervised: whether a supervisor holds the other end of standard input.
         log_format: ``text`` or ``json``, for each line on standard error.
-        endpoints: where nodes are reached.
-        wildcard: certificate and key that spaces may show on request; None: there is none.
-        audit_file: where requests are written down; None: a file in the data directory.
-        audit_level: which requests.
+        endpoints: of the nodes.
+        wildcard: certificate and key that spaces may ask for; None: there is none.
+        audit_file: the log of requests; None: a file in the data directory.
+        audit_level: which requests are logged.
     """
 
     data: Path
-    doors: DoorSettings = field(default_factory=DoorSettings)
+    listeners: ListenerSettings = field(default_factory=ListenerSettings)
     node: str = DEFAULT_NODE
     node_url: str | None = None
     supervised: bool = False
@@ -85,118 +78,99 @@ class ControlSettings:
 
 
 def run_control(settings: ControlSettings) -> int:
-    """Run the control process until it is told to stop; return its exit code.
+    """Run the control process until a signal stops it; return its exit code.
 
     Raises:
         ConfigError: when the directory is in use or a port cannot be opened.
     """
     set_up_logging(settings.log_format)
     layout = Layout(settings.data)
+    make_private(layout.data)
+    os.umask(0o077)
     with (
         DirectoryLock(layout.control),
-        open_doors(settings.doors, layout) as doors,
+        open_listeners(settings.listeners, layout) as listeners,
         ResourceStore(layout.store) as store,
         AuditLog(settings.audit_file or layout.audit, settings.audit_level) as audit,
     ):
-        asyncio.run(_serve(settings, layout, store, doors, audit))
+        asyncio.run(_serve(settings, layout, store, listeners, audit))
     return 0
 
 
 async def _serve(
-    settings: ControlSettings, layout: Layout, store: ResourceStore, doors: Doors, audit: AuditLog
+    settings: ControlSettings, layout: Layout, store: ResourceStore, listeners: Listeners, audit: AuditLog
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    registry = Registry(store, now=_now, new_uid=lambda: str(uuid.uuid4()))
-    rights = Rights(store)
-    registry.ask(WriterAdmission(rights))
-    registry.ask(BindingAdmission(rights))
-    # It is to see passwords, which the next one takes out.
-    registry.ask(RealmPasswords(lambda key: controller.providers.keeps_users_in_keycloak(key)))  # noqa: PLW0108  made below
-    registry.ask(UserPasswords())
-    registry.ask(EndpointKeys())
-    registry.plant_namespaces()
-    registry.plant_catalog()
-    plant_roles(registry)
     node_url = settings.node_url or f"amqp+unix://{layout.admin_socket(settings.node)}"
     tls = node_tls(layout) if node_url.startswith("amqps") else None
     node = AmqpNodeAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
     times = ControllerTimes()
+    context = Context(
+        Registry(store, now=_now, new_uid=lambda: str(uuid.uuid4())),
+        [node],
+        now=_now,
+        jitter=_jitter,
+        observe=times.observe,
+        events=EventRecorder(store, now=_now, new_uid=lambda: str(uuid.uuid4())),
+    )
+    found_installation(context, settings.endpoints.machine)
+    users = AmqpUserAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
+    plane = ControlPlane(
+        context,
+        users=[users],
+        certificates=EndpointCertificates(layout.tls, settings.wildcard, lambda: datetime.now(UTC)),
+        endpoints=settings.endpoints,
+        connect_realm=KeycloakAdmin,
+    )
     canary = Canary(node)
-    events = EventRecorder(store, now=_now, new_uid=lambda: str(uuid.uuid4()))
-    controller = ControlPlane(registry, node, now=_now, jitter=_jitter, looked=times.observe, events=events)
-    collector = Collector(registry, jitter=_jitter)
-    controller.add(collector.controller, collector)
-    shown = EndpointCertificates(layout.tls, settings.wildcard, lambda: datetime.now(UTC))
-    endpoints = EndpointLooks(
-        registry,
-        shown,
-        settings.endpoints,
-        events,
-        now=_now,
-        jitter=_jitter,
-        hosts_changed=controller.look_at_space,
-    )
-    controller.hosts_of = endpoints.hosts_of
-    controller.port_of = endpoints.port_of
-    controller.add(endpoints.controller, endpoints)
-    user_admin = AmqpUserAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
-    users = UserController(
-        registry,
-        user_admin,
-        controller.removals,
-        controller.kept,
-        now=_now,
-        jitter=_jitter,
-        authentication_of=controller.providers.kind_of,
-        events=events,
-        looked=times.observe,
-    )
-    controller.add(users.controller, users)
-    realms = RealmController(
-        store,
-        lambda: controller.declared.spaces,
-        controller.providers,
-        KeycloakAdmin,
-        now=_now,
-        jitter=_jitter,
-    )
-    controller.add(realms.controller, realms)
-    pipelines = PipelineHost(layout.pipelines_socket)
-    app = create_app(
-        registry, stop, node, node, times, canary, doors.authenticator, audit, node, pipelines, controller
+    sampler = Sampler([node])
+    parts = ApiParts(
+        registry=context.registry,
+        stop=stop,
+        nodes={
+            node.name: NodeAccess(
+                messages=AmqpMessageAdmin(node),
+                figures=node,
+                sessions=node,
+                retained=node,
+                canary=canary,
+                traces=AmqpTracer(node),
+                users=users,
+            )
+        },
+        context=context,
+        times=times,
+        authenticator=listeners.authenticator,
+        audit=audit,
+        pipelines=PipelineHost(layout.pipelines_socket),
+        connections=listeners.connections,
+        names=listeners.names,
+        sampler=sampler,
     )
     async with asyncio.TaskGroup() as tasks:
-        background = [tasks.create_task(controller.run(), name="controller")]
-        background.append(tasks.create_task(events.run(), name="events"))
-        background.append(tasks.create_task(users.run(), name="users"))
-        background.append(tasks.create_task(endpoints.run(), name="endpoints"))
-        background.append(tasks.create_task(realms.run(), name="realms"))
-        background.append(tasks.create_task(canary.run(), name="canary"))
+        background = [
+            tasks.create_task(plane.run(), name="control plane"),
+            tasks.create_task(canary.run(), name="canary"),
+            tasks.create_task(sampler.run(), name="sampler"),
+        ]
         if settings.supervised:
-            background.append(tasks.create_task(_stop_at_end_of_input(stop), name="supervisor"))
-        print(json.dumps({"event": "listening", "url": doors.urls[0]}), flush=True)  # noqa: T201  # for whoever started us
-        _log.info("API at %s, node %s at %s", " and ".join(doors.urls), settings.node, node_url)
+            background.append(tasks.create_task(_stop_with_supervisor(stop), name="supervisor"))
+        print(json.dumps({"event": "listening", "url": listeners.urls[0]}), flush=True)  # noqa: T201  # for the process that started this one
+        _log.info("API at %s, node %s at %s", " and ".join(listeners.urls), settings.node, node_url)
         try:
-            await doors.serve(app, stop)
+            await listeners.serve(create_app(parts), stop)
         finally:
             for task in background:
                 task.cancel()
     _log.info("stopped")
 
 
-async def _stop_at_end_of_input(stop: asyncio.Event) -> None:
-    reader = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    try:
-        while await reader.read(4096):
-            pass
-        stop.set()
-    finally:
-        transport.close()
+async def _stop_with_supervisor(stop: asyncio.Event) -> None:
+    await end_of_input()
+    stop.set()
 
 
 def _now() -> str:
@@ -204,4 +178,4 @@ def _now() -> str:
 
 
 def _jitter() -> float:
-    return random.uniform(0.8, 1.2)  # noqa: S311  # spreads retries, hides nothing
+    return random.uniform(0.8, 1.2)  # noqa: S311  # spreads retries; not a secret

@@ -1,7 +1,7 @@
-"""The API with TLS: the certificate that it shows, and those that its clients show.
+"""TLS of the API: its certificate, and those of its clients.
 
-A client certificate counts if the platform's own authority has issued it for the API, which is to say with a
-group (organisation). Who else may vouch for clients of a messaging node is no authority here.
+A client certificate is accepted if the platform's own authority has issued it for the API, with a group
+(organisation). Other authorities that nodes trust for clients of messaging are not trusted here.
 """
 
 from __future__ import annotations
@@ -11,30 +11,26 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from enmasse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ApiCertificate", "PeerProtocol", "peer_of"]
-
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 2.0
+_CHECK_EVERY_S = 2.0
 
 
 class ApiCertificate:
-    """What the API shows its clients, read again when it changes.
+    """The certificate of the API, reloaded when its files change.
 
     Args:
         certificate: PEM, with its chain.
         key: PEM, without a password.
-        clients: the authority that vouches for clients, PEM.
+        clients: the authority of client certificates, PEM.
 
     Attributes:
-        context: what connections begin with, for the server to keep.
+        context: for new connections; the same object after a reload.
 
     Raises:
         ConfigError: when a file cannot be used.
@@ -43,32 +39,32 @@ class ApiCertificate:
     def __init__(self, certificate: Path, key: Path, clients: Path) -> None:
         self._paths = (certificate, key)
         self._clients = clients
-        self._seen = self._look()
+        self._loaded = self._read_stats()
         self.context = self._make_context()
 
     def reload(self) -> bool:
-        """Show the files as they are now to clients to come.
+        """Load the files if they have changed, for new connections.
 
         Returns:
-            Whether they had changed and can be used; if they cannot, all stays as it was and the log says why.
+            Whether a new certificate was loaded; if it cannot be used, the old one stays, and the log says why.
         """
-        seen = self._look()
-        if seen == self._seen:
+        stats = self._read_stats()
+        if stats == self._loaded:
             return False
-        self._seen = seen
+        self._loaded = stats
         try:
-            self._make_context()  # a pair that does not fit must not spoil the one in use
+            self._make_context()  # a certificate and key that do not match must not replace those in use
             self.context.load_cert_chain(*self._paths)
         except (ConfigError, OSError, ValueError) as error:
-            _log.error("the API's certificate stays as it was: %s", error)
+            _log.error("the API keeps its present certificate: %s", error)
             return False
-        _log.info("the API's certificate was read anew from %s", self._paths[0])
+        _log.info("the API's certificate was reloaded from %s", self._paths[0])
         return True
 
     async def watch(self) -> None:
-        """Look at the files from time to time, until cancelled."""
+        """Reload the files when they change, until cancelled."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
             self.reload()
 
     def _make_context(self) -> ssl.SSLContext:
@@ -85,7 +81,7 @@ class ApiCertificate:
             raise ConfigError(f"{certificate} and {key} cannot be used by the API: {error}") from None
         return context
 
-    def _look(self) -> tuple[tuple[int, int, int], ...]:
+    def _read_stats(self) -> tuple[tuple[int, int, int], ...]:
         found = []
         for path in self._paths:
             try:
@@ -96,23 +92,8 @@ class ApiCertificate:
         return tuple(found)
 
 
-class PeerProtocol(H11Protocol):
-    """HTTP that tells the application more of its client, in the state of each request.
-
-    As ``peer``, who its certificate is for, if it has one; as ``cut``, what to call to close the
-    connection at once, unsent data or not.
-    """
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it likewise
-        """Look at the certificate once, for all requests of the connection."""
-        super().connection_made(transport)
-        tls = transport.get_extra_info("ssl_object")
-        peer = None if tls is None else peer_of(tls.getpeercert())
-        self.app_state = {**self.app_state, "cut": transport.abort} | ({} if peer is None else {"peer": peer})
-
-
 def peer_of(certificate: dict[str, Any] | None) -> tuple[str, tuple[str, ...]] | None:
-    """Return user and groups of a verified certificate; None if it is not one for the API."""
+    """Return user and groups of a verified certificate; None if it was not issued for the API."""
     fields = [field for part in (certificate or {}).get("subject", ()) for field in part]
     names = [value for key, value in fields if key == "commonName"]
     groups = tuple(value for key, value in fields if key == "organizationName")
@@ -120,4 +101,4 @@ def peer_of(certificate: dict[str, Any] | None) -> tuple[str, tuple[str, ...]] |
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted, and nobody is here to give its password; store it without one")
+    raise ValueError("the key is encrypted; store it without a password")

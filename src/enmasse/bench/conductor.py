@@ -1,4 +1,4 @@
-"""Starts the processes of a measurement, tells them when to do what, and adds up what they found."""
+"""The conductor of a measurement: it starts the processes, directs them, and adds up their results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from enmasse.bench.errors import BenchError
-from enmasse.bench.plan import Job, Plan
+from enmasse.bench.load import Window
+from enmasse.bench.plan import BenchError, Job, Plan
 from enmasse.bench.report import NEVER_ARRIVE, Report
-from enmasse.bench.window import Window
-
-__all__ = ["Progress", "measure"]
 
 ATTACH_S = 45.0
 """For connecting and attaching: the client itself gives a link 30 s."""
@@ -34,12 +31,12 @@ QUIET_S = 2.0
 
 END_S = 5.0
 MAX_LINE = 1 << 24
-LAST_WORDS = 5
+LAST_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it is.
+    """The progress of a measurement.
 
     Attributes:
         elapsed_s: since sending began, warming up included.
@@ -53,51 +50,51 @@ class Progress:
 
 
 class _Member:
-    """One process of ours, as far as it has told."""
+    """One process of the generator, with what it has reported so far."""
 
     def __init__(self, job: Job, changed: asyncio.Event) -> None:
         self.job = job
-        self.told: dict[str, Any] = {}
+        self.reported: dict[str, Any] = {}
         self.is_over = False
         self._changed = changed
         self._process: Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._last_words: list[str] = []
+        self._last_errors: list[str] = []
 
     async def start(self) -> None:
         command = (sys.executable, "-m", "enmasse.bench.worker")
         self._process = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=MAX_LINE
         )
-        self._tasks = [asyncio.create_task(self._hear()), asyncio.create_task(self._hear_complaints())]
-        self.say(asdict(self.job))
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._read_errors())]
+        self.send(asdict(self.job))
 
-    def say(self, what: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         process = self._process
         if process is not None and process.stdin is not None and not process.stdin.is_closing():
-            process.stdin.write(json.dumps(what).encode() + b"\n")
+            process.stdin.write(json.dumps(message).encode() + b"\n")
 
-    async def _hear(self) -> None:
+    async def _read(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
         async for line in self._process.stdout:
-            self.told.update(json.loads(line))
+            self.reported.update(json.loads(line))
             self._changed.set()
         self.is_over = True
         self._changed.set()
 
-    async def _hear_complaints(self) -> None:
+    async def _read_errors(self) -> None:
         assert self._process is not None
         assert self._process.stderr is not None
         async for line in self._process.stderr:
-            self._last_words = [*self._last_words, line.decode(errors="replace").rstrip()][-LAST_WORDS:]
+            self._last_errors = [*self._last_errors, line.decode(errors="replace").rstrip()][-LAST_ERRORS:]
 
     def check(self) -> None:
         """Raise if it can go no further."""
-        if "error" in self.told:
-            raise BenchError(str(self.told["error"]))
-        if self.is_over and "result" not in self.told:
-            raise BenchError("a process of the generator ended too early:\n" + "\n".join(self._last_words))
+        if "error" in self.reported:
+            raise BenchError(str(self.reported["error"]))
+        if self.is_over and "result" not in self.reported:
+            raise BenchError("a process of the generator ended too early:\n" + "\n".join(self._last_errors))
 
     async def end(self) -> None:
         """Have it end, at once if it is not about to."""
@@ -107,7 +104,7 @@ class _Member:
         if process.stdin is not None:
             process.stdin.close()
         try:
-            async with asyncio.timeout(END_S if "result" in self.told else 0.0):
+            async with asyncio.timeout(END_S if "result" in self.reported else 0.0):
                 await process.wait()
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
@@ -121,7 +118,7 @@ async def measure(plan: Plan, on_progress: Callable[[Progress], None] | None = N
 
     Args:
         plan: what to measure.
-        on_progress: told some times a second while it runs.
+        on_progress: called some times a second while it runs.
 
     Raises:
         BenchError: it cannot be done, or did not come to its end; the message is that of the first process
@@ -163,7 +160,7 @@ class _Measurement:
         window = Window(begin, start, start + int(plan.duration_s * 1e9))
         self._begin = begin
         for member in (*self._receivers, *self._senders):
-            member.say(asdict(window))
+            member.send(asdict(window))
         planned_s = (window.end - time.monotonic_ns()) / 1e9
         if self._senders:
             await self._wait(self._have_sent, planned_s + plan.drain_s + SLACK_S, "sent everything")
@@ -171,23 +168,25 @@ class _Measurement:
         else:
             await self._sleep(planned_s)
         for member in self._members:
-            member.say({})
-        await self._wait(self._have_told, SLACK_S, "told their results")
-        return Report(plan, [member.told for member in self._senders], [member.told for member in self._receivers])
+            member.send({})
+        await self._wait(self._have_reported, SLACK_S, "reported their results")
+        return Report(
+            plan, [member.reported for member in self._senders], [member.reported for member in self._receivers]
+        )
 
     def _are_ready(self) -> bool:
-        return all("ready" in member.told for member in self._members)
+        return all("ready" in member.reported for member in self._members)
 
     def _have_sent(self) -> bool:
-        return all("done" in member.told for member in self._senders)
+        return all("done" in member.reported for member in self._senders)
 
-    def _have_told(self) -> bool:
-        return all("result" in member.told for member in self._members)
+    def _have_reported(self) -> bool:
+        return all("result" in member.reported for member in self._members)
 
     async def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            await self._hear(left)
+            await self._wait_for_change(left)
 
     async def _wait(self, is_so: Callable[[], bool], seconds: float, what: str) -> None:
         until = time.monotonic() + seconds
@@ -195,41 +194,41 @@ class _Measurement:
             left = until - time.monotonic()
             if left <= 0:
                 raise BenchError(f"the processes of the generator have not {what} within {seconds:.0f} s")
-            await self._hear(left)
+            await self._wait_for_change(left)
 
     async def _await_missing(self) -> None:
         """Give messages that are on their way the time to arrive."""
         until = time.monotonic() + self._plan.drain_s
-        heard = self._arrived()
+        arrived = self._arrived()
         quiet_until = time.monotonic() + QUIET_S
         while self._receivers and self._received() < self._expected():
             now = time.monotonic()
-            if self._arrived() != heard:
-                heard, quiet_until = self._arrived(), now + QUIET_S
+            if self._arrived() != arrived:
+                arrived, quiet_until = self._arrived(), now + QUIET_S
             left = min(until, quiet_until) - now
             if left <= 0:
                 return
-            await self._hear(left)
+            await self._wait_for_change(left)
 
     def _expected(self) -> int:
         expected = 0
         for member in self._senders:
-            told = member.told["summary"]
+            summary = member.reported["summary"]
             expected += (
-                int(told["sent"])
-                - int(told["failed"])
-                - sum(int(told["outcomes"].get(name, 0)) for name in NEVER_ARRIVE)
+                int(summary["sent"])
+                - int(summary["failed"])
+                - sum(int(summary["outcomes"].get(name, 0)) for name in NEVER_ARRIVE)
             )
         return expected * self._plan.copies
 
     def _received(self) -> int:
-        return sum(int(member.told.get("received", 0)) for member in self._receivers)
+        return sum(int(member.reported.get("received", 0)) for member in self._receivers)
 
     def _arrived(self) -> int:
-        return self._received() + sum(int(member.told.get("foreign", 0)) for member in self._receivers)
+        return self._received() + sum(int(member.reported.get("foreign", 0)) for member in self._receivers)
 
-    async def _hear(self, seconds: float) -> None:
-        """Let the processes tell something, as long as all of them can."""
+    async def _wait_for_change(self, seconds: float) -> None:
+        """Wait until a process reports something, and raise if one can go no further."""
         self._changed.clear()
         for member in self._members:
             member.check()
@@ -239,6 +238,6 @@ class _Measurement:
         for member in self._members:
             member.check()
         if self._on_progress is not None and self._begin:
-            sent = sum(member.told.get("sent", 0) for member in self._senders)
+            sent = sum(member.reported.get("sent", 0) for member in self._senders)
             elapsed_s = max(0.0, (time.monotonic_ns() - self._begin) / 1e9)
             self._on_progress(Progress(elapsed_s, sent, self._arrived()))

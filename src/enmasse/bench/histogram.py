@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["PERCENTILES", "Histogram"]
-
 BITS = 7
 """Each power of two has 128 buckets: two significant digits, and a bit."""
 
 LIMIT = (1 << 42) - 1
-"""The largest value that is told from larger ones: 73 minutes in nanoseconds."""
+"""The largest value that is kept apart from larger ones: 73 minutes in nanoseconds."""
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 
@@ -32,7 +30,7 @@ def _greatest(bucket: int) -> int:
 
 
 class Histogram:
-    """How often which latency occurred.
+    """Counts of latencies by bucket.
 
     Attributes:
         count: values counted.
@@ -90,7 +88,7 @@ class Histogram:
                 self._counts[bucket] += number
 
     def dump(self) -> list[list[int]]:
-        """What it holds, for ``load``: count, total, least and most, then buckets that are not empty."""
+        """Return its contents for ``load``: count, total, least and most, then buckets that are not empty."""
         filled = [[bucket, number] for bucket, number in enumerate(self._counts) if number]
         return [[self.count, self.total, self.least, self.most], *filled]
 

@@ -1,14 +1,32 @@
-"""What is to be measured, and the share of it that one process has."""
+"""The plan of a measurement, and the share of it that one process has.
+
+Errors of the load command:
+
+EnmasseError
+└── BenchError   the load could not be made, or its end could not be reached
+"""
 
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import dataclass, field
 
-from enmasse.bench.errors import BenchError
-from enmasse.bench.stamp import STAMP_BYTES
+from enmasse.errors import EnmasseError
 
-__all__ = ["Job", "Plan", "Tls"]
+STAMP = struct.Struct(">QIIQ")
+"""The head of each body: when the message was due (ns), run, sender, number.
+
+The clock is the machine's monotonic one, which all its processes share; so the senders and receivers of one
+measurement run on one machine.
+"""
+
+STAMP_BYTES = STAMP.size
+
+
+class BenchError(EnmasseError):
+    """The load could not be made as it was planned; the message says what stood in the way."""
+
 
 MAX_LINKS = 1000
 """Senders or receivers of one run: each has a connection of its own."""
@@ -16,7 +34,7 @@ MAX_LINKS = 1000
 
 @dataclass(frozen=True)
 class Tls:
-    """How to trust the peer, beyond what an ``amqps`` URL says.
+    """Trust in the peer, beyond what an ``amqps`` URL says.
 
     Attributes:
         ca_file: authorities in PEM; ``None`` is those of the system.
@@ -92,11 +110,11 @@ class Plan:
 
     @property
     def copies(self) -> int:
-        """How often each message is to arrive."""
+        """Copies of each message that are to arrive."""
         return self.receivers if self.is_multicast else min(1, self.receivers)
 
     def jobs(self, run: int) -> list[Job]:
-        """What each process does: groups of senders, then groups of receivers."""
+        """Return the job of each process: groups of senders, then groups of receivers."""
         return [*self._group(True, self.senders, run), *self._group(False, self.receivers, run)]
 
     def _group(self, is_sending: bool, links: int, run: int) -> list[Job]:
@@ -135,7 +153,7 @@ class Job:
     Attributes:
         is_sending: whether its links are senders.
         links: number and address of each.
-        run: tells this run's messages from what lay in a queue before.
+        run: marks this run's messages, apart from what lay in a queue before.
         period_ns: between two messages of all senders together; 0 is the closed loop.
         senders: of all processes.
     """

@@ -1,4 +1,4 @@
-"""What was measured: all processes together."""
+"""The report of a measurement: all processes together."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 from enmasse.bench.histogram import Histogram
 from enmasse.bench.plan import Plan
-
-__all__ = ["Report"]
 
 NEVER_ARRIVE = ("rejected", "released", "modified")
 SECRETS = ("url", "user", "password", "hostname", "tls")
@@ -24,8 +22,8 @@ class Report:
 
     Args:
         plan: what was to be measured.
-        sending: what each group of senders has told.
-        receiving: what each group of receivers has told.
+        sending: the reports of each group of senders.
+        receiving: the reports of each group of receivers.
 
     Attributes:
         sent: messages that left.
@@ -47,7 +45,7 @@ class Report:
 
     def __init__(self, plan: Plan, sending: Sequence[dict[str, Any]], receiving: Sequence[dict[str, Any]]) -> None:
         self.plan = plan
-        results = [told["result"] for told in sending]
+        results = [report["result"] for report in sending]
         outcomes: Counter[str] = Counter()
         for result in results:
             outcomes.update(result["outcomes"])
@@ -63,7 +61,7 @@ class Report:
         self.outcome = Histogram.sum(Histogram.load(result["latency"]) for result in results)
         if not plan.is_presettled:
             self.outcome.merge(unsent)
-        results = [told["result"] for told in receiving]
+        results = [report["result"] for report in receiving]
         self.received = sum(int(result["received"]) for result in results)
         self.foreign = sum(result["foreign"] for result in results)
         self.disordered = sum(result["disordered"] for result in results)
@@ -72,7 +70,7 @@ class Report:
         self.delivery = Histogram.sum(Histogram.load(result["latency"]) for result in results)
         if plan.receivers:
             self.delivery.merge(unsent)
-        self.busiest = max((told["cpu"] for told in (*sending, *receiving)), default=0.0)
+        self.busiest = max((report["cpu"] for report in (*sending, *receiving)), default=0.0)
 
     @property
     def expected(self) -> int:
@@ -87,7 +85,7 @@ class Report:
 
     @property
     def remarks(self) -> list[str]:
-        """What makes the figures worth less than they seem."""
+        """Reasons why the figures are worth less than they seem."""
         found = []
         if self.busiest > BUSY_SHARE:
             found.append(

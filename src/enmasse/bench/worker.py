@@ -16,23 +16,18 @@ import uuid
 from contextlib import AsyncExitStack
 from typing import Any
 
-from enmasse.bench.pacer import Pacer
+from enmasse.bench.load import Feed, Intake, Pacer, ReceivedCounts, SentCounts, Window
 from enmasse.bench.plan import Job
-from enmasse.bench.receiving import Intake, ReceivedCounts
-from enmasse.bench.sending import Feed, SentCounts
-from enmasse.bench.window import Window
 from enmasse.client import Connection, TlsOptions, connect
 from enmasse.errors import EnmasseError
 from enmasse.net.loop import run
 
-__all__ = ["main"]
-
-TELL_S = 0.25
+REPORT_S = 0.25
 MAX_LINE = 1 << 22
 
 
-def _tell(**said: Any) -> None:
-    sys.stdout.write(json.dumps(said) + "\n")
+def _report(**fields: Any) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
@@ -42,13 +37,13 @@ async def _listen() -> asyncio.StreamReader:
     return reader
 
 
-async def _hear(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """The next line; the process ends with its input."""
+async def _read(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """Return the next line; the process ends with its input."""
     line = await reader.readline()
     if not line:
         raise SystemExit(1)
-    heard: dict[str, Any] = json.loads(line)
-    return heard
+    message: dict[str, Any] = json.loads(line)
+    return message
 
 
 async def _open(job: Job, stack: AsyncExitStack) -> Connection:
@@ -70,7 +65,7 @@ async def _open(job: Job, stack: AsyncExitStack) -> Connection:
 
 
 class _Usage:
-    """What the process itself used during the measured part."""
+    """The processor time of the process during the measured part."""
 
     def __init__(self, window: Window) -> None:
         self._loop = asyncio.get_running_loop()
@@ -97,30 +92,30 @@ async def _send(job: Job, reader: asyncio.StreamReader, stack: AsyncExitStack) -
         # What waits for credit is bounded by us, where it is bounded at all.
         sender = await connection.sender(str(address), max_pending=1 << 30, resend=False)
         feeds.append(Feed(sender, int(number), job, counts, pacer))
-    _tell(ready=True)
-    window = Window(**await _hear(reader))
+    _report(ready=True)
+    window = Window(**await _read(reader))
     usage = _Usage(window)
     gc.freeze()
     async with asyncio.TaskGroup() as group:
-        telling = group.create_task(_tell_progress(counts))
-        watching = group.create_task(_hear(reader))
+        reporting = group.create_task(_report_progress(counts))
+        watching = group.create_task(_read(reader))
         async with asyncio.TaskGroup() as sending:
             for feed in feeds:
                 sending.create_task(feed.run(window))
         summary = {"sent": counts.sent, "failed": counts.failed, "outcomes": counts.outcomes}
-        _tell(done=True, sent=counts.sent, summary=summary)
-        telling.cancel()
+        _report(done=True, sent=counts.sent, summary=summary)
+        reporting.cancel()
         await watching
-    _tell(result=counts.dump(), cpu=usage.share)
+    _report(result=counts.dump(), cpu=usage.share)
 
 
-async def _tell_progress(counts: SentCounts | ReceivedCounts) -> None:
+async def _report_progress(counts: SentCounts | ReceivedCounts) -> None:
     while True:
-        await asyncio.sleep(TELL_S)
+        await asyncio.sleep(REPORT_S)
         if isinstance(counts, SentCounts):
-            _tell(sent=counts.sent, told=sum(counts.outcomes.values()))
+            _report(sent=counts.sent)
         else:
-            _tell(received=counts.received, foreign=counts.foreign)
+            _report(received=counts.received, foreign=counts.foreign)
 
 
 async def _receive(job: Job, reader: asyncio.StreamReader, stack: AsyncExitStack) -> None:
@@ -130,22 +125,22 @@ async def _receive(job: Job, reader: asyncio.StreamReader, stack: AsyncExitStack
         connection = await _open(job, stack)
         receiver = await connection.receiver(str(address), credit=job.credit, settled=job.is_presettled)
         intakes.append(Intake(receiver, job, counts))
-    _tell(ready=True)
-    window = Window(**await _hear(reader))
+    _report(ready=True)
+    window = Window(**await _read(reader))
     usage = _Usage(window)
     gc.freeze()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(intake.run(window)) for intake in intakes]
-        tasks.append(group.create_task(_tell_progress(counts)))
-        await _hear(reader)
+        tasks.append(group.create_task(_report_progress(counts)))
+        await _read(reader)
         for task in tasks:
             task.cancel()
-    _tell(result=counts.dump(), cpu=usage.share)
+    _report(result=counts.dump(), cpu=usage.share)
 
 
 async def _work() -> None:
     reader = await _listen()
-    job = Job(**await _hear(reader))
+    job = Job(**await _read(reader))
     async with AsyncExitStack() as stack:
         await (_send if job.is_sending else _receive)(job, reader, stack)
 
@@ -156,19 +151,19 @@ def _explain(group: BaseExceptionGroup[BaseException]) -> str:
 
 
 def main() -> int:
-    """Do one job; errors are told to the conductor."""
+    """Do one job; errors are reported to the conductor."""
     # Ctrl-C reaches the whole group of processes; the conductor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         run(_work())
     except EnmasseError as error:
-        _tell(error=str(error))
+        _report(error=str(error))
         return 1
     except BaseExceptionGroup as group:
         _, others = group.split(EnmasseError)
         if others is not None:
             raise
-        _tell(error=_explain(group))
+        _report(error=_explain(group))
         return 1
     return 0
 

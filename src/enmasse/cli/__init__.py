@@ -1,1 +1,1 @@
-"""The enmasse command, one file per command."""
+"""The `enmasse` command: what starts it, and what its commands share; the commands are in `commands`."""

@@ -1,9 +1,12 @@
-"""The API, as commands use it: objects in their JSON form."""
+"""A client of the API for the commands, with objects in their JSON form."""
 
 from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -12,18 +15,20 @@ from enmasse.cli.contexts import Context, read_contexts, trust
 from enmasse.cli.errors import ApiError, NotFoundError, UnreachableError, UsageError
 from enmasse.cli.installation import find_url
 from enmasse.cli.options import DEFAULT_DATA
-from enmasse.engines.embedded.paths import Layout
-from enmasse.model.kinds import KINDS, kind_named
+from enmasse.drivers.data_directory import Layout
+from enmasse.model.schema.kinds import ADDRESS, KINDS, MOST_IN_LIST, WRITTEN_IN_LISTS, kind_named
+from enmasse.model.schema.names import by_claim, space_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from enmasse.model.kinds import Kind
+    from enmasse.model.schema.kinds import Kind
 
-__all__ = ["CALLED", "ApiClient", "Change", "Document", "operator_token", "parse_kind"]
 
 Document = dict[str, Any]
+Present = dict[tuple[str, str, str], Document]
+"""Objects by kind, namespace and name."""
 Change = tuple[str, Document]
 """``ADDED``, ``MODIFIED`` or ``DELETED``, and the object."""
 
@@ -31,6 +36,9 @@ _TIMEOUT_S = 30.0  # far beyond what the API takes; something is wrong then
 _ACTION_TIMEOUT_S = 630.0  # the API waits 600 s for a node that goes through millions of messages
 _WARNING = re.compile(r'\b299 - "([^"]*)"')
 _GONE = 410  # HTTP: what is asked for was here once
+_WRITERS = 4  # requests at a time: the API is never without one, and no other client waits long
+_PART_BYTES = 256 * 1024  # of a request: a quarter of what the API takes
+_BRIEF = {"accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
 _CONFLICTS = 5  # attempts at changing an object that others change at the same time
 
 
@@ -39,8 +47,8 @@ class ApiClient:
 
     Args:
         url: of the API.
-        warn: is told the warnings of the API.
-        token: says who we are; empty: nothing does.
+        warn: called with each warning of the API.
+        token: authenticates us; empty: none.
         authority: the certificate (PEM) that vouches for the API; empty: those that the system trusts do.
     """
 
@@ -105,7 +113,7 @@ class ApiClient:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     if event["object"].get("code") != _GONE:
-                        raise ApiError(event["object"].get("code", 500), event["object"].get("message", "no reason"))
+                        raise _error_of(event)
                     version = ""
                     break
                 version = event["object"]["metadata"]["resourceVersion"]
@@ -131,21 +139,80 @@ class ApiClient:
         path = _path(kind, document["metadata"].get("namespace"))
         return self._call("POST", path, json=document, params=_parameters(dry_run))
 
-    def apply_all(self, documents: Sequence[Document], *, dry_run: bool = False) -> list[tuple[Document, str]]:
-        """Make objects be what is given; labels and annotations are added to those they have.
-
-        Returns:
-            Each object, and what was done: ``created``, ``configured`` or ``unchanged``.
-        """
+    def find_present(self, documents: Sequence[Document]) -> Present:
+        """Return what there is in the namespaces of objects that are to be applied, of the same kinds."""
         places = {(document["kind"], document["metadata"].get("namespace")) for document in documents}
-        present = {
+        return {
             _key(item): item
             for kind in KINDS
             for name, namespace in places
             if name == kind.name
             for item in self.select(kind, namespace)
         }
-        return [self._apply(item, present.get(_key(item)), dry_run) for item in documents]
+
+    def apply_all(
+        self, documents: Sequence[Document], present: Present, *, dry_run: bool = False, brief: bool = False
+    ) -> list[tuple[Document, str]]:
+        """Make objects be what is given; labels and annotations are added to those they have.
+
+        Objects of one kind are written several at a time, kinds one after another.
+
+        Args:
+            documents: ordered by kind.
+            present: what ``find_present`` has found.
+            dry_run: check everything, but change nothing.
+            brief: of many objects, return the metadata alone, which the API has sooner.
+
+        Returns:
+            Each object, and what was done: ``created``, ``configured`` or ``unchanged``.
+        """
+        done = []
+        with ThreadPoolExecutor(_WRITERS) as writers:
+            for _, items in groupby(documents, key=itemgetter("kind")):
+                tasks = [
+                    writers.submit(self._apply_some, some, present, dry_run, brief) for some in _parts(items, present)
+                ]
+                try:
+                    done += [result for task in tasks for result in task.result()]
+                except BaseException:
+                    writers.shutdown(cancel_futures=True)
+                    raise
+        return done
+
+    def _apply_some(
+        self, documents: Sequence[Document], present: Present, dry_run: bool, brief: bool
+    ) -> list[tuple[Document, str]]:
+        """Apply objects of one part: all are there, or none is."""
+        if len(documents) > 1:
+            try:
+                return self._apply_listed(documents, present, dry_run, brief)
+            except ApiError as error:
+                # Some may have changed, or may be written by us only by their names.
+                if error.status not in (403, 409):
+                    raise
+        return [self._apply(document, present.get(_key(document)), dry_run) for document in documents]
+
+    def _apply_listed(
+        self, documents: Sequence[Document], present: Present, dry_run: bool, brief: bool
+    ) -> list[tuple[Document, str]]:
+        first = documents[0]
+        kind, former = _kind_of(first), [present.get(_key(document)) for document in documents]
+        items = [
+            document if old is None else _over(old, document) for document, old in zip(documents, former, strict=True)
+        ]
+        written = self._call(
+            "POST" if former[0] is None else "PUT",
+            _path(kind, first["metadata"].get("namespace")),
+            json={"apiVersion": first["apiVersion"], "kind": f"{kind.name}List", "items": items},
+            params=_parameters(dry_run),
+            headers=_BRIEF if brief else {},
+        )
+        for warning in written.get("warnings", ()):
+            self._warn(warning)
+        return [
+            (item, "created" if old is None else "unchanged" if _is_same(item, old) else "configured")
+            for item, old in zip(written["items"], former, strict=True)
+        ]
 
     def _apply(self, document: Document, present: Document | None, dry_run: bool) -> tuple[Document, str]:
         kind, metadata = _kind_of(document), document["metadata"]
@@ -178,19 +245,40 @@ class ApiClient:
         """Delete an object."""
         self._call("DELETE", _path(kind, namespace, name))
 
-    def act(self, document: Document, action: str, arguments: Document) -> Document:
-        """Have something done to the messages of an address; the API's own words and figures about it."""
+    def act(self, document: Document, action: str, arguments: Document, *, is_dry: bool = False) -> Document:
+        """Have something done to the messages of an address, or counted; the API's own words and figures about it."""
         metadata = document["metadata"]
         path = _path(_kind_of(document), metadata.get("namespace"), metadata["name"])
-        return self._call("POST", f"{path}/{action}", json=arguments, timeout=_ACTION_TIMEOUT_S)
+        query = {"dryRun": "All"} if is_dry else {}
+        return self._call("POST", f"{path}/{action}", params=query, json=arguments, timeout=_ACTION_TIMEOUT_S)
+
+    def events(self, document: Document, part: str, parameters: dict[str, str]) -> Iterator[Document]:
+        """Yield what comes below an object, from the moment that the API says it watches, for as long as it does.
+
+        Raises:
+            ApiError: when the API refuses it, or ends it with an error.
+            UnreachableError: when nothing answers, or no more.
+        """
+        metadata = document["metadata"]
+        path = _path(_kind_of(document), metadata.get("namespace"), metadata["name"])
+        for line in self.lines(f"{path}/{part}", parameters | {"watch": "true"}):
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                raise _error_of(event)
+            if event["type"] != "BOOKMARK":
+                yield event["object"]
 
     def nodes(self) -> list[Document]:
         """Return of each node its name, whether it is up and ready, and its problems."""
         found: list[Document] = self._call("GET", "/readyz", headers={"accept": "application/json"})["nodes"]
         return found
 
-    def resolve(self, kind: Kind, namespace: str, name: str, space: str | None = None) -> Document:
+    def resolve(
+        self, kind: Kind, namespace: str, name: str, space: str | None = None, *, is_only: bool = False
+    ) -> Document:
         """Return the object that a user means: by its name, an address or a user also by what it is called.
+
+        Of several declarations of one address in one space that is meant which is served, unless ``is_only``.
 
         Raises:
             NotFoundError: when there is none.
@@ -199,11 +287,14 @@ class ApiClient:
         if (exact := self.find_object(kind, namespace, name)) is not None:
             return exact
         items = self.select(kind, namespace)
-        called = CALLED.get(kind.name, "")
+        called = kind.called
         found = [item for item in items if called and item["spec"].get(called) == name and _is_in(item, space)]
-        if len(found) == 1:
-            return found[0]
+        spaces = {space_of(item["metadata"]["name"]) for item in found}
+        if len(found) == 1 or (len(spaces) == 1 and kind is ADDRESS and not is_only):
+            return by_claim(found)[0]
         names = ", ".join(item["metadata"]["name"] for item in found or items[:10])
+        if len(spaces) == 1:
+            raise UsageError(f"{called} {name} is declared several times: give one of {names}")
         if found:
             raise UsageError(
                 f"{called} {name} exists in several spaces: name one with --space, or give one of {names}"
@@ -219,6 +310,20 @@ class ApiClient:
             UnreachableError: when nothing answers.
         """
         return self._call(method, path, **options)
+
+    def content(self, method: str, path: str, *, accept: str, **options: Any) -> bytes:
+        """Send a request that is answered with a file, and return its content.
+
+        Raises:
+            ApiError: when the API refuses it.
+            UnreachableError: when nothing answers.
+        """
+        response = self._request(method, path, headers={"accept": accept}, **options)
+        for warning in _WARNING.findall(response.headers.get("warning", "")):
+            self._warn(warning)
+        if response.is_error:
+            raise _refusal(response)
+        return response.content
 
     def text(self, path: str) -> str:
         """Return what the API answers that is no JSON, such as its metrics.
@@ -271,24 +376,25 @@ class ApiClient:
         return document
 
 
+def _error_of(event: Document) -> ApiError:
+    return ApiError(event["object"].get("code", 500), event["object"].get("message", "no reason"))
+
+
 def _refusal(response: httpx.Response) -> ApiError:
     try:
-        told = response.json()
+        document = response.json()
     except ValueError:
-        told = None
-    message = told.get("message") if isinstance(told, dict) else None
+        document = None
+    message = document.get("message") if isinstance(document, dict) else None
     return ApiError(response.status_code, message or response.reason_phrase)
 
 
-CALLED = {"Address": "address", "MessagingUser": "username"}
-"""The field by which people call an object, rather than by its name."""
-
 _SHORTER = {"user": "messaginguser", "users": "messagingusers"}
-"""What people say here; in Kubernetes it could mean others."""
+"""Names that are short here; in Kubernetes they could mean other kinds."""
 
 
 def operator_token(data: Path) -> str:
-    """Return what proves that we may read a data directory; empty if we may not, or nothing runs there."""
+    """Return the token of a data directory; empty if we may not read it, or nothing runs there."""
     try:
         return Layout(data).operator_token.read_text()
     except OSError:
@@ -321,12 +427,30 @@ def _key(document: Document) -> tuple[str, str, str]:
     return document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"]
 
 
+def _parts(documents: Iterable[Document], present: Present) -> Iterator[list[Document]]:
+    """Yield documents of one kind in parts that one request can write."""
+    part: list[Document] = []
+    place: tuple[str | None, bool] | None = None
+    size = 0
+    for document in documents:
+        where = document["metadata"].get("namespace"), _key(document) in present
+        most = MOST_IN_LIST if _kind_of(document) in WRITTEN_IN_LISTS else 1
+        length = len(json.dumps(document))
+        if part and (where != place or len(part) >= most or size + length > _PART_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(document)
+        place, size = where, size + length
+    if part:
+        yield part
+
+
 def _parameters(dry_run: bool) -> dict[str, str]:
     return {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
 
 
 def _over(present: Document, wanted: Document) -> Document:
-    """Return what to put in the place of an object: what is wanted, in its present version."""
+    """Return the replacement of an object: the wanted document with the present resource version."""
     old, new = present["metadata"], wanted["metadata"]
     metadata = new | {"resourceVersion": old["resourceVersion"]}
     for field in ("labels", "annotations"):

@@ -1,23 +1,22 @@
-"""The command line put together: commands, and errors as one line instead of a traceback."""
+"""The application of the command line: the table of commands, and errors as one line instead of a traceback."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from enmasse.cli.errors import FAILED, INTERRUPTED, exit_code
+from enmasse.cli.errors import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
 from enmasse.cli.options import DEFAULT_DATA, Data
 from enmasse.cli.output import Writer
 from enmasse.errors import EnmasseError
 from enmasse.version import __version__
-
-__all__ = ["run_app"]
 
 _DEBUG = "ENMASSE_DEBUG"
 
@@ -37,8 +36,8 @@ def _enmasse(
 
 
 def _node(context: typer.Context) -> None:
-    """Run one data-plane node alone; `enmasse node --help` tells how."""
-    from enmasse.cli.node import run_node  # noqa: PLC0415  # for the help of this program it is not needed
+    """Run one data-plane node alone; `enmasse node --help` shows its options."""
+    from enmasse.cli.commands.node import run_node  # noqa: PLC0415  # for the help of this program it is not needed
 
     raise typer.Exit(run_node(context.args))
 
@@ -66,53 +65,162 @@ def _version(data: Data = DEFAULT_DATA) -> None:
         writer.note(f"Server: unknown ({error})")
 
 
+# The parser's error for wrong arguments; it exports only one of its subclasses.
+_WrongUsage: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+class _Command(NamedTuple):
+    """A command as the help lists it.
+
+    Attributes:
+        panel: the part of the help that it stands in.
+        place: the module in ``commands`` and the command's name there, or a function of this module.
+        summary: the first sentence of its own help.
+    """
+
+    panel: str
+    place: str | Callable[..., None]
+    summary: str
+
+    def load(self) -> Any:
+        """Return the function of the command, or the application of its subcommands, importing its module."""
+        if not isinstance(self.place, str):
+            return self.place
+        module, _, attribute = self.place.partition(":")
+        return getattr(importlib.import_module(f"enmasse.cli.commands.{module}"), attribute)
+
+
 _RUN, _DECLARE, _ACCESS, _USE = "Run", "Declare", "Access", "Use"
 _RAW = {"ignore_unknown_options": True, "allow_extra_args": True}
 
-_COMMANDS = {
-    "up": (_RUN, "up:up"),
-    "demo": (_RUN, "app:_demo"),
-    "status": (_RUN, "status:status"),
-    "endpoints": (_RUN, "endpoints:endpoints"),
-    "ca": (_RUN, "certificate:ca"),
-    "top": (_RUN, "top:top"),
-    "events": (_RUN, "events:events"),
-    "logs": (_RUN, "logs:logs"),
-    "trace": (_RUN, "trace:trace"),
-    "backup": (_RUN, "backup:backup"),
-    "restore": (_RUN, "backup:restore"),
-    "control": (_RUN, "control:control"),
-    "node": (_RUN, "app:_node"),
-    "journal": (_RUN, "journal:journal"),
-    "kube": (_RUN, "kube:kube"),
-    "version": (_RUN, "app:_version"),
-    "create": (_DECLARE, "create:create"),
-    "certificate": (_DECLARE, "certificate:certificate"),
-    "user": (_DECLARE, "user:user"),
-    "apply": (_DECLARE, "apply:apply"),
-    "passwd": (_DECLARE, "create_user:passwd"),
-    "get": (_DECLARE, "get:get"),
-    "describe": (_DECLARE, "describe:describe"),
-    "delete": (_DECLARE, "delete:delete"),
-    "wait": (_DECLARE, "wait:wait"),
-    "explain": (_DECLARE, "explain:explain"),
-    "import": (_DECLARE, "two_files:import_files"),
-    "login": (_ACCESS, "login:login"),
-    "logout": (_ACCESS, "login:logout"),
-    "account": (_ACCESS, "account:account"),
-    "token": (_ACCESS, "token:token"),
-    "address": (_USE, "address:address"),
-    "pipeline": (_USE, "pipeline:pipeline"),
-    "send": (_USE, "send:send"),
-    "receive": (_USE, "receive:receive"),
-    "request": (_USE, "request:request"),
-    "bench": (_USE, "bench:bench"),
+COMMANDS = {
+    "up": _Command(_RUN, "up:up", "Start everything on this machine and keep it alive until Ctrl-C."),
+    "demo": _Command(
+        _RUN, _demo, "Show everything at work: the platform, simulated devices, a Spark job and alerts."
+    ),
+    "status": _Command(_RUN, "status:status", "Show spaces, addresses and nodes, and whether all of them are ready."),
+    "overview": _Command(
+        _RUN, "overview:overview", "Show what is wrong and how to mend it, and sums of all that you may see."
+    ),
+    "endpoints": _Command(_RUN, "status:endpoints", "Show every URL that the installation serves."),
+    "console": _Command(_RUN, "console:console", "Open the console in the browser."),
+    "ca": _Command(
+        _RUN,
+        "certificate:ca",
+        "Print the certificate (PEM) of the authority that vouches for this installation.",
+    ),
+    "top": _Command(_RUN, "top:top", "Show the busiest addresses with their rates, again and again."),
+    "events": _Command(_RUN, "events:events", "Show what has happened to objects, what came last at the end."),
+    "logs": _Command(
+        _RUN,
+        "events:logs",
+        "Show what the processes of an installation have logged, the last lines first in each log.",
+    ),
+    "audit": _Command(
+        _RUN,
+        "overview:audit",
+        "Show who did what through the API, what came last at the end; for administrators.",
+    ),
+    "trace": _Command(_RUN, "trace:trace", "Show the frames of connections while they run, until Ctrl-C."),
+    "backup": _Command(
+        _RUN,
+        "backup:backup",
+        "Copy all of an installation, also while it runs: objects, accounts, certificates, messages.",
+    ),
+    "restore": _Command(_RUN, "backup:restore", "Make a backup an installation, in which nothing may be running."),
+    "control": _Command(
+        _RUN,
+        "control:control",
+        "Run the control process alone: resource store, API and controllers, for one node.",
+    ),
+    "node": _Command(_RUN, _node, "Run one data-plane node alone; `enmasse node --help` shows its options."),
+    "journal": _Command(_RUN, "journal:journal", "Look at, repair, back up and restore what a node stores."),
+    "kube": _Command(_RUN, "explain:kube", "Write what a Kubernetes cluster needs to know of EnMasse."),
+    "version": _Command(
+        _RUN, _version, "Show the version of this program, and of the installation where one answers."
+    ),
+    "create": _Command(_DECLARE, "create:create", "Create a space, an address, a user or a namespace."),
+    "certificate": _Command(_DECLARE, "certificate:certificate", "Certificates by which clients prove who they are."),
+    "user": _Command(_DECLARE, "user:user", "Make and change the file of users that `up` and `node` read."),
+    "apply": _Command(_DECLARE, "apply:apply", "Create or change objects as files declare them."),
+    "passwd": _Command(
+        _DECLARE,
+        "create_user:passwd",
+        "Set the password of a messaging user; it is asked for, or is the first line of standard input.",
+    ),
+    "get": _Command(
+        _DECLARE,
+        "get:get",
+        "List the objects of kinds, or show some; also `connections`, `links`, `sessions`, `wills` and `nodes`.",
+    ),
+    "describe": _Command(
+        _DECLARE,
+        "get:describe",
+        "Show everything about one object: what was declared, what was found, and why.",
+    ),
+    "delete": _Command(
+        _DECLARE,
+        "delete:delete",
+        "Delete objects. A space takes its addresses with it, an address its messages.",
+    ),
+    "wait": _Command(
+        _DECLARE,
+        "wait:wait",
+        "Wait until objects are ready, are gone, or have come so far; the exit code is 4 if they were not in time.",
+    ),
+    "explain": _Command(
+        _DECLARE,
+        "explain:explain",
+        "Show what the fields of a kind mean. Nothing needs to be running for it.",
+    ),
+    "import": _Command(
+        _DECLARE,
+        "apply:import_files",
+        "Turn a file of addresses, with its file of flavors, into a space, its plans and its addresses.",
+    ),
+    "login": _Command(
+        _ACCESS,
+        "login:login",
+        "Log in; every command to come that names no data directory uses this installation.",
+    ),
+    "logout": _Command(_ACCESS, "login:logout", "Log out: the token is revoked and forgotten."),
+    "account": _Command(_ACCESS, "account:account", "Who may use the API, and for what."),
+    "token": _Command(_ACCESS, "account:token", "Tokens by which programs use the API."),
+    "check": _Command(_ACCESS, "check:check", "Whether somebody may do something."),
+    "address": _Command(_USE, "address:address", "Look at, delete, move or send back what an address stores."),
+    "tail": _Command(
+        _USE,
+        "tail:tail",
+        "Show what comes to an address from now on, and take nothing away, until Ctrl-C.",
+    ),
+    "retained": _Command(_USE, "retained:retained", "List, read and clear the values that topics keep of each name."),
+    "pipeline": _Command(
+        _USE,
+        "pipeline:pipeline",
+        "Run pipelines over the addresses of a space, see how far they are, and query their tables.",
+    ),
+    "send": _Command(_USE, "send:send", "Send a message to an address and print its outcome."),
+    "receive": _Command(
+        _USE,
+        "receive:receive",
+        "Print the messages of an address as they come, and accept each once it is printed.",
+    ),
+    "request": _Command(
+        _USE,
+        "send:request",
+        "Send a request to an address and print the reply, which comes over an address of its own.",
+    ),
+    "bench": _Command(
+        _USE,
+        "bench:bench",
+        "Put load on an address of this installation or of any AMQP 1.0 peer, and print its figures.",
+    ),
 }
-"""Each command, where the help lists it, and the module of this package and the name that it is there."""
+"""Every command, in the order in which the help lists them."""
 
 
-def _make_app(names: Iterable[str]) -> typer.Typer:
-    """Put these commands together; the modules of others are not loaded."""
+def _make_app(named: str | None) -> typer.Typer:
+    """Return the application: with one command, or as a list of all, whose modules are not loaded."""
     app = typer.Typer(
         name="enmasse",
         no_args_is_help=True,
@@ -122,36 +230,79 @@ def _make_app(names: Iterable[str]) -> typer.Typer:
         epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 timed out or not reachable.",
     )
     app.callback()(_enmasse)
-    for name in names:
-        panel, place = _COMMANDS[name]
-        module, _, attribute = place.partition(":")
-        found = getattr(importlib.import_module(f"enmasse.cli.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name, rich_help_panel=panel)
-        elif found is _node:
-            app.command(name, rich_help_panel=panel, context_settings=_RAW, add_help_option=False)(found)
-        else:
-            app.command(name, rich_help_panel=panel)(found)
+    if named is not None:
+        _add(app, named)
+        return app
+    for name, command in COMMANDS.items():
+        app.command(name, help=command.summary, rich_help_panel=command.panel, add_help_option=False)(_listed)
     return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    found = COMMANDS[name].load()
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    elif found is _node:
+        app.command(name, context_settings=_RAW, add_help_option=False)(found)
+    else:
+        app.command(name)(found)
+
+
+def _listed() -> None:
+    raise UsageError("name the command first, as in `enmasse get addresses`; `enmasse --help` lists all")
+
+
+_OUT_OF_RANGE = re.compile(r"(?P<value>\S+) is not in the range ((?P<least>\S+?)<=)?x((<=|>=)(?P<other>\S+?))?")
+_NO_NUMBER = re.compile(r"'(?P<value>.*)' is not a valid (?P<type>int|float)( range)?")
+
+
+def _words_of(error: Any) -> str:
+    """Return what was wrong with the arguments, in one line."""
+    text = error.format_message().strip().rstrip(".")
+    if not text:
+        return ""
+    if (param := getattr(error, "param", None)) is not None and error.message:
+        text = f"{' / '.join(param.opts)}: {_expected(error.message.strip().rstrip('.'))}"
+    command = error.ctx.command_path if error.ctx is not None else "enmasse"
+    return f"{text[0].lower()}{text[1:]}{'' if text.endswith('?') else ';'} `{command} --help` shows what it takes"
+
+
+def _expected(text: str) -> str:
+    """Return what is wrong with a value, in our words."""
+    if found := _NO_NUMBER.fullmatch(text):
+        return f"expected a {'whole ' * (found['type'] == 'int')}number, got '{found['value']}'"
+    if found := _OUT_OF_RANGE.fullmatch(text):
+        least, other, value = found["least"], found["other"], found["value"]
+        if least and other:
+            return f"expected {least} to {other}, got '{value}'"
+        return f"expected {least or other} or {'less' if '<=' in text else 'more'}, got '{value}'"
+    return text
 
 
 def run_app() -> int:
     """Run the command that the arguments name; return the exit code."""
-    # A shell that wants completions calls without arguments, and says in its own way how far its user has come.
+    # A shell that asks for completions calls without arguments, and gives the typed words in a variable.
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     named = sys.argv[1:2] or typed.split()[1:2]
+    # The HTTP library would load a command line of its own, and all that it draws with.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     try:
-        # Who names a command does not wait for all that the others use.
-        _make_app(named if named and named[0] in _COMMANDS else _COMMANDS)(prog_name="enmasse")
+        # A single command starts without the modules of the others.
+        app = _make_app(named[0] if named and named[0] in COMMANDS else None)
+        return int(app(prog_name="enmasse", standalone_mode=False) or 0)
     except EnmasseError as error:
         Writer().fail(str(error))
         return exit_code(error)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; nothing can be written there any more.
+        # The reader of our output has closed it; nothing can be written there any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except _WrongUsage as error:
+        if text := _words_of(error):  # none where help was shown because nothing was asked for
+            Writer().fail(text)
+        return USAGE
     except Exception as error:
         if os.environ.get(_DEBUG):
             raise
@@ -160,4 +311,3 @@ def run_app() -> int:
             f"Run it again with {_DEBUG}=1 to see where it comes from."
         )
         return FAILED
-    return 0

@@ -1,4 +1,4 @@
-"""What tables show of each kind, and what counts as ready."""
+"""The cells of tables of objects, and the readiness of an object."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from enmasse.cli.errors import UsageError
-from enmasse.model.columns import columns_of as printer_columns
-from enmasse.model.columns import value_at
-from enmasse.model.spaces import AddressSpaceSpec
+from enmasse.model.schema.kinds import ADDRESS_SPACE, DEFAULT_SPACE_PLANS, quota_used, value_at
 
 if TYPE_CHECKING:
-    from enmasse.model.columns import Column
-    from enmasse.model.kinds import Kind
+    from collections.abc import Callable
 
-__all__ = ["age", "columns_of", "is_ready", "present", "row_of", "sentence_of", "values_at"]
+    from enmasse.model.schema.kinds import Column, Kind
+
 
 Document = dict[str, Any]
 
@@ -26,62 +24,55 @@ _STEP = re.compile(r"(?:^|\.)(?P<name>[^.\[\]'{}]+)|\[(?P<index>-?[0-9]+|\*)\]|\
 
 def columns_of(kind: Kind, *, wide: bool, with_namespace: bool) -> list[str]:
     """Return the heads of a kind's table."""
-    columns = ["NAMESPACE"] if with_namespace else []
-    columns += ["NAME"]
-    match kind.name:
-        case "AddressSpace":
-            columns += ["TYPE", "PLAN", "READY", "PHASE", "AGE"]
-        case "Address":
-            columns += ["ADDRESS", "TYPE", "PLAN", "READY", "PHASE", "AGE"]
-            columns += ["TOPIC", "PARTITIONS"] if wide else []
-        case "AddressPlan":
-            columns += ["TYPE", "PARTITIONS", "READY", "AGE"]
-        case "AddressSpacePlan":
-            columns += ["TYPE", "PLANS", "READY", "AGE"]
-        case _:
-            return columns + [column.name.upper() for column in _printed(kind, wide)]
-    return columns + (["MESSAGE"] if wide else [])
+    heads = ["NAMESPACE", "NAME"] if with_namespace else ["NAME"]
+    return heads + [column.name.upper() for column in _printed(kind, wide)]
 
 
 def row_of(kind: Kind, item: Document, now: datetime, *, wide: bool, with_namespace: bool) -> list[str]:
     """Return an object's row, to the heads of ``columns_of``."""
-    metadata, spec, status = item["metadata"], item["spec"], item.get("status", {})
-    ready, since = str(is_ready(item)), age(metadata.get("creationTimestamp", ""), now)
-    row = [metadata.get("namespace", "")] if with_namespace else []
-    row += [metadata["name"]]
-    plan_status = status.get("planStatus") or {}
-    match kind.name:
-        case "AddressSpace":
-            plan = AddressSpaceSpec.model_validate(spec).plan_name
-            row += [spec["type"], plan, ready, status.get("phase", "Pending"), since]
-        case "Address":
-            plan = plan_status.get("name") or spec.get("plan", "-")
-            row += [spec["address"], spec["type"], plan, ready, status.get("phase", "Pending"), since]
-            row += [spec.get("topic", "-"), str(plan_status.get("partitions", "-"))] if wide else []
-        case "AddressPlan":
-            row += [spec["addressType"], str(spec.get("partitions", 1)), ready, since]
-        case "AddressSpacePlan":
-            row += [spec["addressSpaceType"], str(len(spec["addressPlans"])), ready, since]
-        case _:
-            return row + [_shown(item, column, now) for column in _printed(kind, wide)]
-    return row + ([sentence_of(item)] if wide else [])
+    metadata = item["metadata"]
+    row = [metadata.get("namespace", ""), metadata["name"]] if with_namespace else [metadata["name"]]
+    return row + [_shown(kind, item, column, now) for column in _printed(kind, wide)]
 
 
 def _printed(kind: Kind, wide: bool) -> list[Column]:
-    return [column for column in printer_columns(kind.name) if wide or column.priority == 0]
+    return [column for column in kind.table or kind.printer_columns if wide or column.priority == 0]
 
 
-def _shown(item: Document, column: Column, now: datetime) -> str:
+def _shown(kind: Kind, item: Document, column: Column, now: datetime) -> str:
+    if not column.path:
+        return _COMPUTED[column.name](kind, item)
     value = value_at(item, column.path)
     if column.type == "date":
         return age(str(value), now)
     if column.type == "number" and isinstance(value, float):
         return f"{value:.1f}"
-    return "-" if value is None else str(value)
+    return column.empty if value is None else str(value)
+
+
+def _plan(kind: Kind, item: Document) -> str:
+    """Return the plan in effect, as far as it is known."""
+    if kind is ADDRESS_SPACE:
+        return str(item["spec"].get("plan") or DEFAULT_SPACE_PLANS[item["spec"].get("type", "standard")])
+    return str(value_at(item, ".status.planStatus.name") or item["spec"].get("plan", "-"))
+
+
+def _used(item: Document) -> str:
+    return ", ".join(filter(None, (quota_used(item), quota_used(item, of_limits=True))))
+
+
+_COMPUTED: dict[str, Callable[[Kind, Document], str]] = {
+    "Plan": _plan,
+    "Plans": lambda _kind, item: str(len(item["spec"]["addressPlans"])),
+    "Ready": lambda _kind, item: str(is_ready(item)),
+    "Message": lambda _kind, item: sentence_of(item),
+    "Used": lambda _kind, item: _used(item),
+}
+"""Columns without a path, by their names."""
 
 
 def values_at(item: Document, path: str) -> list[Any]:
-    """Return what lies at a path such as ``.status.messages[*]`` or ``.metadata.labels['a.b']`` in an object.
+    """Return the values at a path such as ``.status.messages[*]`` or ``.metadata.labels['a.b']`` in an object.
 
     Braces around it, and a dot or ``$`` before it, may be there or not.
 
@@ -107,7 +98,7 @@ def values_at(item: Document, path: str) -> list[Any]:
 
 
 def is_ready(item: Document) -> bool:
-    """Tell whether an object is ready in its present generation."""
+    """Return True if an object is ready in its present generation."""
     metadata = item["metadata"]
     return not metadata.get("deletionTimestamp") and any(
         condition["type"] == "Ready"

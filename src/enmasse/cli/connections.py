@@ -1,30 +1,33 @@
-"""``enmasse get connections`` and ``get links``: who is connected to a space."""
+"""``enmasse get connections``, ``links``, ``sessions`` and ``wills``: the clients of a space."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from enmasse.cli.columns import age, present
 from enmasse.cli.options import Output
 from enmasse.cli.output import make_table, write_structured
-from enmasse.model.kinds import kind_named
+from enmasse.model.schema.kinds import ADDRESS_SPACE
 
 if TYPE_CHECKING:
     from enmasse.cli.api_client import ApiClient
     from enmasse.cli.output import Writer
 
-__all__ = ["CONNECTED", "close_session", "sessions_of", "write_sessions"]
 
-CONNECTED = ("connections", "connection", "links", "link")
-"""What lists those who are connected, and is no kind of objects."""
+CONNECTED = ("connections", "connection", "links", "link", "sessions", "session", "wills", "will")
+"""Words that list clients; they are no kinds of objects."""
 
 _CONNECTION = ("NAME", "CONTAINER", "HOST", "USER", "SENDERS", "RECEIVERS", "IN", "OUT", "AGE")
+_SESSION = ("CLIENT", "USER", "CONNECTED", "FILTERS", "WAITING", "BYTES", "LOST", "IN-FLIGHT", "EXPIRY")
+_WILL = ("CLIENT", "LINK", "USER", "ADDRESS", "STATE", "DELAY", "BYTES")
 _LINK = ("CONNECTION", "ROLE", "ADDRESS", "NAME", "CREDIT", "UNSETTLED", "DELIVERIES", "ACCEPTED")
 
 
 def sessions_of(api: ApiClient, what: str, namespace: str, space: str) -> list[dict[str, Any]]:
-    """Return all connections or links of a space."""
-    path = f"{_path(namespace, space)}/{'links' if what.startswith('link') else 'connections'}"
+    """Return all connections, links, sessions or wills of a space."""
+    path = f"{_path(namespace, space)}/{what.removesuffix('s')}s"
     found: list[dict[str, Any]] = []
     page = api.call("GET", path)
     found += page["items"]
@@ -36,17 +39,26 @@ def sessions_of(api: ApiClient, what: str, namespace: str, space: str) -> list[d
 
 def close_session(api: ApiClient, namespace: str, space: str, name: str) -> None:
     """Close a connection of a space."""
-    api.call("DELETE", f"{_path(namespace, space)}/connections/{name}")
+    api.call("DELETE", f"{_path(namespace, space)}/connections/{_encoded(name)}")
+
+
+def end_session(api: ApiClient, namespace: str, space: str, client: str) -> None:
+    """End the session of a client of MQTT."""
+    api.call("DELETE", f"{_path(namespace, space)}/sessions/{_encoded(client)}")
+
+
+def _encoded(name: str) -> str:
+    """Return a name as the last part of a path, where `..` must not lead to the space."""
+    return quote(name, safe="").replace(".", "%2E")
 
 
 def _path(namespace: str, space: str) -> str:
-    kind = kind_named("AddressSpace")
-    assert kind is not None
+    kind = ADDRESS_SPACE
     return f"{kind.base_path()}/namespaces/{namespace}/{kind.plural}/{space}"
 
 
 def write_sessions(writer: Writer, form: Output, what: str, items: list[dict[str, Any]]) -> None:
-    """Write connections or links in the form that was asked for."""
+    """Write connections, links, sessions or wills in the form that was asked for."""
     if form in (Output.YAML, Output.JSON):
         write_structured(writer.out, form.value, {"apiVersion": "v1", "kind": "List", "items": items})
     elif form is Output.NAME:
@@ -55,9 +67,8 @@ def write_sessions(writer: Writer, form: Output, what: str, items: list[dict[str
     elif not items:
         writer.note(f"There are no {what.removesuffix('s')}s.")
     else:
-        is_links = what.startswith("link")
-        rows = [_link(item) if is_links else _connection(item) for item in items]
-        writer.out.print(make_table(_LINK if is_links else _CONNECTION, rows))
+        columns, cells = _TABLES[what.removesuffix("s")]
+        writer.out.print(make_table(columns, [cells(item) for item in items]))
 
 
 def _connection(item: dict[str, Any]) -> list[str]:
@@ -68,6 +79,29 @@ def _connection(item: dict[str, Any]) -> list[str]:
     return [str(cell) for cell in cells]
 
 
+def _session(item: dict[str, Any]) -> list[str]:
+    expiry = item.get("expiry")
+    cells = (
+        item["name"], item.get("user", ""), "yes" if item["connected"] else "no", item["filterCount"],
+        item["messagesStored"], item["bytesStored"], item["dropped"], item["inFlightOut"] + item["inFlightIn"],
+        "never" if expiry is None else f"{expiry} s",
+    )  # fmt: skip
+    return [str(cell) for cell in cells]
+
+
+def _will(item: dict[str, Any]) -> list[str]:
+    names = ("client", "link", "user", "address", "state", "delay", "bytes")
+    return [str(item.get(name, "-")) for name in names]
+
+
 def _link(item: dict[str, Any]) -> list[str]:
     names = ("connection", "role", "address", "name", "credit", "unsettled", "deliveries", "accepted")
     return [str(item.get(name, "-")) for name in names]
+
+
+_TABLES: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], list[str]]]] = {
+    "connection": (_CONNECTION, _connection),
+    "link": (_LINK, _link),
+    "session": (_SESSION, _session),
+    "will": (_WILL, _will),
+}

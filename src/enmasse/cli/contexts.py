@@ -1,4 +1,4 @@
-"""Where somebody has logged in: a file of their own, which holds their tokens."""
+"""Contexts: the installations where a user has logged in, in a file of their own with their tokens."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ import ssl
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import yaml
-
-from enmasse.engines.private_files import replace_file
+from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
-
-__all__ = ["Context", "Contexts", "config_path", "read_contexts", "trust", "write_contexts"]
 
 _VARIABLE = "ENMASSE_CONFIG"
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """An installation, and who we are there.
+    """An installation, and our account there.
 
     Attributes:
         name: of the context.
@@ -80,14 +76,20 @@ def read_contexts() -> Contexts:
         ConfigError: when it was not written by us.
     """
     path = config_path()
+    unreadable = ConfigError(f"{path} cannot be read as the file of logins: remove it, and log in again")
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return Contexts(document["current"], tuple(Context(**item) for item in document["contexts"]))
+        text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return Contexts()
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
-        # The error itself might quote a token.
-        raise ConfigError(f"{path} cannot be read as the file of logins: remove it, and log in again") from None
+    except (OSError, ValueError):
+        raise unreadable from None
+    import yaml  # noqa: PLC0415  # who has not logged in need not wait for it
+
+    try:
+        document = yaml.safe_load(text)
+        return Contexts(document["current"], tuple(Context(**item) for item in document["contexts"]))
+    except (ValueError, KeyError, TypeError, yaml.YAMLError):
+        raise unreadable from None  # the error itself might quote a token
 
 
 def write_contexts(contexts: Contexts) -> Path:
@@ -96,6 +98,8 @@ def write_contexts(contexts: Contexts) -> Path:
     Raises:
         ConfigError: when it cannot be written.
     """
+    import yaml  # noqa: PLC0415  # commands that log nobody in need not wait for it
+
     document = {"current": contexts.current_name, "contexts": [asdict(item) for item in contexts.contexts]}
     path = config_path()
     replace_file(path, yaml.safe_dump(document, sort_keys=False).encode())
@@ -103,8 +107,11 @@ def write_contexts(contexts: Contexts) -> Path:
 
 
 def trust(url: str, authority: str) -> ssl.SSLContext | bool:
-    """Return whom to trust for a URL, as httpx takes it."""
-    if not url.startswith("https:") or not authority:
+    """Return the authorities to trust for a URL, as httpx takes them."""
+    if not url.startswith("https:"):
+        # No authority is needed where nothing is encrypted: to read all authorities takes a fifth of a short command.
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not authority:
         return True
     try:
         return ssl.create_default_context(cadata=authority)

@@ -10,24 +10,7 @@ EnmasseError
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from enmasse.errors import EnmasseError, RemoteError, UnavailableError
-
-__all__ = [
-    "FAILED",
-    "INTERRUPTED",
-    "NOT_FOUND",
-    "OK",
-    "UNREACHABLE",
-    "USAGE",
-    "ApiError",
-    "CliError",
-    "NotFoundError",
-    "UnreachableError",
-    "UsageError",
-    "exit_code",
-]
 
 OK = 0
 FAILED = 1
@@ -40,31 +23,41 @@ _AMQP_NOT_FOUND = "amqp:not-found"
 
 
 class CliError(EnmasseError):
-    """A command cannot do what was asked."""
+    """Raised when a command cannot do what was asked.
 
-    code: ClassVar[int] = FAILED
+    Args:
+        text: what, and what to do.
+        code: the exit code, if another than the class's.
+    """
+
+    code: int = FAILED
+
+    def __init__(self, text: str, *, code: int | None = None) -> None:
+        super().__init__(text)
+        if code is not None:
+            self.code = code
 
 
 class UsageError(CliError):
-    """The arguments do not fit together."""
+    """Raised when arguments do not fit together."""
 
     code = USAGE
 
 
 class NotFoundError(CliError):
-    """What was named does not exist."""
+    """Raised when a named object or file does not exist."""
 
     code = NOT_FOUND
 
 
 class UnreachableError(CliError):
-    """Nothing answers, or not in time."""
+    """Raised when nothing answers, or not in time."""
 
     code = UNREACHABLE
 
 
 class ApiError(EnmasseError):
-    """The API answered with an error.
+    """Raised when the API answers with an error.
 
     Attributes:
         status: the HTTP status code.

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enmasse.cli.errors import NotFoundError, UsageError
-from enmasse.model.documents import MAX_BYTES
-from enmasse.model.errors import ManifestError, Problem
-from enmasse.model.kinds import kind_of
-from enmasse.model.manifest import in_order, load_manifest
+from enmasse.model.schema.errors import ManifestError, Problem
+from enmasse.model.schema.kinds import kind_of
+from enmasse.model.schema.manifest import MAX_BYTES, in_order, load_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enmasse.model.resource import Resource
+    from enmasse.model.schema.resource import Resource
 
-__all__ = ["read_manifests"]
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
 

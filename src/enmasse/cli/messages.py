@@ -1,18 +1,21 @@
-"""What the messaging commands share: connecting, and messages as text."""
+"""Connections and message texts, shared by the messaging commands."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import re
 import sys
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from enmasse.cli.errors import UsageError
-from enmasse.cli.installation import find_endpoints, find_url
+from enmasse.cli.errors import CliError, UsageError, exit_code
+from enmasse.cli.installation import find_endpoints, find_url, space_host
+from enmasse.cli.passwords import PASSWORD, password_of
 from enmasse.client import ConnectionDeniedError, TlsOptions, connect
-from enmasse.engines.embedded.paths import Layout
+from enmasse.client.options import GIVE, RISK
+from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
 
 if TYPE_CHECKING:
@@ -20,54 +23,64 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enmasse.client import Connection, Message
-    from enmasse.client.opening import Opening
-
-__all__ = ["explain", "open_connection", "parse_properties", "read_body", "to_json", "to_text"]
+    from enmasse.client.link import Opening
 
 
-# No arguments, which others could see.
-_USER, _PASSWORD, _TOKEN = "ENMASSE_USER", "ENMASSE_PASSWORD", "ENMASSE_TOKEN"
+# No argument, which others could see.
+_TOKEN = "ENMASSE_TOKEN"  # noqa: S105  the variable's name
+# The client's errors name arguments of Python.
+_GIVE = f"name yourself by --user, with the password in {PASSWORD}"
+_TLS_HINT = re.compile(r"(: |,? or )give TlsOptions\(.*")
 
 _PATIENCE_S = 2.0  # a node that was killed is back by then
 
 
-def open_connection(data: Path, command: str, space: str | None, namespace: str | None) -> Opening[Connection]:
-    """Connect to the installation, for one space of it; as the user that the environment names, if it does.
+def open_connection(
+    data: Path, command: str, space: str | None, namespace: str | None, user: str | None = None
+) -> Opening[Connection]:
+    """Connect to the installation, for one space of it.
 
     Args:
         data: the data directory.
         command: which command it is for.
         space: the space; None: the only one there is.
         namespace: of the space; None: ``default``.
+        user: who connects; None: the user that the environment names, else none.
+
+    Raises:
+        ConfigError: when the user's password is not known.
+        UsageError: when there is a namespace without a space.
     """
-    given = {name: os.environ.get(name) for name in (_USER, _PASSWORD, _TOKEN)}
+    host = space_host(data, space, namespace)
+    user, token = user or os.environ.get("ENMASSE_USER"), os.environ.get(_TOKEN)
+    password = password_of(user) if user is not None and token is None else None
     url, tls = find_url(data, "amqp"), None
     authority = Layout(data).tls / "authority" / "ca.crt"
-    if any(given.values()) and authority.exists():
-        # A provider of identities wants to see the password or the token itself, and nobody else shall.
+    if (user or token) and authority.exists():
+        # Only a provider of identities is shown the password or the token itself.
         secure = find_endpoints(data).url("amqps")
         url, tls = (url, None) if secure is None else (secure, TlsOptions(ca_file=authority))
-    host = f"{space}.{namespace or 'default'}" if space else None
     name = f"enmasse-{command}-{uuid.uuid4().hex[:8]}"
     return connect(
         url,
         container_id=name,
         hostname=host,
         patience=_PATIENCE_S,
-        user=given[_USER],
-        password=given[_PASSWORD],
-        token=given[_TOKEN],
+        user=user,
+        password=password,
+        token=token,
         tls=tls,
     )
 
 
 def explain(error: EnmasseError) -> EnmasseError:
-    """Return an error with a hint where the command line has a better one than the node."""
+    """Return an error in the words of the command line where it has better ones than node and client."""
     if isinstance(error, ConnectionDeniedError) and "names no space" in error.description:
-        hint = "name the space with --space" if "names no space;" in error.description else ""
-        description = f"{error.description} ({hint})" if hint else error.description
-        return ConnectionDeniedError(error.condition, description, "no space")
-    return error
+        is_given = "the connection names no space;" not in error.description
+        hint = "see which there are with `enmasse get spaces -A`" if is_given else "name the space with --space"
+        return ConnectionDeniedError(error.condition, f"{error.description} ({hint})", "no space")
+    text = _TLS_HINT.sub("", str(error).replace(RISK, "").replace(GIVE, _GIVE))
+    return error if text == str(error) else CliError(text, code=exit_code(error))
 
 
 def read_body(body: str | None) -> str | bytes:
@@ -129,7 +142,7 @@ def to_text(message: Message) -> str:
 
 
 def to_json(message: Message) -> dict[str, Any]:
-    """Return everything that a message says, without what it leaves out."""
+    """Return the sections of a message that are set, in JSON form."""
     fields = {
         "subject": message.subject,
         "to": message.to,
@@ -146,8 +159,8 @@ def to_json(message: Message) -> dict[str, Any]:
         "properties": message.properties or None,
         "annotations": message.annotations or None,
     }
-    told = {name: _plain(value) for name, value in fields.items() if value is not None}
-    return told | {"body": _plain(message.body)}
+    found = {name: _plain(value) for name, value in fields.items() if value is not None}
+    return found | {"body": _plain(message.body)}
 
 
 def _plain(value: Any) -> Any:

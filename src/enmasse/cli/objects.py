@@ -16,17 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enmasse.cli.output import Writer
-    from enmasse.model.kinds import Kind
+    from enmasse.model.schema.kinds import Kind
 
-__all__ = [
-    "Form",
-    "FormChoice",
-    "ObjectWriter",
-    "object_label",
-    "parse_form",
-    "write_objects",
-    "write_results",
-]
 
 Document = dict[str, Any]
 Columns = tuple[tuple[str, str], ...]
@@ -162,7 +153,7 @@ def write_objects(
 
 
 def write_results(writer: Writer, form: Output, results: Sequence[tuple[Document, str]]) -> None:
-    """Write what became of objects: a sentence each, or the objects themselves."""
+    """Write the results of changes: a sentence for each object, or the objects themselves."""
     if form in (Output.TABLE, Output.WIDE):
         for item, what in results:
             writer.say(f"{object_label(item)} {what}")
@@ -181,5 +172,5 @@ def _write_plain(writer: Writer, form: Output, items: Sequence[Document], *, sin
 
 
 def _without_managers(item: Document) -> Document:
-    """Return an object as people want to read it: who has set which field is long, and no matter of theirs."""
+    """Return an object without its managed fields, which are long and of no use to people."""
     return item | {"metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}

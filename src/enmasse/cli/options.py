@@ -4,39 +4,23 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
-from enmasse.model.addresses import ADDRESS_TYPES
-from enmasse.model.kinds import KINDS
+from enmasse.cli.node_options import written
+from enmasse.model.schema.kinds import KINDS
 
-__all__ = [
-    "DEFAULT_DATA",
-    "AllNamespaces",
-    "Data",
-    "Files",
-    "KindName",
-    "Labels",
-    "LogFormat",
-    "LogFormatChoice",
-    "MessageSelector",
-    "Namespace",
-    "Output",
-    "OutputChoice",
-    "Properties",
-    "Space",
-    "StructuredChoice",
-    "StructuredOutput",
-    "complete_kinds",
-    "complete_types",
-]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 DEFAULT_DATA = Path(".enmasse")
 
 
 class Output(StrEnum):
-    """How objects are written."""
+    """The forms in which objects are written."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -46,7 +30,7 @@ class Output(StrEnum):
 
 
 class StructuredOutput(StrEnum):
-    """How anything that is no object is written."""
+    """The forms in which results are written that are no objects."""
 
     TABLE = "table"
     YAML = "yaml"
@@ -54,7 +38,7 @@ class StructuredOutput(StrEnum):
 
 
 class LogFormatChoice(StrEnum):
-    """How lines of a log are written."""
+    """The forms in which lines of a log are written."""
 
     TEXT = "text"
     JSON = "json"
@@ -68,6 +52,8 @@ def complete_kinds(incomplete: str) -> list[str]:
 
 def complete_types(incomplete: str) -> list[str]:
     """Return the address types that begin so."""
+    from enmasse.model.kinds.address_settings import ADDRESS_TYPES  # noqa: PLC0415  a shell asks; no command waits for it
+
     return [name for name in ADDRESS_TYPES if name.startswith(incomplete)]
 
 
@@ -79,7 +65,7 @@ Data = Annotated[
         metavar="DIR",
         help="Data directory of the installation.",
         file_okay=False,
-        readable=False,  # whoever uses it says in one sentence what is wrong
+        readable=False,  # the command itself reports what is wrong, in one sentence
     ),
 ]
 Namespace = Annotated[
@@ -92,6 +78,15 @@ AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In 
 Space = Annotated[
     str | None,
     typer.Option("--space", "-s", metavar="NAME", help="Address space; may be left out if there is only one."),
+]
+User = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        "-u",
+        metavar="NAME",
+        help="Who you are, else ENMASSE_USER; the password is ENMASSE_PASSWORD, or is asked for.",
+    ),
 ]
 Labels = Annotated[str, typer.Option("--selector", "-l", metavar="LABELS", help="Only objects with these labels.")]
 MessageSelector = Annotated[
@@ -116,7 +111,20 @@ Files = Annotated[
         "--filename", "-f", metavar="FILE|DIR|-", help="YAML or JSON; a directory's files; - for standard input."
     ),
 ]
-KindName = Annotated[
-    str,
-    typer.Argument(metavar="KIND", help="spaces, addresses, plans or spaceplans.", autocompletion=complete_kinds),
-]
+
+
+def arguments_of(command: Callable[..., None], **given: Any) -> tuple[str, ...]:
+    """Return options as a command takes them on its command line; what has no value is left out.
+
+    Args:
+        command: its parameters are declared with ``typer.Option``.
+        given: some of them, by name; paths become absolute.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    found: list[str] = []
+    for name, value in given.items():
+        option = next(item for item in hints[name].__metadata__ if isinstance(item, OptionInfo))
+        # In an annotation the first of typer's arguments, else the default, is a declaration as well.
+        flag = next(word for word in (option.default, *(option.param_decls or ())) if str(word).startswith("--"))
+        found += written(str(flag), value)
+    return tuple(found)

@@ -10,22 +10,21 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Writer", "make_table", "write_structured"]
+    from rich.table import Table
+
 
 _COLOURS = {
     **dict.fromkeys(("Active", "True", "Running", "Finished"), "green"),
     **dict.fromkeys(("False", "Pending", "Waiting", "Starting", "Paused"), "yellow"),
     "Failed": "red",
 }
-_PIPE_WIDTH = 1000  # columns when nobody looks: nothing is cut or wrapped
+_PIPE_WIDTH = 1000  # columns where there is no terminal: nothing is cut or wrapped
 
 
 class Writer:
@@ -54,6 +53,8 @@ class Writer:
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Return a plain table; words with a meaning for readiness are coloured on a terminal."""
+    from rich.table import Table  # noqa: PLC0415  most commands write lines
+
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for column in columns:
         # Only the last one may be wrapped: it holds sentences.
@@ -68,6 +69,8 @@ def write_structured(console: Console, form: str, document: Any) -> None:
     if form == "json":
         text = json.dumps(document, indent=2, ensure_ascii=False)
     else:
+        import yaml  # noqa: PLC0415  most commands write none
+
         text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip("\n")
     console.print(text, markup=False, soft_wrap=True)
 

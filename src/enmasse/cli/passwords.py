@@ -1,15 +1,16 @@
-"""How a password gets to a command: typed, read from standard input, or made; never as an argument."""
+"""Passwords of a command: typed, read from standard input, or made; never given as an argument."""
 
 from __future__ import annotations
 
 import getpass
+import os
 import secrets
 import string
 import sys
 
 from enmasse.errors import ConfigError
 
-__all__ = ["ask_password", "new_password"]
+PASSWORD = "ENMASSE_PASSWORD"  # noqa: S105  the variable's name
 
 _LETTERS = string.ascii_letters + string.digits
 _LENGTH = 24
@@ -17,7 +18,7 @@ _LENGTH = 24
 
 
 def ask_password() -> str:
-    """The password, which is never an argument: others could see it in the list of processes.
+    """Ask for a new password; it is never an argument, which others could see in the list of processes.
 
     Raises:
         ConfigError: when it is empty, or was typed twice in different ways.
@@ -33,6 +34,20 @@ def ask_password() -> str:
     return password
 
 
+def password_of(user: str) -> str:
+    """Return the password of a user who connects: the variable ``ENMASSE_PASSWORD``, or what is typed.
+
+    Raises:
+        ConfigError: when there is neither it nor a terminal.
+    """
+    given = os.environ.get(PASSWORD)
+    if given is not None:
+        return given
+    if not sys.stderr.isatty():
+        raise ConfigError(f"the password of {user} is not known: put it into the variable {PASSWORD}")
+    return getpass.getpass(f"Password of {user}: ")
+
+
 def new_password() -> str:
-    """A password that nobody guesses; letters and digits, so that it survives every shell and file."""
+    """Return a random password; letters and digits, so that it survives every shell and file."""
     return "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))

@@ -4,6 +4,8 @@ Rules:
 1. ``queues,users`` are several kinds, of which all objects are meant; names cannot follow.
 2. ``KIND/NAME`` names one object; where the first word is of that form, all are.
 3. ``KIND NAME...`` names objects of one kind.
+
+The space that is meant where none is named.
 """
 
 from __future__ import annotations
@@ -15,15 +17,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from enmasse.cli.api_client import CALLED, ApiClient, parse_kind
-from enmasse.cli.errors import UsageError
+from enmasse.cli.api_client import ApiClient, parse_kind
+from enmasse.cli.errors import NotFoundError, UsageError
 from enmasse.cli.options import DEFAULT_DATA, complete_kinds
 from enmasse.errors import EnmasseError
+from enmasse.model.schema.kinds import ADDRESS_SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enmasse.model.kinds import Kind
+    from enmasse.model.schema.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def parse_targets(words: Sequence[str]) -> list[Target]:
 
 
 def _parse_pair(word: str) -> Target:
-    # What an address is called may have slashes of its own.
+    # The name of an address may have slashes of its own.
     kind, separator, name = word.partition("/")
     if not (kind and separator and name):
         raise UsageError(
@@ -62,7 +65,7 @@ def _parse_pair(word: str) -> Target:
 
 
 def complete_targets(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the kinds, or the names of a kind's objects, that begin so; nothing where the API does not answer."""
+    """Return the completions: kinds, or names of a kind's objects; none where the API does not answer."""
     words: list[str] = [word for word in context.params.get("targets") or () if word]
     if words and "/" not in words[0]:
         return _names(context, words[0], incomplete)
@@ -84,7 +87,25 @@ def _names(context: typer.Context, kind_name: str, begin: str) -> list[str]:
         return []
     if space:
         items = [item for item in items if item["metadata"]["name"].startswith(f"{space}.")]
-    called = CALLED.get(kind.name, "")
+    called = kind.called
     names = [item["metadata"]["name"] for item in items]
     names += [str(item["spec"][called]) for item in items if called and called in item["spec"]]
     return sorted({name for name in names if name.startswith(begin)})
+
+
+def only_space(api: ApiClient, namespace: str) -> str:
+    """Return the name of the only space of a namespace.
+
+    Raises:
+        NotFoundError: when there is none.
+        UsageError: when there are several.
+    """
+    kind = ADDRESS_SPACE
+    names: list[str] = [item["metadata"]["name"] for item in api.select(kind, namespace)]
+    if not names:
+        raise NotFoundError(
+            f"there is no address space in namespace {namespace} yet: create one with `enmasse create space NAME`"
+        )
+    if len(names) > 1:
+        raise UsageError(f"there are several address spaces, name one with --space: {', '.join(names)}")
+    return names[0]

@@ -9,7 +9,6 @@
 
 from enmasse.client.connecting import connect
 from enmasse.client.connection import Connection
-from enmasse.client.delivery import Delivery
 from enmasse.client.errors import (
     ClosedError,
     ConnectionDeniedError,
@@ -24,11 +23,10 @@ from enmasse.client.errors import (
     UnavailableError,
     UrlError,
 )
-from enmasse.client.message import Message
-from enmasse.client.outcome import Outcome
-from enmasse.client.receiver import Receiver
+from enmasse.client.message import Message, Outcome
+from enmasse.client.options import TlsOptions
+from enmasse.client.receiver import Delivery, Receiver
 from enmasse.client.sender import Sender
-from enmasse.client.tls import TlsOptions
 from enmasse.client.transaction import Transaction
 
 __all__ = [

@@ -1,21 +1,27 @@
-"""One physical connection: a socket, an engine and a session, from dialling to its end.
+"""One physical connection, from dialling to its end, and the dialling of several places.
 
-A ``Connection`` outlives its carriers: when one is lost it dials the next.
+A carrier is a socket, an engine and a session. A ``Connection`` outlives its carriers: when one is lost, its
+dialler makes the next.
+
+Rules of dialling:
+1. A round tries every place once. The first round begins with the first place; after a loss the next
+   place comes first, and the lost one last.
+2. A redirect is followed within the round; the next round begins with the places that were given.
+3. A redirect never leads from TLS to a connection without.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from enmasse.client.authentication import Authentication
-from enmasse.client.errors import ConnectionDeniedError, DeadlineError, UnavailableError
-from enmasse.client.options import Options
-from enmasse.client.tls import explain_tls, has_certificate
-from enmasse.client.url import Url
+from enmasse.client.errors import ConnectionDeniedError, DeadlineError, TlsError, UnavailableError
+from enmasse.client.options import Authentication, Options, Url, explain_tls, has_certificate
 from enmasse.errors import EnmasseError
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
@@ -26,10 +32,8 @@ from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Open
 from enmasse.wire.amqp.session import Session
 
-__all__ = ["UNAUTHORIZED", "Carrier"]
-
 CLOSE_TIMEOUT_S = 3.0
-"""How long the peer's answer to our close is waited for."""
+"""Seconds to wait for the peer's answer to our close."""
 
 UNAUTHORIZED = "amqp:unauthorized-access"
 
@@ -40,7 +44,7 @@ class Carrier:
     Args:
         options: how to connect.
         url: where to.
-        on_gone: told once, after a successful ``dial``, when the carrier can carry no more.
+        on_gone: called once, after a successful ``dial``, when the carrier can carry no more.
         next_delivery_id: of the first message that is sent.
     """
 
@@ -60,12 +64,12 @@ class Carrier:
         self._sasl: Authentication | None = None
         self._is_used = False
         self.error: EnmasseError | None = None
-        """Why it can carry no more, once that is so."""
+        """The reason that it can carry no more, once that is so."""
         self.engine: Engine | None = None
         self.session: Session | None = None
         """The session that new links are attached on."""
         self.on_room: Callable[[], None] = _nothing
-        """Told when there is a session with room for links again."""
+        """Called when there is a session with room for links again."""
         self._sessions: list[Session] = []
         self._is_beginning = False
         self.remote: Open | None = None
@@ -121,7 +125,7 @@ class Carrier:
             raise UnavailableError(f"cannot reach {url}: {_explain_reach(error)}") from error
         except asyncio.CancelledError:
             if self._shell is not None:
-                # The socket is connected, and closed without another word: uvloop does not tell of that.
+                # The socket is connected, and closed without a callback of uvloop.
                 self._shell.connection_lost(None)
             raise
 
@@ -173,7 +177,7 @@ class Carrier:
                 await self.abort()
 
     async def wait_gone(self) -> None:
-        """Wait until the socket is gone, after the peer or we have ended the connection."""
+        """Wait until the socket is closed, after the peer or we have ended the connection."""
         if self._shell is not None:
             await self._shell.wait_closed()
 
@@ -184,7 +188,7 @@ class Carrier:
             await self._shell.wait_closed()
         self._ready.cancel()
 
-    # What the engine tells
+    # Callbacks of the engine
 
     def on_opened(self, connection: Engine, remote: Open) -> None:
         """The peer has let us in, or is about to say why not."""
@@ -208,7 +212,7 @@ class Carrier:
         return max((session.next_delivery_id for session in self._sessions), default=self._next_delivery_id)
 
     def has_room(self) -> bool:
-        """Whether one more link may be attached; if not, another session is begun, and ``on_room`` told."""
+        """Return true if one more link may be attached; if not, begin another session, and call ``on_room`` then."""
         session = self.session
         assert session is not None
         if len(session.handles) <= min(session.remote_handle_max, session.connection.handle_max):
@@ -220,14 +224,14 @@ class Carrier:
 
     def on_attach(self, link: EngineLink, attach: Attach) -> None:
         """The peer wants a link of its own, which a client has no use for."""
-        link.refuse("amqp:not-implemented", f"a client takes no link {attach.name!r} of the peer's wish")
+        link.refuse("amqp:not-implemented", f"a client accepts no link, and the peer asked for {attach.name!r}")
 
     def on_attached(self, link: EngineLink) -> None:
         """The peer answered the attach of one of our links."""
         link.sink.on_attached(link)
 
     def on_detached(self, link: EngineLink, error: AmqpError | None, _closed: bool) -> None:
-        """One of our links is gone."""
+        """One of our links is detached."""
         if link.sink is not None:
             link.sink.on_detached(link, error)
 
@@ -244,20 +248,20 @@ class Carrier:
         link.sink.on_message(payload, delivery_id, settled, message_format)
 
     def on_transactional_outcome(self, session: Session, delivery_id: int, state: Any, settled: bool) -> None:
-        """The peer has told what one of our messages is to be once its transaction is committed."""
+        """One of our messages has the outcome that counts once its transaction is committed."""
         delivery = session.unsettled.pop(delivery_id)
         delivery.sink.on_outcome(delivery, state)
         if not settled:
             session.settle_sent(delivery_id, state)
 
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
-        """The session is gone, and what is left of the connection is no use."""
+        """The session has ended, and the connection is no use without it."""
         engine = session.connection
         if not engine.closed and not engine.is_close_sent:
             engine.close(error)
 
     def on_closed(self, error: AmqpError | None) -> None:
-        """The connection is gone."""
+        """The connection has ended."""
         self.error = self._explain(error)
         if not self._ready.done():
             self._ready.set_exception(self.error)
@@ -273,7 +277,7 @@ class Carrier:
             return ConnectionDeniedError(error.condition, error.description or "", str(url), error.info)
         cause = None if self._shell is None else self._shell.cause
         if url.is_tls and isinstance(cause, ssl.SSLError):
-            # With TLS 1.3 a server looks at our certificate when our side of the handshake is done.
+            # With TLS 1.3 a server checks our certificate when our side of the handshake is done.
             return explain_tls(cause, url, self._options.server_name(url))
         if self._ready.done():
             return UnavailableError(f"the connection to {url} is lost")
@@ -299,13 +303,13 @@ class _Shell(EngineProtocol):
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """The socket is closed."""
         self.cause = exc
         super().connection_lost(exc)
 
 
 def _nothing() -> None:
-    """Nobody waits for room."""
+    """Do nothing when there is room."""
 
 
 def _explain_reach(error: OSError) -> str:
@@ -315,3 +319,133 @@ def _explain_reach(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"the host name is not known ({said})"
     return said
+
+
+REDIRECT = "amqp:connection:redirect"
+
+MAX_REDIRECTS = 5
+"""From one place; more is a circle."""
+
+
+class Dialler:
+    """Connects to one place after the other until one answers.
+
+    Args:
+        options: how to connect, and where to.
+        on_gone: called by a carrier when it can carry no more.
+        timeout_s: for one attempt.
+
+    Attributes:
+        present: the place that was connected to last, or is tried now.
+        next_delivery_id: where to go on counting deliveries, which are known by these numbers for longer
+            than a connection lasts.
+    """
+
+    def __init__(self, options: Options, on_gone: Callable[[Carrier, EnmasseError], None], timeout_s: float) -> None:
+        self._options = options
+        self._on_gone = on_gone
+        self._timeout_s = timeout_s
+        self._places = list(options.places)
+        if options.shuffle:
+            random.shuffle(self._places)
+        self._hint: Url | None = None
+        self.present = self._places[0]
+        self.next_delivery_id = 0
+
+    def leave(self, error: EnmasseError) -> None:
+        """Begin the next round at another place, if there is one, as the carrier was lost."""
+        self._hint = _target(error, self.present)
+        self._places.append(self._places.pop(0))
+
+    async def dial(self) -> Carrier:
+        """Try every place once.
+
+        Raises:
+            UnavailableError: no place can be reached.
+            ConnectionDeniedError: the place refused; of several, all did.
+            TlsError: the place is not to be trusted; of several, none can be used.
+        """
+        failures: list[EnmasseError] = []
+        hint, self._hint = self._hint, None
+        if hint is not None:
+            try:
+                return await self._follow(hint)
+            except (UnavailableError, ConnectionDeniedError, TlsError) as error:
+                failures.append(error)
+        for _ in range(len(self._places)):
+            try:
+                return await self._follow(self._places[0])
+            except (UnavailableError, ConnectionDeniedError, TlsError) as error:
+                failures.append(error)
+                self._places.append(self._places.pop(0))
+        raise _sum_up(failures)
+
+    async def _follow(self, place: Url) -> Carrier:
+        """Connect to a place, or to where it sends us.
+
+        Raises:
+            EnmasseError: as for ``dial``.
+        """
+        for _ in range(MAX_REDIRECTS + 1):
+            self.present = place
+            carrier = Carrier(self._options, place, self._on_gone, self.next_delivery_id)
+            try:
+                await carrier.dial(self._timeout_s)
+            except ConnectionDeniedError as error:
+                target = _target(error, place)
+                if target is None:
+                    raise
+                place = target
+            else:
+                if carrier.error is not None:
+                    raise UnavailableError(f"the connection to {place} was lost at once") from carrier.error
+                return carrier
+        raise UnavailableError(f"{place} sends us on once more after {MAX_REDIRECTS} redirects: a circle")
+
+
+def _target(error: EnmasseError, place: Url) -> Url | None:
+    if not isinstance(error, ConnectionDeniedError) or error.condition != REDIRECT:
+        return None
+    return redirected(place, error.info)
+
+
+def redirected(place: Url, info: Mapping[Any, Any]) -> Url | None:
+    """Return where a redirect leads to [AMQP 2.8.16, 2.8.18]; nothing if it names no host."""
+    host, port, hostname = info.get("network-host"), info.get("port"), info.get("hostname")
+    if host is None:
+        host = hostname
+    if not isinstance(host, str) or not host or not place.host:
+        return None
+    return replace(
+        place,
+        scheme="amqps" if place.scheme == "amqp" and info.get("scheme") == "amqps" else place.scheme,
+        host=host,
+        port=port if isinstance(port, int) else place.port,
+        hostname=hostname if isinstance(hostname, str) else None,
+        address=None,
+    )
+
+
+def is_final(error: EnmasseError) -> bool:
+    """Return true if it is no use to try again, as the peer refused our credentials."""
+    return isinstance(error, ConnectionDeniedError) and error.condition == UNAUTHORIZED
+
+
+def jittered(delay_s: float) -> float:
+    """Return between half the delay and all of it, so that clients do not connect again in step."""
+    return delay_s * (0.5 + random.random() / 2)  # noqa: S311  no secret
+
+
+def _sum_up(failures: list[EnmasseError]) -> EnmasseError:
+    """One error for a round; it is final only if every one was."""
+    if len({str(failure) for failure in failures}) == 1:
+        return failures[-1]
+    reasons = "; ".join(str(failure) for failure in failures)
+    if all(isinstance(failure, DeadlineError) for failure in failures):
+        return DeadlineError(reasons)
+    for kind in (UnavailableError, TlsError):
+        for failure in failures:
+            if isinstance(failure, kind):
+                return UnavailableError(f"no place can be reached: {reasons}")
+    passing = [failure for failure in failures if not is_final(failure)]
+    return (passing or failures)[-1]

@@ -1,4 +1,4 @@
-"""``connect``: where every use of the client begins."""
+"""``connect``, the entry to the client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from typing import Any
 
 from enmasse.client.connection import Connection
 from enmasse.client.errors import UrlError
-from enmasse.client.opening import Opening
-from enmasse.client.options import Options
-from enmasse.client.tls import TlsOptions, make_context
-from enmasse.client.url import parse_url
-
-__all__ = ["TIMEOUT_S", "connect"]
+from enmasse.client.link import Opening
+from enmasse.client.options import Options, TlsOptions, make_context, parse_url
 
 TIMEOUT_S = 10.0
 """For one attempt to connect: more than two lost packets cost."""
@@ -46,7 +42,7 @@ def connect(
         url: ``amqp[s]://[user:password@]host[:port]``, over WebSocket ``amqpws[s]://host[:port][/path]``, or
             ``amqp+unix:///path/to.sock``; or several of these, of which one is used, and the next when that
             is lost.
-        container_id: how this client names itself; made up if missing.
+        container_id: the name of this client; made up if missing.
         user: whom to be there; by default the URL's, and without one nobody (SASL ANONYMOUS).
         password: goes with ``user``.
         token: a bearer token instead of a password, or what gives a fresh one for each attempt.
@@ -59,7 +55,7 @@ def connect(
         timeout: seconds that one attempt may take.
         patience: seconds to go on trying when no place lets us in at first.
         idle_timeout: seconds of the peer's silence after which the connection counts as lost.
-        properties: what to tell of this client when the connection opens.
+        properties: properties of this client, sent when the connection opens.
 
     Raises:
         UrlError: a URL is none of these.

@@ -1,4 +1,4 @@
-"""Connections: what stays while the sockets under it come and go."""
+"""Connections, which live on while the sockets under them are lost and made again."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from enmasse.client.carrier import Carrier
-from enmasse.client.dialling import Dialler, is_final, jittered, redirected
+from enmasse.client.carrier import Carrier, Dialler, is_final, jittered, redirected
 from enmasse.client.errors import ClosedError, ConnectionDeniedError, DeadlineError, TlsError, UnavailableError
-from enmasse.client.link import ClientLink
-from enmasse.client.message import Message
-from enmasse.client.opening import Opening
-from enmasse.client.options import Options
-from enmasse.client.outcome import Outcome
-from enmasse.client.receiver import PREFETCH_BYTES, Receiver
-from enmasse.client.request import Requester
+from enmasse.client.internal_links import ControlLink, Requester, declare
+from enmasse.client.link import ClientLink, Opening
+from enmasse.client.message import Message, Outcome
+from enmasse.client.options import Options, Url
+from enmasse.client.receiver import CREDIT, PREFETCH_BYTES, Receiver
 from enmasse.client.resuming import ResumingSender
 from enmasse.client.sender import MAX_PENDING, MAX_PENDING_BYTES, Sender
-from enmasse.client.transaction import Beginning, ControlLink, Transaction, declare
-from enmasse.client.url import Url
+from enmasse.client.transaction import Transaction
 from enmasse.errors import EnmasseError
-
-__all__ = ["ATTACH_TIMEOUT_S", "CREDIT", "Connection"]
 
 L = TypeVar("L", bound=ClientLink)
 
@@ -40,8 +34,6 @@ and then drops them would be stormed."""
 
 ATTACH_TIMEOUT_S = 30.0
 """For attaching: time for a node to be restarted meanwhile."""
-
-CREDIT = 100
 
 _log = logging.getLogger(__name__)
 
@@ -78,18 +70,18 @@ class Connection:
 
     @property
     def container_id(self) -> str:
-        """How this client names itself."""
+        """The name of this client."""
         return self._options.container_id
 
     @property
     def remote_container_id(self) -> str | None:
-        """How the peer names itself, while connected."""
+        """The name of the peer, while connected."""
         carrier = self._carrier
         return carrier.remote.container_id if carrier is not None and carrier.remote is not None else None
 
     @property
     def remote_properties(self) -> dict[Any, Any]:
-        """What the peer said of itself, while connected."""
+        """The properties of the peer, while connected."""
         carrier = self._carrier
         return (carrier.remote.properties or {}) if carrier is not None and carrier.remote is not None else {}
 
@@ -100,17 +92,17 @@ class Connection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection is up at this moment."""
+        """True while the connection is up."""
         return self._carrier is not None
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection is closed, or has failed for good."""
+        """True once the connection is closed, or has failed for good."""
         return self._error is not None
 
     @property
     def error(self) -> EnmasseError | None:
-        """Why the connection is closed, once it is."""
+        """The reason that the connection is closed, once it is."""
         return self._error
 
     def __str__(self) -> str:
@@ -144,11 +136,11 @@ class Connection:
                 ``send_nowait`` raises ``FullError``.
             max_pending_bytes: the same in bytes of these messages.
             capabilities: extensions to ask for, such as ``enmasse:frames``.
-            properties: what to tell of the link.
+            properties: properties of the link.
             timeout: seconds to wait for the peer's answer; ``None`` waits for ever.
 
         Raises:
-            LinkRefusedError: the peer refused; its condition tells why.
+            LinkRefusedError: the peer refused; its condition says why.
             UnavailableError: the connection is lost, or the peer did not answer in time.
         """
 
@@ -198,7 +190,7 @@ class Connection:
             selector: get only what it selects, as in ``colour = 'red' AND size > 3``.
             filters: what to ask of the source, by name.
             capabilities: extensions to ask for, such as ``enmasse:frames``.
-            properties: what to tell of the link.
+            properties: properties of the link.
             durable: of a topic: have a subscription, named by container id and link name, that goes on when
                 the connection ends, and ends when the receiver is closed.
             default_outcome: what becomes of deliveries that are left without an outcome, also when the
@@ -206,7 +198,7 @@ class Connection:
             timeout: seconds to wait for the peer's answer; ``None`` waits for ever.
 
         Raises:
-            LinkRefusedError: the peer refused; its condition tells why.
+            LinkRefusedError: the peer refused; its condition says why.
             UnavailableError: the connection is lost, or the peer did not answer in time.
         """
 
@@ -230,7 +222,7 @@ class Connection:
 
         return Opening(lambda: self.open_link(make, timeout))
 
-    def transaction(self) -> Beginning:
+    def transaction(self) -> Opening[Transaction]:
         """Begin a transaction: ``await`` it, or use it with ``async with``, which commits or rolls back.
 
         The peer rolls it back if it is not ended in time (60 s with an EnMasse node as it comes).
@@ -250,13 +242,14 @@ class Connection:
                     )
             return await declare(control)
 
-        return Beginning(begin)
+        return Opening(begin)
 
     async def request(self, address: str, message: Message, *, timeout: float | None = None) -> Message:  # noqa: ASYNC109
         """Send a request, and wait for the reply.
 
         The request carries an address for replies and, unless it has one, a message id; the reply is
         the message whose correlation id is the request's own correlation id or else its message id.
+        One that is released, as its credit was called in while it was on its way, is sent again.
 
         Args:
             address: where the request goes.

@@ -64,7 +64,7 @@ class TooLargeError(ResourceError):
 
 
 class DeadlineError(UnavailableError, TimeoutError):
-    """What was waited for did not come in time."""
+    """The time of a call is over; also a ``TimeoutError``."""
 
 
 class _ExplainedError(RemoteError):
@@ -75,7 +75,7 @@ class _ExplainedError(RemoteError):
     ) -> None:
         super().__init__(condition, description)
         self.info = dict(info or {})
-        """What else the peer told, as where a redirect leads to."""
+        """The fields of the peer's error, such as the target of a redirect."""
         if where:
             self.args = (f"{where}: {condition}: {description}" if description else f"{where}: {condition}",)
 

@@ -1,11 +1,11 @@
-"""What senders and receivers have in common: how they attach, come back and end."""
+"""The base of senders and receivers: how they attach, are attached again after a loss, and end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from enmasse.client.carrier import Carrier
 from enmasse.client.errors import ClosedError, LinkDetachedError, LinkRefusedError
@@ -13,20 +13,18 @@ from enmasse.errors import EnmasseError
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.performatives import AmqpError
 
-__all__ = ["ClientLink", "Owner"]
-
 DETACH_TIMEOUT_S = 3.0
-"""How long the peer's answer to our detach is waited for."""
+"""Seconds to wait for the peer's answer to our detach."""
 
 DETACH_FORCED = "amqp:link:detach-forced"
 """The peer had to let go of the link for reasons of its own; it may be attached again."""
 
 PASSING = frozenset(("amqp:not-found", "amqp:resource-limit-exceeded", DETACH_FORCED))
-"""Why a link that was attached before may be refused for a while: its node is still starting, is told
-of the address late, or has not noticed yet that the old connection is gone."""
+"""Refusals that may pass, of a link that was attached before: its node is still starting,
+learns of the address late, or has not noticed yet that the old connection is closed."""
 
 RETURN_S = 30.0
-"""How long a link that was attached before tries to come back."""
+"""Seconds that a link that was attached before tries to attach again."""
 
 FIRST_RETRY_S = 0.05
 MAX_RETRY_S = 2.0
@@ -37,8 +35,18 @@ MAX_MOVES = 5
 """Redirects that are followed without the link having been up in between; more is a circle."""
 
 
+L = TypeVar("L", bound="ClientLink")
+
+
 class Owner(Protocol):
-    """What a link belongs to."""
+    """The connection that a link belongs to."""
+
+    @property
+    def container_id(self) -> str:
+        """The name of this client."""
+
+    async def open_link(self, make: Callable[[str], L], timeout_s: float | None) -> L:
+        """Make a link, given a name for it, and wait until it is attached."""
 
     def attach_again(self, link: ClientLink) -> None:
         """Attach the link now if the connection is up, else when it is."""
@@ -66,12 +74,12 @@ class ClientLink:
         self.address = address
         """The address, for a dynamic one as the peer has named it."""
         self.remote_properties: dict[Any, Any] = {}
-        """What the peer said of its end of the link."""
+        """The properties of the peer's end of the link."""
         self.remote_capabilities: tuple[str, ...] = ()
         """The extensions that the peer's end supports."""
         self._asked = address
-        self._told: str | None = None
-        """The address that the peer has sent us to instead."""
+        self._redirected: str | None = None
+        """The address of a redirect, used instead."""
         self._moves = 0
         self._is_away = False
         self._owner = owner
@@ -87,17 +95,17 @@ class ClientLink:
 
     @property
     def is_attached(self) -> bool:
-        """Whether the link is up at this moment."""
+        """True while the link is up."""
         raise NotImplementedError
 
     @property
     def is_ended(self) -> bool:
-        """Whether the link has ended for good, by us or by the peer."""
+        """True once the link has ended for good, by us or by the peer."""
         return self._is_ended
 
     @property
     def error(self) -> EnmasseError | None:
-        """Why the link has ended, if it did not end in order."""
+        """The reason that the link has ended, if it did not end in order."""
         return self._error
 
     @property
@@ -113,7 +121,7 @@ class ClientLink:
 
     @property
     def is_attaching(self) -> bool:
-        """Whether the link is up, or the peer is yet to answer."""
+        """True while the link is up, or the peer is yet to answer."""
         return self._attaching is not None
 
     def attach(self, carrier: Carrier) -> None:
@@ -137,7 +145,7 @@ class ClientLink:
             link.detach()
 
     def on_attached(self, link: EngineLink) -> None:
-        """The peer has answered; without a terminus the answer is no, and a detach follows."""
+        """The peer has answered: without a terminus it refuses, and a detach follows."""
         remote = link.remote_attach
         assert remote is not None
         if (remote.target if link.is_sender else remote.source) is None or self._is_ended:
@@ -150,7 +158,7 @@ class ClientLink:
             self._ready.set_result(None)
 
     def on_detached(self, link: EngineLink, error: AmqpError | None) -> None:
-        """The link is gone: with its session, by the peer, or as we asked."""
+        """The link is detached: with its session, by the peer, or as we asked."""
         was_attached = self.is_attached
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
@@ -159,7 +167,7 @@ class ClientLink:
         is_moved = error is not None and error.condition == MOVED and self._moves < MAX_MOVES
         is_lost = link.session.is_ended or link.session.is_end_sent or is_forced or is_moved
         if is_lost and not is_moved and not self._is_away:
-            self._told = None
+            self._redirected = None
         self.on_down(link, is_lost=is_lost)
         if self._is_ended:
             return
@@ -185,7 +193,7 @@ class ClientLink:
         self._moves += 1
         address = info.get("address")
         if isinstance(address, str) and address:
-            self._told = self.address = address
+            self._redirected = self.address = address
         self._owner.redirect(self, info)
 
     def move(self, owner: Owner) -> None:
@@ -212,11 +220,11 @@ class ClientLink:
         raise NotImplementedError
 
     def explain_end(self) -> EnmasseError | None:
-        """What it means that the peer has ended the link in order."""
+        """Return the error, if it is one, that the peer has ended the link in order."""
         raise NotImplementedError
 
     def on_end(self) -> None:
-        """The link has ended; whoever waits for something is to be told."""
+        """The link has ended: wake everything that waits for it."""
         raise NotImplementedError
 
     def end(self, error: EnmasseError | None) -> None:
@@ -267,3 +275,41 @@ class ClientLink:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+class _Entered(Protocol):
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+E = TypeVar("E", bound=_Entered)
+
+
+class Opening(Generic[E]):
+    """A connection, link or transaction that is still to be opened.
+
+    ``await`` gives it; ``async with`` also ends it as a block of its own would.
+
+    Args:
+        open_it: opens it; called once.
+    """
+
+    __slots__ = ("_open", "_opened")
+
+    def __init__(self, open_it: Callable[[], Awaitable[E]]) -> None:
+        self._open = open_it
+        self._opened: E | None = None
+
+    def __await__(self) -> Generator[object, None, E]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> E:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.__aexit__(kind, error, trace)

@@ -1,4 +1,4 @@
-"""Manage a node: CREATE, READ, UPDATE, DELETE and QUERY over ``$management``, and what can be done to messages.
+"""The client of a node's management: CREATE, READ, UPDATE, DELETE, QUERY, and operations on stored messages.
 
 The operations are those of the OASIS draft "AMQP Management 1.0"; the types and attributes of a node
 are in ``docs/reference/conventions.md``.
@@ -56,7 +56,7 @@ class Management:
     async def create(
         self, entity_type: str, name: str, attributes: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Create an entity; its attributes as they are now.
+        """Create an entity, and return its attributes as they are now.
 
         Raises:
             ManagementError: it exists already, or the attributes are wrong.
@@ -64,7 +64,7 @@ class Management:
         return await self._ask("CREATE", {"type": entity_type, "name": name}, attributes)
 
     async def read(self, entity_type: str, name: str | None = None, *, identity: str | None = None) -> dict[str, Any]:
-        """The attributes of an entity, found by its name or its identity.
+        """Return the attributes of an entity, found by its name or its identity.
 
         Raises:
             ManagementError: there is no such entity.
@@ -79,7 +79,7 @@ class Management:
         *,
         identity: str | None = None,
     ) -> dict[str, Any]:
-        """Set some attributes of an entity; its attributes as they are then.
+        """Set some attributes of an entity, and return all as they are then.
 
         Raises:
             ManagementError: there is no such entity, or the attributes are wrong.
@@ -97,13 +97,13 @@ class Management:
     async def query(
         self, entity_type: str, attribute_names: Sequence[str] = (), *, offset: int = 0, count: int | None = None
     ) -> list[dict[str, Any]]:
-        """The entities of a type, each with the attributes asked for; with none asked for, all.
+        """Return the entities of a type, each with the attributes asked for; with none asked for, all.
 
         Args:
             entity_type: their type.
-            attribute_names: what to tell of each.
+            attribute_names: the attributes wanted of each.
             offset: how many to pass over.
-            count: how many are wanted at most; the node's loop is not held up by what is told in pages.
+            count: how many are wanted at most; the node's loop is not held up by answers in pages.
 
         Raises:
             ManagementError: there is no such type.
@@ -123,7 +123,7 @@ class Management:
     async def perform(
         self, operation: str, entity_type: str, name: str | None = None, arguments: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Any other operation that a node knows; the body of its answer.
+        """Perform any other operation that a node knows, and return the body of its answer.
 
         Raises:
             ManagementError: the node does not know it, or refuses it.
@@ -131,7 +131,7 @@ class Management:
         return await self._ask(operation, _which(entity_type, name, None), arguments)
 
     async def purge(self, name: str, selector: str | None = None) -> int:
-        """Delete messages that an address stores; how many they were.
+        """Delete messages that an address stores, and return how many they were.
 
         Args:
             name: of the address entity, ``<namespace>/<object name>``.
@@ -143,7 +143,7 @@ class Management:
         return await self._act("PURGE", name, {"selector": selector})
 
     async def move(self, name: str, to: str, selector: str | None = None) -> int:
-        """Move messages that an address stores to another address of its space; how many they were.
+        """Move messages that an address stores to another address of its space, and return how many.
 
         Args:
             name: as for ``purge``.
@@ -156,7 +156,7 @@ class Management:
         return await self._act("MOVE", name, {"to": to, "selector": selector})
 
     async def replay(self, name: str, selector: str | None = None) -> int:
-        """Send dead letters back to the addresses that they came from; how many they were.
+        """Send dead letters back to the addresses that they came from, and return how many.
 
         Args:
             name: as for ``purge``, of the address that stores the dead letters.

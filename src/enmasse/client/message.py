@@ -1,25 +1,40 @@
-"""Messages as applications see them."""
+"""Messages as applications see them, and the outcomes of messages that were sent [AMQP 3.2, 3.4]."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
+from enmasse.wire.amqp.composites import Performative
+from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    AmqpError,
+    Declared,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
 from enmasse.wire.amqp.sections import (
     APPLICATION_PROPERTIES,
     DEFAULT_PRIORITY,
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
+    TOPIC_NAME,
     Header,
     Properties,
     Sections,
     encode_message,
 )
 
-__all__ = ["Message", "MessageId"]
-
 MessageId = str | int | bytes | UUID
+
+
+RESENT = "x-opt-resent"
+"""The annotation of a message that may have arrived before."""
 
 
 class Message:
@@ -95,7 +110,7 @@ class Message:
         self.delivery_count = delivery_count
 
     def encode(self) -> bytes:
-        """The message's bytes.
+        """Return the message's bytes.
 
         Raises:
             LocalError: a value has no AMQP type, or is out of its type's range.
@@ -132,7 +147,7 @@ class Message:
 
     @classmethod
     def decode(cls, payload: bytes) -> Message:
-        """The message that the bytes stand for.
+        """Return the message that the bytes stand for.
 
         Raises:
             DecodeError: they are malformed.
@@ -164,17 +179,147 @@ class Message:
             message.properties = sections.application_properties
         return message
 
+    @property
+    def topic_name(self) -> str | None:
+        """The name below a topic to which it was sent, as the node says; ``None`` if to the topic itself."""
+        name: str | None = self.annotations.get(TOPIC_NAME)
+        return name
+
     def copy(self) -> Message:
-        """A message with the same fields; the body and the maps are shared."""
+        """Return a message with the same fields; the body and the maps are shared."""
         copied = Message.__new__(Message)
         for name in Message.__slots__:
             setattr(copied, name, getattr(self, name))
         return copied
 
     def __repr__(self) -> str:
-        told = [f"{self.body!r:.60}"]
+        shown = [f"{self.body!r:.60}"]
         for name in ("subject", "to", "message_id", "correlation_id", "reply_to"):
             value = getattr(self, name)
             if value is not None:
-                told.append(f"{name}={value!r}")
-        return f"Message({', '.join(told)})"
+                shown.append(f"{name}={value!r}")
+        return f"Message({', '.join(shown)})"
+
+
+class Outcome:
+    """The answer to a message; two are equal if their names are.
+
+    So ``outcome == Outcome.REJECTED`` asks for the kind, whatever the reason.
+
+    Attributes:
+        name: ``accepted``, ``rejected``, ``released``, ``modified`` or ``settled``.
+        condition: why a message was rejected, if the receiver said so.
+        description: the same in words.
+        is_failed: for ``modified``, whether the delivery counts as a failed attempt.
+        is_undeliverable_here: for ``modified``, whether this receiver is not to have it again.
+        annotations: for ``modified``, annotations to add to the message.
+        is_resent: whether the message was sent more than once, so that it may have arrived more than once.
+    """
+
+    __slots__ = ("annotations", "condition", "description", "is_failed", "is_resent", "is_undeliverable_here", "name")
+    ACCEPTED: ClassVar[Outcome]
+    """The receiver took responsibility for the message."""
+    REJECTED: ClassVar[Outcome]
+    """The message is invalid; sending it again is no use."""
+    RELEASED: ClassVar[Outcome]
+    """The message was not processed; it may be sent again."""
+    MODIFIED: ClassVar[Outcome]
+    """The message was not processed, or not to the end; it may be sent again."""
+    SETTLED: ClassVar[Outcome]
+    """Nothing is known: it was sent settled, or the receiver settled without a word."""
+
+    def __init__(
+        self,
+        name: str,
+        condition: str | None = None,
+        description: str | None = None,
+        *,
+        is_failed: bool = False,
+        is_undeliverable_here: bool = False,
+        annotations: dict[Any, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.condition = condition
+        self.description = description
+        self.is_failed = is_failed
+        self.is_undeliverable_here = is_undeliverable_here
+        self.annotations = annotations
+        self.is_resent = False
+
+    def resent(self) -> Outcome:
+        """Return the same outcome for a message that was sent more than once."""
+        copied = Outcome(
+            self.name,
+            self.condition,
+            self.description,
+            is_failed=self.is_failed,
+            is_undeliverable_here=self.is_undeliverable_here,
+            annotations=self.annotations,
+        )
+        copied.is_resent = True
+        return copied
+
+    @classmethod
+    def of(cls, state: Any) -> Outcome:
+        """Return the outcome that a delivery state of the engine stands for."""
+        if isinstance(state, Accepted):
+            return cls.ACCEPTED
+        if isinstance(state, TransactionalState):
+            return cls.of(state.outcome)
+        if isinstance(state, Declared):
+            return Declaration(state.txn_id)
+        if isinstance(state, Released):
+            return cls.RELEASED
+        if isinstance(state, Rejected):
+            error = state.error or AmqpError("")
+            return cls("rejected", error.condition or None, error.description)
+        if isinstance(state, Modified):
+            return cls(
+                "modified",
+                is_failed=state.delivery_failed,
+                is_undeliverable_here=state.undeliverable_here,
+                annotations=state.message_annotations,
+            )
+        return cls.SETTLED
+
+    def state(self) -> Performative | None:
+        """Return the delivery state of the engine that means the same; ``None`` settles without a state."""
+        if self.name == "rejected":
+            return Rejected(AmqpError(self.condition, self.description) if self.condition else None)
+        if self.name == "modified":
+            return Modified(self.is_failed, self.is_undeliverable_here, self.annotations)
+        return {"accepted": ACCEPTED, "released": RELEASED}.get(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outcome) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        reason = ": ".join(part for part in (self.condition, self.description) if part)
+        return f"{self.name} ({reason})" if reason else self.name
+
+    def __repr__(self) -> str:
+        return f"<Outcome {self}>"
+
+
+class Declaration(Outcome):
+    """The answer to the declaration of a transaction.
+
+    Attributes:
+        txn_id: the id that the transaction was given.
+    """
+
+    __slots__ = ("txn_id",)
+
+    def __init__(self, txn_id: bytes) -> None:
+        super().__init__("declared")
+        self.txn_id = txn_id
+
+
+Outcome.ACCEPTED = Outcome("accepted")
+Outcome.REJECTED = Outcome("rejected")
+Outcome.RELEASED = Outcome("released")
+Outcome.MODIFIED = Outcome("modified")
+Outcome.SETTLED = Outcome("settled")

@@ -1,41 +1,179 @@
-"""Receivers: credit goes out, deliveries come in."""
+"""Receivers, which grant credit and take deliveries, and deliveries, which are settled with an outcome."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Self
 
 from enmasse.client.carrier import Carrier
-from enmasse.client.delivery import Delivery
-from enmasse.client.errors import DeadlineError
+from enmasse.client.errors import DeadlineError, UnavailableError
 from enmasse.client.link import ClientLink, Owner
-from enmasse.client.outcome import Outcome
+from enmasse.client.message import RESENT, Message, Outcome
+from enmasse.client.transaction import TransactionHandle
 from enmasse.errors import EnmasseError
+from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import ReceivingLink
-from enmasse.wire.amqp.performatives import Source
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected, Source
 from enmasse.wire.amqp.types import Described, Symbol
 
-__all__ = ["PREFETCH_BYTES", "Receiver"]
-
 SETTLED, MIXED = 1, 2
+
+CREDIT = 100
+"""The window of a receiver: messages that may be on their way or wait here."""
 
 PREFETCH_BYTES = 16 << 20
 """So much may wait to be taken: hundreds of ordinary messages, a dozen of the largest ones."""
 
 NEED = 4
-"""So many times the room may be taken before credit is taken back: whoever sends to a direct address then
-hears that messages on their way are released, which is worse than to hold them."""
+"""So many times the room may be taken before credit is taken back: senders to a direct
+address then get messages on their way back as released, which is worse than to hold them."""
 
 LARGE_BYTES = 64 << 10
-"""What messages may well have before the first has come: few have more."""
+"""The size assumed of messages before the first has come: few are larger."""
 
 LASTING: dict[str, Any] = {"durable": 1, "expiry_policy": Symbol("never")}
 """A source whose subscription outlives the link, but not what is unsettled."""
 
 SELECTOR_FILTER = "apache.org:selector-filter:string"
+
+
+class _Done:
+    """An awaitable that is done already."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        return iter(())  # type: ignore[return-value]
+
+
+_DONE = _Done()
+
+
+class Delivery:
+    """One message that came.
+
+    ``accept``, ``release``, ``reject`` and ``modify`` take effect at once, awaited or not, and go
+    out together at the end of the loop's turn. They are without effect on a delivery that is
+    settled, and on one whose connection is gone: its sender will send it again. Within a transaction the
+    outcome counts once that is committed; if it is rolled back, the message comes again.
+
+    Attributes:
+        payload: the message's bytes.
+        message_format: 0 for AMQP's own; else ``payload`` is not made of AMQP sections.
+        settled: true if the sender knows the outcome, or does not want to know it.
+        receiver: the receiver that it came through.
+    """
+
+    __slots__ = ("_id", "_link", "_message", "message_format", "payload", "receiver", "settled")
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        link: ReceivingLink,
+        payload: bytes,
+        delivery_id: int,
+        settled: bool,
+        message_format: int,
+    ) -> None:
+        self.receiver = receiver
+        self._link = link
+        self.payload = payload
+        self._id = delivery_id
+        self.settled = settled
+        self.message_format = message_format
+        self._message: Message | None = None
+
+    @property
+    def message(self) -> Message:
+        """The message, decoded when it is first asked for.
+
+        Raises:
+            DecodeError: it is malformed, or not in AMQP's own format.
+        """
+        message = self._message
+        if message is None:
+            if self.message_format:
+                raise DecodeError(f"message format {self.message_format:#x} has no AMQP sections; read the payload")
+            message = self._message = Message.decode(self.payload)
+        return message
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """True if the message, or a failed delivery of it, may have been here before.
+
+        A sender that does not flag what it sends again makes duplicates that look like any other message.
+        """
+        message = self.message
+        return bool(message.delivery_count or message.annotations.get(RESENT))
+
+    def accept(self, *, transaction: TransactionHandle | None = None) -> _Done:
+        """Accept the message, with a transaction once that is committed.
+
+        Raises:
+            EnmasseError: the transaction has ended, was lost, or is not of the delivery's connection.
+        """
+        if transaction is not None:
+            return self._settle(ACCEPTED, transaction)
+        if not self.settled:
+            self.settled = True
+            link = self._link
+            if not link.is_detached:
+                link.session.settle(self._id, ACCEPTED)
+        return _DONE
+
+    def release(self, *, transaction: TransactionHandle | None = None) -> _Done:
+        """Release the message, which was not processed: it may be delivered to any receiver."""
+        return self._settle(RELEASED, transaction)
+
+    def reject(
+        self,
+        condition: str = "amqp:precondition-failed",
+        description: str | None = None,
+        *,
+        transaction: TransactionHandle | None = None,
+    ) -> _Done:
+        """Reject the message as invalid, for the reason given."""
+        return self._settle(Rejected(AmqpError(condition, description)), transaction)
+
+    def modify(
+        self,
+        *,
+        failed: bool = True,
+        undeliverable_here: bool = False,
+        annotations: dict[str, Any] | None = None,
+        transaction: TransactionHandle | None = None,
+    ) -> _Done:
+        """Give the message back as not processed to the end.
+
+        Args:
+            failed: whether to count it as a failed attempt.
+            undeliverable_here: whether this receiver is not to have it again.
+            annotations: to add to the message.
+            transaction: as for ``accept``.
+        """
+        named = {Symbol(key): value for key, value in annotations.items()} if annotations else None
+        return self._settle(Modified(failed, undeliverable_here, named), transaction)
+
+    def _settle(self, state: Any, transaction: TransactionHandle | None) -> _Done:
+        if not self.settled:
+            link = self._link
+            if transaction is not None:
+                within = transaction.inner
+                within.check(link)
+                if link.is_detached:
+                    raise UnavailableError(f"the delivery was given back when {self.receiver} was detached")
+                state = within.state(state)
+            self.settled = True
+            if not link.is_detached:
+                link.session.settle(self._id, state)
+        return _DONE
+
+    def __repr__(self) -> str:
+        kind = f"format {self.message_format:#x}" if self.message_format else "message"
+        return f"<Delivery of a {kind} of {len(self.payload)} bytes through {self.receiver}>"
 
 
 class Receiver(ClientLink):
@@ -61,17 +199,17 @@ class Receiver(ClientLink):
         address: str | None,
         owner: Owner,
         *,
-        credit: int,
-        prefetch_bytes: int,
-        dynamic: bool,
-        settled: bool,
-        browse: bool,
-        selector: str | None,
-        filters: Mapping[str, Any] | None,
-        capabilities: Sequence[str],
-        properties: dict[str, Any] | None,
-        durable: bool,
-        default_outcome: Outcome | None,
+        credit: int = CREDIT,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        dynamic: bool = False,
+        settled: bool = False,
+        browse: bool = False,
+        selector: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        capabilities: Sequence[str] = (),
+        properties: dict[str, Any] | None = None,
+        durable: bool = False,
+        default_outcome: Outcome | None = None,
     ) -> None:
         super().__init__(name, address, owner)
         self.filters = dict(filters or {})
@@ -101,22 +239,22 @@ class Receiver(ClientLink):
 
     @property
     def is_attached(self) -> bool:
-        """Whether the link is up at this moment."""
+        """True while the link is up."""
         return self._link is not None
 
     @property
     def credit(self) -> int:
-        """How many messages the peer may still send."""
+        """Messages that the peer may still send."""
         return self._granted if self._link is None else self._link.credit
 
     @property
     def waiting(self) -> int:
-        """How many deliveries wait here to be taken."""
+        """Deliveries that wait here to be taken."""
         return len(self._buffer)
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes these have."""
+        """Bytes of these."""
         return self._held
 
     # Receiving
@@ -169,13 +307,13 @@ class Receiver(ClientLink):
             raise self._error
 
     def _on_drained(self) -> None:
-        """Whoever waits for a drain is to look again."""
+        """Wake what waits for the end of a drain."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
 
     async def receive(self, timeout: float | None = None) -> Delivery | None:  # noqa: ASYNC109  a poll
-        """The next delivery; ``None`` if none came in time, or if the peer ended the link in order.
+        """Return the next delivery; ``None`` if none came in time, or if the peer ended the link in order.
 
         Args:
             timeout: seconds to wait.
@@ -196,7 +334,7 @@ class Receiver(ClientLink):
         return self.receive_nowait()
 
     def receive_nowait(self) -> Delivery | None:
-        """The next delivery, if one waits here."""
+        """Return the next delivery, if one waits here."""
         if not self._buffer:
             return None
         delivery = self._buffer.popleft()
@@ -275,7 +413,7 @@ class Receiver(ClientLink):
             self._refill = max(1, len(self._buffer) // 2)
             link.grant(0)
 
-    # What the engine tells
+    # Callbacks of the engine
 
     def attach(self, carrier: Carrier) -> None:
         """Attach over a carrier that is up."""
@@ -289,7 +427,7 @@ class Receiver(ClientLink):
             self.name,
             self,
             Source(
-                address=self._told or self._asked,
+                address=self._redirected or self._asked,
                 dynamic=self._is_dynamic,
                 distribution_mode=self._mode,
                 filter=filters or None,
@@ -317,7 +455,7 @@ class Receiver(ClientLink):
             self._granted = 0
 
     def on_down(self, link: EngineLink, *, is_lost: bool) -> None:
-        """What waits here unseen will come again."""
+        """Drop deliveries that nobody has taken, as they come again."""
         if self._link is not None:
             self._granted = self._link.credit
             self._link = None
@@ -329,11 +467,11 @@ class Receiver(ClientLink):
             self._held = sum(len(delivery.payload) for delivery in kept)
 
     def explain_end(self) -> EnmasseError | None:
-        """There is no more to come, as at the end of a stream's range."""
+        """Return no error: there is no more to come, as at the end of a stream's range."""
         return None
 
     def on_end(self) -> None:
-        """Nothing more will come; whoever waits is told."""
+        """Nothing more will come: wake everything that waits."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -341,7 +479,7 @@ class Receiver(ClientLink):
         self._on_drained()
 
     def before_close(self) -> None:
-        """Give back what nobody has seen."""
+        """Release the deliveries that nobody has taken."""
         for delivery in self._buffer:
             delivery.release()
         self._buffer.clear()
@@ -359,7 +497,7 @@ class Receiver(ClientLink):
             self._weigh()
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """A message has come for credit that we took back meanwhile; it is welcome all the same."""
+        """A message has come for credit that we took back meanwhile; it is taken all the same."""
         self.on_message(payload, delivery_id, settled, message_format)
 
     def on_exhausted(self) -> None:

@@ -1,8 +1,8 @@
 """Senders whose peer remembers outcomes: what arrived before a loss is not sent again [AMQP 2.6.13].
 
 After a loss the link is attached again under its name with the tags of what is unsettled, and the peer answers
-with what it knows of these. What it has an outcome for is done; what it has without one goes on; only what it
-does not know is sent again. A peer that remembers nothing, as after its own restart, knows none.
+with those that it knows. A delivery that it has an outcome for is done; one that it has without an outcome goes on;
+only what it does not know is sent again. A peer that remembers nothing, as after its own restart, knows none.
 """
 
 from __future__ import annotations
@@ -11,28 +11,24 @@ from collections import deque
 from typing import Any
 
 from enmasse.client.carrier import Carrier
-from enmasse.client.outgoing import Outgoing
-from enmasse.client.sender import Sender
+from enmasse.client.sender import Outgoing, Sender
 from enmasse.wire.amqp.composites import from_described
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import SendingLink
-from enmasse.wire.amqp.outcomes import TERMINAL
-from enmasse.wire.amqp.performatives import Target, Transfer
+from enmasse.wire.amqp.performatives import TERMINAL, Target, Transfer
 from enmasse.wire.amqp.types import Described
 from enmasse.wire.amqp.unsettled import tag_of
-
-__all__ = ["ResumingSender"]
 
 UNSETTLED_STATE = 2
 """The durability of a terminus that remembers what is unsettled [AMQP 3.5.5]."""
 
 KEEP_S = 300
-"""How long the peer is asked to remember after a loss: a machine is rebooted within minutes."""
+"""Seconds that the peer is asked to remember after a loss: a machine is rebooted within minutes."""
 
-MAX_TOLD = 4_096
-"""Tags told in one attach, which has to fit a frame; beyond that the oldest are sent again."""
+MAX_TAGS = 4_096
+"""Tags sent in one attach, which has to fit a frame; beyond that the oldest are sent again."""
 
 
 class ResumingSender(Sender):
@@ -41,9 +37,9 @@ class ResumingSender(Sender):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._lost: dict[bytes, Outgoing] = {}
-        """What was under way when the connection was lost, by its tag."""
+        """Messages that were under way when the connection was lost, by tag."""
         self._known: deque[tuple[bytes, Outgoing, bool]] = deque()
-        """What the peer knows, until there is credit to say so: tag, message, whether it has its outcome."""
+        """Deliveries that the peer knows, until there is credit to resume them: tag, message, is it done."""
         self._tags: dict[int, bytes] = {}
         """Tags of resumed deliveries by their new ids; those of others follow from their ids."""
 
@@ -56,23 +52,23 @@ class ResumingSender(Sender):
         """Attach over a carrier that is up."""
         session = carrier.session
         assert session is not None
-        told = list(self._lost)[-MAX_TOLD:]
+        tags = list(self._lost)[-MAX_TAGS:]
         self._attaching = session.attach_sender(
             self.name,
             self,
             Target(
-                address=self._told or self._asked,
+                address=self._redirected or self._asked,
                 durable=UNSETTLED_STATE,
                 expiry_policy="connection-close",
                 timeout=KEEP_S,
             ),
             desired_capabilities=self._capabilities or None,
             properties=self._properties,
-            unsettled=dict.fromkeys(told),
+            unsettled=dict.fromkeys(tags),
         )
 
     def on_up(self, link: EngineLink) -> None:
-        """The link is attached, and the peer has told what it knows."""
+        """The link is attached, and the peer has listed the deliveries that it knows."""
         super().on_up(link)
         assert link.remote_attach is not None
         theirs = link.remote_attach.unsettled or {}
@@ -92,7 +88,7 @@ class ResumingSender(Sender):
         self._replace_queue((*again, *self._queue))
 
     def on_credit(self, gained: int, drain: bool) -> None:
-        """The peer takes more: first of all it is told what of its knowledge counts."""
+        """Resume deliveries that the peer knows, then send others."""
         link = self._link
         while link is not None and self._known and link.credit > 0:
             tag, outgoing, is_done = self._known.popleft()
@@ -103,7 +99,7 @@ class ResumingSender(Sender):
         super().on_credit(gained, drain)
 
     def on_down(self, link: EngineLink, *, is_lost: bool) -> None:
-        """What is under way is asked for when the link is back."""
+        """Keep what is under way, to be asked for when the link is attached again."""
         if is_lost and not self._is_ended and isinstance(link, SendingLink):
             unsettled = link.session.unsettled
             for delivery_id, outgoing in list(unsettled.items()):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
 from enmasse.client.carrier import Carrier
 from enmasse.client.errors import (
@@ -16,18 +17,14 @@ from enmasse.client.errors import (
     UnavailableError,
 )
 from enmasse.client.link import ClientLink, Owner
-from enmasse.client.message import Message
-from enmasse.client.outcome import Outcome
-from enmasse.client.outgoing import Outgoing
+from enmasse.client.message import RESENT, Message, Outcome
+from enmasse.client.transaction import Transaction, TransactionHandle
 from enmasse.errors import EnmasseError
+from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import Link as EngineLink
 from enmasse.wire.amqp.link import SendingLink
 from enmasse.wire.amqp.performatives import Accepted, Target
-
-if TYPE_CHECKING:
-    from enmasse.client.transaction import Transaction
-
-__all__ = ["Sender"]
+from enmasse.wire.amqp.sections import with_message_annotations
 
 MAX_PENDING = 10_000
 """Messages that ``send_nowait`` lets wait for credit: a second of what one process can send."""
@@ -36,6 +33,37 @@ MAX_PENDING_BYTES = 64 << 20
 """Bytes that wait for credit: what a process can well spare."""
 
 UNLIMITED = 1 << 62
+
+
+class Outgoing:
+    """A message on its way out, with the future of its outcome."""
+
+    __slots__ = ("future", "is_resent", "message_format", "payload", "settled", "sink", "transaction")
+
+    def __init__(
+        self,
+        sink: Sender,
+        future: asyncio.Future[Outcome],
+        payload: bytes,
+        settled: bool,
+        message_format: int,
+        transaction: Transaction | None = None,
+    ) -> None:
+        self.sink = sink
+        self.future = future
+        self.payload = payload
+        self.settled = settled
+        self.message_format = message_format
+        self.transaction = transaction
+        self.is_resent = False
+
+    def flag(self) -> None:
+        """Annotate it as sent again, where its format has a place for that."""
+        if not self.is_resent:
+            self.is_resent = True
+            if not self.message_format:
+                with suppress(DecodeError):
+                    self.payload = with_message_annotations(self.payload, {RESENT: True})
 
 
 class Sender(ClientLink):
@@ -57,11 +85,11 @@ class Sender(ClientLink):
         address: str | None,
         owner: Owner,
         *,
-        resend: bool,
-        max_pending: int,
-        max_pending_bytes: int,
-        capabilities: Sequence[str],
-        properties: dict[str, Any] | None,
+        resend: bool = True,
+        max_pending: int = MAX_PENDING,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+        capabilities: Sequence[str] = (),
+        properties: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(name, address, owner)
         self._resend = resend
@@ -78,22 +106,23 @@ class Sender(ClientLink):
         self._under_way = 0
         self._waiters: list[asyncio.Future[None]] = []
         self._idle_waiters: list[asyncio.Future[None]] = []
+        self._grant_waiters: list[asyncio.Future[None]] = []
         self._create_future = self._loop.create_future
 
     @property
     def is_attached(self) -> bool:
-        """Whether the link is up at this moment."""
+        """True while the link is up."""
         return self._link is not None
 
     @property
     def credit(self) -> int:
-        """How many messages the peer takes now, those that wait here already counted off."""
+        """Messages that the peer takes now, those that wait here already counted off."""
         link = self._link
         return 0 if link is None else max(0, link.credit - len(self._queue))
 
     @property
     def max_message_size(self) -> int | None:
-        """How many bytes of a message the peer takes, once attached; ``None`` if it did not say."""
+        """Bytes of a message that the peer takes at most, once attached; ``None`` if it did not say."""
         return None if self._largest == UNLIMITED else self._largest
 
     @property
@@ -114,7 +143,7 @@ class Sender(ClientLink):
         *,
         settled: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109  a socket's time-out, with words
-        transaction: Transaction | None = None,
+        transaction: TransactionHandle | None = None,
     ) -> Outcome:
         """Send one message, and wait for room, for credit and for its outcome.
 
@@ -140,7 +169,7 @@ class Sender(ClientLink):
         message_format: int = 0,
         settled: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109  as in send
-        transaction: Transaction | None = None,
+        transaction: TransactionHandle | None = None,
     ) -> Outcome:
         """Send bytes as they are; see ``send``.
 
@@ -169,7 +198,7 @@ class Sender(ClientLink):
                 self._drop_cancelled()
 
     def send_nowait(
-        self, message: Message, *, settled: bool = False, transaction: Transaction | None = None
+        self, message: Message, *, settled: bool = False, transaction: TransactionHandle | None = None
     ) -> asyncio.Future[Outcome]:
         """Send one message and go on; the future gives its outcome.
 
@@ -187,7 +216,7 @@ class Sender(ClientLink):
         *,
         message_format: int = 0,
         settled: bool = False,
-        transaction: Transaction | None = None,
+        transaction: TransactionHandle | None = None,
     ) -> asyncio.Future[Outcome]:
         """Send bytes as they are and go on; see ``send_nowait``."""
         if self._queue:
@@ -199,9 +228,9 @@ class Sender(ClientLink):
         messages: Iterable[Message],
         *,
         timeout: float | None = None,  # noqa: ASYNC109  as in send
-        transaction: Transaction | None = None,
+        transaction: TransactionHandle | None = None,
     ) -> list[Outcome]:
-        """Send many messages without waiting in between; their outcomes, in order.
+        """Send many messages without waiting in between, and return their outcomes in order.
 
         Raises:
             EnmasseError: as for ``send``, from the first message that failed.
@@ -218,7 +247,7 @@ class Sender(ClientLink):
             raise DeadlineError(self._explain_wait(timeout or 0.0)) from None
 
     async def wait_for_credit(self) -> int:
-        """Wait until a message could leave at once, and tell how many could.
+        """Wait until a message could leave at once, and return how many could.
 
         Raises:
             EnmasseError: the link has ended.
@@ -229,6 +258,16 @@ class Sender(ClientLink):
             if credit > 0 and not self._is_blocked:
                 return credit
             await self._wait_in(self._waiters)
+
+    async def is_granted(self, within_s: float) -> bool:
+        """Return true if the peer takes messages, or takes more within so many seconds, whoever waits for that."""
+        if self._link is None or self._link.credit <= 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._wait_in(self._grant_waiters)
+                    return True
+            return False
+        return True
 
     async def flush(self) -> None:
         """Wait until every message that was given has its outcome, or has failed."""
@@ -259,13 +298,13 @@ class Sender(ClientLink):
                 if waiter in self._room_waiters:
                     self._room_waiters.remove(waiter)
                 else:
-                    self._tell_room()
+                    self._wake_for_room()
                 raise
-            # Whoever is next looks again once our message is in.
-            self._loop.call_soon(self._tell_room)
+            # The next one tries again once our message is in.
+            self._loop.call_soon(self._wake_for_room)
 
-    def _tell_room(self) -> None:
-        """Let the first who waits for room go on, if there is some."""
+    def _wake_for_room(self) -> None:
+        """Let the first waiter for room go on, if there is some."""
         while self._room_waiters and (self._is_ended or not self._is_full):
             waiter = self._room_waiters.popleft()
             if not waiter.done():
@@ -286,27 +325,28 @@ class Sender(ClientLink):
         self._pending_bytes += len(outgoing.payload)
 
     def _drop_cancelled(self) -> None:
-        """Let go of what nobody waits for any more."""
+        """Drop messages whose futures were cancelled."""
         self._replace_queue(outgoing for outgoing in self._queue if not outgoing.future.cancelled())
-        self._tell_room()
+        self._wake_for_room()
 
     def _replace_queue(self, queue: Iterable[Outgoing]) -> None:
         self._queue = deque(queue)
         self._pending_bytes = sum(len(outgoing.payload) for outgoing in self._queue)
 
     def _submit(
-        self, payload: bytes, settled: bool, message_format: int, transaction: Transaction | None = None
+        self, payload: bytes, settled: bool, message_format: int, transaction: TransactionHandle | None = None
     ) -> asyncio.Future[Outcome]:
         if self._is_ended:
             self._check()
         if len(payload) > self._largest:
             raise TooLargeError(f"{len(payload)} bytes are too many for {self}, which takes {self._largest}")
         future: asyncio.Future[Outcome] = self._create_future()
-        outgoing = Outgoing(self, future, payload, settled, message_format, transaction)
         link = self._link
-        if transaction is not None:
-            transaction.check(link)
-            transaction.add(future)
+        within = None if transaction is None else transaction.inner
+        outgoing = Outgoing(self, future, payload, settled, message_format, within)
+        if within is not None:
+            within.check(link)
+            within.add(future)
             self._enqueue(outgoing)
             self._pump()
         elif link is None or link.credit <= 0 or self._is_blocked or self._queue:
@@ -339,7 +379,7 @@ class Sender(ClientLink):
                 self._under_way += 1
                 link.send(outgoing, outgoing.payload, False, outgoing.message_format)
         if self._room_waiters:
-            self._tell_room()
+            self._wake_for_room()
         if not queue:
             if link.drain:
                 link.drained()
@@ -377,7 +417,7 @@ class Sender(ClientLink):
             return f"{self} got no credit within {timeout_s:g} s: no receiver has room for more"
         return f"{self} got no outcome within {timeout_s:g} s"
 
-    # What the engine tells
+    # Callbacks of the engine
 
     def attach(self, carrier: Carrier) -> None:
         """Attach over a carrier that is up."""
@@ -386,7 +426,7 @@ class Sender(ClientLink):
         self._attaching = session.attach_sender(
             self.name,
             self,
-            Target(address=self._told or self._asked),
+            Target(address=self._redirected or self._asked),
             desired_capabilities=self._capabilities or None,
             properties=self._properties,
         )
@@ -401,7 +441,7 @@ class Sender(ClientLink):
         self._link = link
 
     def on_down(self, link: EngineLink, *, is_lost: bool) -> None:
-        """What is under way has no outcome and will get none."""
+        """Send what is under way again over the next link, or fail it."""
         self._link = None
         if not isinstance(link, SendingLink):
             return
@@ -426,7 +466,7 @@ class Sender(ClientLink):
         """Nothing more can be sent."""
         waiting = list(self._queue)
         self._replace_queue(())
-        self._tell_room()
+        self._wake_for_room()
         self._fail(waiting, self._error or ClosedError(f"{self} was closed before the message was sent"))
         link = self._link
         if link is not None:
@@ -438,9 +478,10 @@ class Sender(ClientLink):
             )
         self._wake(self._waiters)
         self._wake(self._idle_waiters)
+        self._wake(self._grant_waiters)
 
     def unknown_outcome(self) -> UnavailableError:
-        """What to raise for a message that was under way at the end."""
+        """Return the error of a message that was under way at the end."""
         return UnavailableError(f"the outcome is not known: {self} was closed before it came")
 
     @staticmethod
@@ -449,15 +490,17 @@ class Sender(ClientLink):
             future = outgoing.future
             if not future.done():
                 future.set_exception(error)
-                # Whoever sent without waiting has chosen not to know.
+                # A caller that sent without waiting may not ask.
                 future.exception()
 
-    def on_credit(self, _gained: int, _drain: bool) -> None:
+    def on_credit(self, gained: int, _drain: bool) -> None:
         """The peer takes more, or less."""
+        if gained > 0 and self._grant_waiters:
+            self._wake(self._grant_waiters)
         self._pump()
 
     def count_available(self) -> int | None:
-        """How many messages wait for credit."""
+        """Return how many messages wait for credit."""
         return len(self._queue)
 
     def on_blocked(self, blocked: bool) -> None:
@@ -467,7 +510,7 @@ class Sender(ClientLink):
             self._pump()
 
     def confirm(self, done: Callable[[], None]) -> None:
-        """Nothing has to be stored for what was told."""
+        """Call ``done`` at once, as nothing has to be stored for an outcome."""
         done()
 
     def on_outcome(self, outgoing: Outgoing, state: Any) -> None:

@@ -3,69 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, Self
 
-from enmasse.client.carrier import Carrier
 from enmasse.client.errors import ClosedError, TransactionError, UnavailableError
-from enmasse.client.link import Owner
-from enmasse.client.outcome import Declaration, Outcome
-from enmasse.client.sender import MAX_PENDING, MAX_PENDING_BYTES, Sender
-from enmasse.wire.amqp.codec import encode
-from enmasse.wire.amqp.composites import Performative, encode_performative
+from enmasse.client.message import Outcome
+from enmasse.wire.amqp.composites import Performative
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import Coordinator
-from enmasse.wire.amqp.transactions import LOCAL_TRANSACTIONS, Declare, Discharge, TransactionalState
-from enmasse.wire.amqp.types import ULong
-
-__all__ = ["Beginning", "ControlLink", "Transaction", "declare"]
-
-_AMQP_VALUE = b"\x00" + encode(ULong(0x77))
+from enmasse.wire.amqp.performatives import ACCEPTED, Discharge, TransactionalState
 
 
-class ControlLink(Sender):
-    """The link that transactions are declared and discharged on; made by ``Connection.transaction``."""
-
-    role = "control link"
-
-    def __init__(self, name: str, owner: Owner) -> None:
-        super().__init__(
-            name,
-            None,
-            owner,
-            resend=False,
-            max_pending=MAX_PENDING,
-            max_pending_bytes=MAX_PENDING_BYTES,
-            capabilities=(),
-            properties=None,
-        )
-
-    def __str__(self) -> str:
-        return f"the transactions' {self.role} at {self._owner}"
+class Coordination(Protocol):
+    """The link on which a transaction is declared and discharged."""
 
     @property
     def link(self) -> SendingLink | None:
         """The link of the present connection, while it is up."""
-        return self._link
 
-    def attach(self, carrier: Carrier) -> None:
-        """Attach over a carrier that is up."""
-        session = carrier.session
-        assert session is not None
-        self._attaching = session.attach_sender(self.name, self, Coordinator((LOCAL_TRANSACTIONS,)))
-
-    async def say(self, what: Performative) -> Outcome:
+    async def post(self, request: Performative) -> Outcome:
         """Send a declare or a discharge, and wait for its outcome."""
-        if self._link is not None:
-            # What was settled before must go out before.
-            self._link.session.flush()
-        return await self.send_payload(_AMQP_VALUE + encode_performative(what))
+
+
+class TransactionHandle(Protocol):
+    """A transaction, of this client or of the blocking one, to send or to settle within."""
+
+    @property
+    def inner(self) -> Transaction:
+        """The transaction itself."""
 
 
 class Transaction:
     """One transaction; made by ``Connection.transaction``.
+
+    A block of ``async with`` commits at its end, and rolls back if it raises.
 
     Give it to ``Sender.send``, ``Delivery.accept`` and their like. Every address must be one that stores:
     a queue, a topic or subscription, or a stream.
@@ -73,7 +43,7 @@ class Transaction:
     A transaction does not outlive its connection: when that is lost, it is rolled back.
     """
 
-    def __init__(self, control: ControlLink, link: SendingLink, txn_id: bytes) -> None:
+    def __init__(self, control: Coordination, link: SendingLink, txn_id: bytes) -> None:
         self._control = control
         self._link = link
         self._id = txn_id
@@ -81,16 +51,21 @@ class Transaction:
         self._futures: list[asyncio.Future[Outcome]] = []
         self._accepted = TransactionalState(txn_id, ACCEPTED)
         self.posted = TransactionalState(txn_id)
-        """What a message of this transaction is sent with."""
+        """The state that a message of this transaction is sent with."""
+
+    @property
+    def inner(self) -> Transaction:
+        """The transaction itself."""
+        return self
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be used: neither ended nor lost with its connection."""
+        """True while it can be used: neither ended nor lost with its connection."""
         return not self._is_ended and self._control.link is self._link
 
     @property
     def is_ended(self) -> bool:
-        """Whether it was committed or rolled back."""
+        """True once it was committed or rolled back."""
         return self._is_ended
 
     def check(self, link: SendingLink | ReceivingLink | None = None) -> None:
@@ -108,7 +83,7 @@ class Transaction:
             raise ClosedError("the transaction belongs to another connection")
 
     def lost(self) -> TransactionError:
-        """What to raise once its connection is lost."""
+        """Return the error to raise once its connection is lost."""
         return TransactionError(
             "amqp:transaction:rollback", "the connection was lost, and the transaction with it", str(self._control)
         )
@@ -118,14 +93,14 @@ class Transaction:
         self._futures.append(future)
 
     def state(self, outcome: Any) -> TransactionalState:
-        """What a delivery is settled with that is to have an outcome."""
+        """Return the state to settle a delivery with, for an outcome."""
         return self._accepted if outcome is ACCEPTED else TransactionalState(self._id, outcome)
 
     async def commit(self) -> None:
         """Have everything take effect, or raise and have nothing.
 
         Raises:
-            TransactionError: all was rolled back, for the reason told.
+            TransactionError: all was rolled back, for the reason given.
             UnavailableError: the connection was lost before the answer came: it may have been committed.
         """
         self.check()
@@ -171,52 +146,17 @@ class Transaction:
 
     async def _discharge(self, *, fail: bool) -> Outcome:
         self._is_ended = True
-        return await self._control.say(Discharge(self._id, fail))
+        return await self._control.post(Discharge(self._id, fail))
 
-
-class Beginning:
-    """A transaction that is still to be declared.
-
-    ``await`` it, and ``commit`` or ``rollback``; or use it with ``async with``, which commits at the end of
-    the block and rolls back if that raises.
-    """
-
-    __slots__ = ("_begin", "_begun")
-
-    def __init__(self, begin: Callable[[], Awaitable[Transaction]]) -> None:
-        self._begin = begin
-        self._begun: Transaction | None = None
-
-    def __await__(self) -> Generator[object, None, Transaction]:
-        return self._begin().__await__()
-
-    async def __aenter__(self) -> Transaction:
-        self._begun = await self._begin()
-        return self._begun
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        transaction = self._begun
-        if transaction is None or transaction.is_ended:
+        if self._is_ended:
             return
         if error is None:
-            await transaction.commit()
+            await self.commit()
         else:
-            await transaction.rollback()
-
-
-async def declare(control: ControlLink) -> Transaction:
-    """Begin a transaction.
-
-    Raises:
-        TransactionError: the peer has refused.
-        UnavailableError: the connection was lost.
-    """
-    outcome = await control.say(Declare())
-    link = control.link
-    if link is None:
-        raise UnavailableError(f"{control} lost its connection")
-    if not isinstance(outcome, Declaration):
-        raise TransactionError(outcome.condition or "amqp:internal-error", outcome.description or "", str(control))
-    return Transaction(control, link, outcome.txn_id)
+            await self.rollback()

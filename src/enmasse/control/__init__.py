@@ -1,1 +1,1 @@
-"""What should be against what is: resource store, controllers and the ports they need."""
+"""The control plane: the resource store, the controllers that reconcile it with nodes, and the ports they need."""

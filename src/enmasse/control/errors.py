@@ -4,7 +4,7 @@ ConfigError
 ├── ResourceNotFoundError   there is no such object
 │   └── NamespaceNotFoundError  nor anything that its objects could lie in
 ├── ResourceExistsError     an object of this name exists
-├── ForbiddenError          whoever asks may not do that, or nobody may now
+├── ForbiddenError          the requester may not do that, or no one may now
 ├── NodeRefusedError        the node says that it cannot do what is declared
 ├── DirectoryInUseError     another process works in the same directory
 └── StoreBrokenError        the file of the resource store is damaged
@@ -28,34 +28,15 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from enmasse.errors import ConfigError, ResourceError, UnavailableError
+from enmasse.model.schema.kinds import NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = [
-    "ConflictError",
-    "DirectoryInUseError",
-    "ExpiredVersionError",
-    "FieldConflictError",
-    "ForbiddenError",
-    "ForeignNodeError",
-    "FutureVersionError",
-    "NamespaceNotFoundError",
-    "NodeRefusedError",
-    "NodeUnavailableError",
-    "ResourceExistsError",
-    "ResourceNotFoundError",
-    "StoreBrokenError",
-    "StoreBusyError",
-    "StoreFullError",
-    "StoreReadOnlyError",
-    "UnfinishedWriteError",
-]
-
 
 class _AboutObjectError(ConfigError):
-    """Something about one object, named by kind, namespace and name."""
+    """Base of errors about one object, named by kind, namespace and name."""
 
     template = "{kind} {name}"
 
@@ -68,13 +49,13 @@ class _AboutObjectError(ConfigError):
 
 
 class ResourceNotFoundError(_AboutObjectError):
-    """There is no such object."""
+    """Raised when there is no such object."""
 
     template = "there is no {kind} '{name}'{where}"
 
 
 class NamespaceNotFoundError(ResourceNotFoundError):
-    """An object cannot be created, because its namespace does not exist."""
+    """Raised when an object cannot be created, because its namespace does not exist."""
 
     template = (
         "there is no namespace '{name}': create it with `enmasse create namespace {name}` "
@@ -82,17 +63,17 @@ class NamespaceNotFoundError(ResourceNotFoundError):
     )
 
     def __init__(self, name: str) -> None:
-        super().__init__("Namespace", "", name)
+        super().__init__(NAMESPACE.name, "", name)
 
 
 class ResourceExistsError(_AboutObjectError):
-    """An object of this kind and name exists already."""
+    """Raised when an object of this kind and name exists already."""
 
     template = "{kind} '{name}' exists already{where}"
 
 
 class ForbiddenError(ConfigError):
-    """Whoever asks may not do that, or nobody may as things are.
+    """Raised when the requester may not do that, or no one may as things are.
 
     Attributes:
         cause: a word for programs, as ``NamespaceTerminating``; empty when there is none.
@@ -104,7 +85,7 @@ class ForbiddenError(ConfigError):
 
 
 class NodeRefusedError(ConfigError):
-    """The node says that it cannot do what is declared.
+    """Raised when a node refuses what is declared.
 
     Attributes:
         status: the status code of the management reply.
@@ -118,7 +99,7 @@ class NodeRefusedError(ConfigError):
 
 
 class DirectoryInUseError(ConfigError):
-    """Another process works in the same directory."""
+    """Raised when another process works in the same directory."""
 
     def __init__(self, directory: Path, pid: int | None) -> None:
         owner = f"process {pid}" if pid else "another process"
@@ -129,7 +110,7 @@ class DirectoryInUseError(ConfigError):
 
 
 class ConflictError(UnavailableError):
-    """The object changed since the caller read it.
+    """Raised when the object changed since the caller read it.
 
     Attributes:
         subject: the kind and name of the object.
@@ -143,10 +124,10 @@ class ConflictError(UnavailableError):
 
 
 class FieldConflictError(UnavailableError):
-    """A configuration would change fields that others own.
+    """Raised when a configuration would change fields that others own.
 
     Attributes:
-        conflicts: who owns which of them: a manager, the version that it speaks, and the path of the field.
+        conflicts: the owners of these fields: a manager, its version of the kind, and the path of the field.
     """
 
     def __init__(self, conflicts: Sequence[tuple[str, str, str]]) -> None:
@@ -156,18 +137,18 @@ class FieldConflictError(UnavailableError):
             fields[f'"{manager}" using {version}'].append(path)
         if len(conflicts) == 1:
             owner, (path,) = next(iter(fields.items()))
-            told = f"1 conflict: conflict with {owner}: {path}"
+            described = f"1 conflict: conflict with {owner}: {path}"
         else:
             owners = (f"conflicts with {owner}:\n- " + "\n- ".join(paths) for owner, paths in fields.items())
-            told = f"{len(conflicts)} conflicts: " + "\n".join(owners)
-        super().__init__(f"Apply failed with {told}")
+            described = f"{len(conflicts)} conflicts: " + "\n".join(owners)
+        super().__init__(f"Apply failed with {described}")
 
 
 class ExpiredVersionError(UnavailableError):
-    """The history of changes does not cover the version that was asked for.
+    """Raised when the history of changes does not cover the requested version.
 
     Attributes:
-        version: the one that was asked for.
+        version: the requested one.
         oldest: the oldest that is covered.
         newest: the newest.
     """
@@ -178,30 +159,30 @@ class ExpiredVersionError(UnavailableError):
 
 
 class FutureVersionError(UnavailableError):
-    """The store has not come to the version that was asked for."""
+    """Raised when the store has not reached the requested version."""
 
     def __init__(self, version: int, newest: int) -> None:
         super().__init__(f"Too large resource version: {version}, current: {newest}")
 
 
 class StoreBusyError(UnavailableError):
-    """Another process has the file of the resource store locked."""
+    """Raised when another process has the file of the resource store locked."""
 
 
 class StoreReadOnlyError(UnavailableError):
-    """The file of the resource store cannot be written now."""
+    """Raised when the file of the resource store cannot be written now."""
 
 
 class StoreFullError(ResourceError):
-    """There is no room for another write to the resource store."""
+    """Raised when there is no room for another write to the resource store."""
 
 
 class StoreBrokenError(ConfigError):
-    """The file of the resource store is damaged, or its disk fails."""
+    """Raised when the file of the resource store is damaged, or its disk fails."""
 
 
 class UnfinishedWriteError(UnavailableError):
-    """Nothing was written, because slow work has to be done first.
+    """Raised when nothing was written, because slow work has to be done first.
 
     Attributes:
         work: does it; not to be called on the event loop. The same write then finds it done.
@@ -213,11 +194,11 @@ class UnfinishedWriteError(UnavailableError):
 
 
 class NodeUnavailableError(UnavailableError):
-    """The node cannot be reached now."""
+    """Raised when the node cannot be reached now."""
 
 
 class ForeignNodeError(NodeUnavailableError):
-    """What a node holds was declared in another installation, so nothing of it may be changed.
+    """Raised when a node belongs to another installation, so that nothing of it may be changed.
 
     Attributes:
         installation: the id that the node's journal has.
@@ -227,6 +208,6 @@ class ForeignNodeError(NodeUnavailableError):
         super().__init__(
             f"the journal of {node} belongs to installation {found}, and this one is {own}: what it holds is kept "
             "and served as it is, and nothing that is declared here reaches it; "
-            f"`enmasse journal adopt --name {node}` tells what it is and takes it in"
+            f"`enmasse journal adopt --name {node}` shows what it is and takes it in"
         )
         self.installation = found

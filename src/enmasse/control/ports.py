@@ -1,47 +1,34 @@
-"""What control asks of the engines that carry messages.
+"""The ports of the control plane: what it needs from nodes, from a Keycloak and from a store of certificates.
 
-Entities are what a node is told: resources with all defaults and references
-resolved, in the words of the node's management.
+Entities are resources as they are sent to a node: with all defaults and references resolved, in the words of the
+node's management.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+from enmasse.errors import ConfigError, EnmasseError
+from enmasse.model.kinds.address_settings import DEFAULTS, AddressSettings
 
-__all__ = [
-    "ENTITY_TYPES",
-    "Action",
-    "AddressEntity",
-    "AddressSettings",
-    "Entity",
-    "EntityType",
-    "FiguresSource",
-    "JournalOwner",
-    "MessageAdmin",
-    "NodeAdmin",
-    "NodeFigures",
-    "NodeRevision",
-    "NodeState",
-    "SessionAdmin",
-    "Sighting",
-    "SpaceEntity",
-    "SpaceLimitSettings",
-]
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from enmasse.client import Message, Outcome
 
 Action = Literal["create", "update", "delete"]
 EntityType = Literal["space", "address"]
 
 ENTITY_TYPES: tuple[EntityType, ...] = ("space", "address")
-"""In the order in which a node is told of them."""
+"""The types in the order in which they are sent to a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceLimitSettings:
-    """What a node lets a whole space have; 0 is without limit.
+    """The limits of a whole space on a node; 0 is without limit, or the node's own.
 
     Attributes:
         max_connections: connections at a time.
@@ -51,6 +38,12 @@ class SpaceLimitSettings:
         max_byte_rate: bytes of these, per second.
         max_message_size: bytes of one message.
         max_ttl: milliseconds that a stored message may wait.
+        max_retained: retained values.
+        max_retained_bytes: bytes of these.
+        max_sessions: sessions that outlive their connections.
+        max_session_bytes: bytes of messages that wait in one session.
+        max_session_expiry: milliseconds that a session is kept without its client.
+        max_filter_addresses: addresses that one filter with wildcards may stand for.
     """
 
     max_connections: int = 0
@@ -60,6 +53,12 @@ class SpaceLimitSettings:
     max_byte_rate: int = 0
     max_message_size: int = 0
     max_ttl: int = 0
+    max_retained: int = 0
+    max_retained_bytes: int = 0
+    max_sessions: int = 0
+    max_session_bytes: int = 0
+    max_session_expiry: int = 0
+    max_filter_addresses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,7 @@ class SpaceEntity:
         hosts: names beside ``<space>.<namespace>.<domain>`` that stand for it.
         port: where its clients need not name it; 0 for none of its own.
         oidc: what is agreed with the provider that knows its users; None where there is none.
+        acknowledges_undeliverable: whether clients of MQTT 3.1.1 have messages acknowledged that lead nowhere.
     """
 
     entity_type: ClassVar[EntityType] = "space"
@@ -91,64 +91,7 @@ class SpaceEntity:
     hosts: tuple[str, ...] = ()
     port: int = 0
     oidc: Mapping[str, Any] | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class AddressSettings:
-    """What of an address can be changed while it runs; the defaults are the node's own.
-
-    Attributes:
-        max_bytes: what it may store; 0 leaves that to the node.
-        max_consumers: receivers at a time; 0 is without limit.
-        full_policy: what happens when ``max_bytes`` are stored: block, reject or drop-oldest.
-        slow_policy: of a topic or multicast address, what happens to a receiver that falls behind; the
-            default stands for either's own.
-        distribution: of an anycast address, which receiver gets the next message.
-        fallback: of a direct address, the queue for what nobody receives; empty: none.
-        ttl_minimum: milliseconds that messages may wait at least; 0 is none.
-        ttl_maximum: milliseconds that messages may wait at most; 0 is without limit.
-        max_attempts: failed deliveries that make a dead letter; 0 is without limit.
-        redelivery_delay: milliseconds before the first repetition.
-        redelivery_multiplier: by how much each further delay is longer.
-        max_redelivery_delay: milliseconds that no delay exceeds; 0 is without limit.
-        dead_letter: where dead letters go; empty: nowhere.
-        expiry: where messages go whose time is over; empty: nowhere.
-        exclusive: whether one receiver gets everything.
-        last_value_key: keep only the latest message of each key; empty: keep all.
-        retention_bytes: how much of a stream is kept; 0 is without limit.
-        retention_ms: for how long a stream is kept; 0 is without limit.
-        max_links: senders and receivers at a time; 0 is without limit.
-        max_senders: senders at a time; 0 is without limit.
-        max_receivers: receivers at a time, of whatever type the address is; 0 is without limit.
-        max_message_rate: messages per second that senders send to it; 0 is without limit.
-        max_byte_rate: bytes of these; 0 is without limit.
-        max_message_size: bytes of one message; 0 leaves that to the space.
-    """
-
-    max_bytes: int = 0
-    max_consumers: int = 0
-    full_policy: str = "block"
-    slow_policy: str = "drop-oldest"
-    ttl_minimum: int = 0
-    ttl_maximum: int = 0
-    max_attempts: int = 0
-    redelivery_delay: int = 0
-    redelivery_multiplier: float = 1.0
-    max_redelivery_delay: int = 0
-    dead_letter: str = ""
-    expiry: str = ""
-    exclusive: bool = False
-    last_value_key: str = ""
-    retention_bytes: int = 0
-    retention_ms: int = 0
-    distribution: str = "balanced"
-    fallback: str = ""
-    max_links: int = 0
-    max_senders: int = 0
-    max_receivers: int = 0
-    max_message_rate: int = 0
-    max_byte_rate: int = 0
-    max_message_size: int = 0
+    acknowledges_undeliverable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +107,7 @@ class AddressEntity:
         partitions: of a stream; else 0.
         uid: of the Address.
         generation: of its spec, as the node knows it.
-        storage: what survives a restart: message, memory or durable.
-        settings: all that can be changed.
+        settings: what it does beyond its type.
     """
 
     entity_type: ClassVar[EntityType] = "address"
@@ -178,8 +120,7 @@ class AddressEntity:
     partitions: int
     uid: str
     generation: int
-    storage: str = "message"
-    settings: AddressSettings = AddressSettings()
+    settings: AddressSettings = DEFAULTS
 
 
 Entity = SpaceEntity | AddressEntity
@@ -194,8 +135,8 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """What identifies an entity of a node, and everything that it was told of it.
+class ObservedEntity:
+    """The identity of an entity of a node, and a digest of its attributes.
 
     Attributes:
         name: the entity's name.
@@ -210,7 +151,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class NodeRevision:
-    """How often a node's entities have changed.
+    """A counter of the changes of a node's entities.
 
     Attributes:
         instance: another one whenever the node was started.
@@ -228,7 +169,7 @@ class NodeRevision:
 
 
 class JournalOwner(Protocol):
-    """The way to ask to which installation the journal of a node belongs; errors are those of ``NodeAdmin``."""
+    """The port to the owner of a journal: the installation that it belongs to; errors are those of ``NodeAdmin``."""
 
     @property
     def name(self) -> str:
@@ -241,14 +182,14 @@ class JournalOwner(Protocol):
         """Return since when it belongs to that, RFC 3339; empty: it belongs to none."""
 
     async def join(self, installation: str) -> None:
-        """Have it belong to an installation, unless it belongs to another one."""
+        """Make it belong to an installation, unless it belongs to another one."""
 
     async def take_over(self, former: str, installation: str) -> None:
-        """Have it belong to an installation instead of another one, which it belongs to now."""
+        """Make it belong to an installation instead of another one, which it belongs to now."""
 
 
 class NodeAdmin(JournalOwner, Protocol):
-    """The way to tell one node what should be, and to see what is.
+    """The port to the entities of one node.
 
     Every method but ``connections`` raises ``NodeUnavailableError`` when the
     node cannot be reached, and ``NodeRefusedError`` when it says no.
@@ -262,15 +203,15 @@ class NodeAdmin(JournalOwner, Protocol):
         """Yield True whenever the node has become reachable, False when it no longer is; for ever."""
 
     def digest(self, entity: Entity) -> str:
-        """Return the digest of the entity that a node has once it was told of this one."""
+        """Return the digest that a node has of an entity that is as this one."""
 
     async def revision(self) -> NodeRevision:
         """Return how often the node's entities have changed."""
 
-    def observe(self, kind: EntityType) -> AsyncIterator[list[Sighting]]:
+    def observe(self, kind: EntityType) -> AsyncIterator[list[ObservedEntity]]:
         """Yield all entities of a kind that the node has, in pages."""
 
-    async def find(self, kind: EntityType, name: str) -> Sighting | None:
+    async def find(self, kind: EntityType, name: str) -> ObservedEntity | None:
         """Return what the node has under a name, or None."""
 
     async def find_address(self, name: str) -> AddressEntity | None:
@@ -279,11 +220,14 @@ class NodeAdmin(JournalOwner, Protocol):
     async def find_space(self, name: str) -> SpaceEntity | None:
         """Return a space with all that the node knows of it but secrets, or None."""
 
+    async def set_pending(self, space: str, address: str, reason: str) -> None:
+        """Set the reason why an address is not there yet, for its clients; an empty one clears it."""
+
     async def create(self, entity: Entity) -> bool:
-        """Add an entity; whether the node changed for it."""
+        """Add an entity; return whether the node changed for it."""
 
     async def update(self, entity: Entity) -> bool:
-        """Give an entity new attributes, with its contents left as they are; whether the node changed for it."""
+        """Give an entity new attributes, and keep its contents; return whether the node changed for it."""
 
     async def delete(self, entity: Entity) -> bool:
         """Remove an entity of this name and uid with its contents; False: there is nothing of the name."""
@@ -291,7 +235,7 @@ class NodeAdmin(JournalOwner, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
-    """What a node says of itself, in the words of its management.
+    """The description of a node, in the words of its management.
 
     Attributes:
         statistics: of the node as a whole.
@@ -307,21 +251,21 @@ class NodeFigures:
 
 
 class FiguresSource(Protocol):
-    """The way to the figures of one node; errors are those of ``NodeAdmin``."""
+    """The port to the figures of one node; errors are those of ``NodeAdmin``."""
 
     @property
     def name(self) -> str:
         """The node's name."""
 
-    async def figures(self) -> NodeFigures:
-        """Return what the node says of itself now."""
+    async def figures(self, counters: Sequence[str]) -> NodeFigures:
+        """Return the present figures of the node, and of its addresses their identity and these counters."""
 
     async def ping(self) -> None:
         """Send a message through the node and wait until it has come back."""
 
 
 class SessionAdmin(Protocol):
-    """The way to who is connected to one node; errors are those of ``NodeAdmin``."""
+    """The port to the connections, sessions and wills of one node; errors are those of ``NodeAdmin``."""
 
     async def connections_of(self, space: str, offset: int) -> tuple[list[dict[str, Any]], bool]:
         """Return a page of a space's connections, in the words of the node, and whether there are more."""
@@ -330,17 +274,355 @@ class SessionAdmin(Protocol):
         """Return a page of a space's links, in the words of the node, and whether there are more."""
 
     async def close_connection(self, space: str, connection: str) -> bool:
-        """Close a connection of a space; whether there was one."""
+        """Close a connection of a space; return whether there was one."""
+
+    async def mqtt_sessions_of(self, space: str, offset: int) -> tuple[list[dict[str, Any]], bool]:
+        """Return a page of a space's sessions of MQTT, in the words of the node, and whether there are more."""
+
+    async def wills_of(self, space: str, offset: int) -> tuple[list[dict[str, Any]], bool]:
+        """Return a page of a space's wills, in the words of the node, and whether there are more."""
+
+    async def end_session(self, space: str, client: str) -> bool:
+        """End the session of a client; return whether there was one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageChoice:
+    """Which of an address's messages are meant; all of them unless something is said.
+
+    Attributes:
+        selector: what they match.
+        search: a text that is in them, as in what is browsed; empty: any.
+        ids: of single ones.
+        is_dry: whether they are only counted.
+    """
+
+    selector: str | None = None
+    search: str = ""
+    ids: tuple[str, ...] | None = None
+    is_dry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMessage:
+    """A message that an address stores, or has given out.
+
+    Attributes:
+        id: names it at its address; empty: it is no longer there.
+        size: of the message in bytes.
+        message: itself; None: it cannot be read as a message.
+        payload: its bytes, where it cannot be read.
+    """
+
+    id: str
+    size: int
+    message: Message | None
+    payload: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """A page of the messages of an address.
+
+    Attributes:
+        messages: in order.
+        after: what the next page begins behind; empty: there is none now.
+    """
+
+    messages: list[BrowsedMessage]
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Browsing:
+    """What is looked for among the messages of an address.
+
+    Attributes:
+        limit: how many a page has at most.
+        after: of a former page.
+        id: of the only one that is wanted.
+        selector: what they match, where the address has selectors.
+        offset: where to begin in each partition of a stream.
+        time_ms: when to begin in a stream, since 1970.
+        matches: chooses among the payloads that were read; None: all are wanted.
+    """
+
+    limit: int = 50
+    after: str = ""
+    id: str = ""
+    selector: str | None = None
+    offset: int | None = None
+    time_ms: int | None = None
+    matches: Callable[[bytes], bool] | None = None
 
 
 class MessageAdmin(Protocol):
-    """The way to what the addresses of one node store; errors are those of ``NodeAdmin``."""
+    """The port to the messages of one node; errors are those of ``NodeAdmin``.
 
-    async def purge(self, name: str, selector: str | None) -> int:
-        """Delete what an address stores, or what of it a selector chooses; how many messages."""
+    Addresses are named by their entities, as in ``default/shop.orders``.
+    """
 
-    async def move(self, name: str, to: str, selector: str | None) -> int:
-        """Move messages of an address to another address of its space; how many."""
+    async def purge(self, name: str, choice: MessageChoice) -> int:
+        """Delete stored messages of an address; return their number."""
 
-    async def replay(self, name: str, selector: str | None) -> int:
-        """Send dead letters back to the addresses that they came from; how many."""
+    async def move(self, name: str, to: str, choice: MessageChoice) -> int:
+        """Move messages of an address to another address of its space; return their number."""
+
+    async def replay(self, name: str, choice: MessageChoice) -> int:
+        """Send dead letters back to the addresses that they came from; return their number."""
+
+    async def browse(self, name: str, wanted: Browsing) -> MessagePage:
+        """Return a page of what an address stores, and take nothing away."""
+
+    def follow(self, name: str, wanted: Browsing) -> AbstractAsyncContextManager[AsyncIterator[BrowsedMessage]]:
+        """Yield for the time of a block what comes to an address, and take nothing away."""
+
+    async def receive(self, name: str, limit: int, wait_s: float) -> list[BrowsedMessage]:
+        """Take messages from an address; wait so long for the first."""
+
+    async def send(self, name: str, messages: Sequence[Message]) -> list[Outcome | EnmasseError]:
+        """Send messages to an address; return what became of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedFrame:
+    """A frame of a connection.
+
+    Attributes:
+        time: when it came or went, RFC 3339; empty: what follows is no frame, but a remark.
+        is_outgoing: whether the node sent it.
+        text: the frame in words, with what authenticates somebody masked.
+        size: in bytes.
+    """
+
+    time: str
+    is_outgoing: bool
+    text: str
+    size: int
+
+
+class FrameTracer(Protocol):
+    """The port to the frames of one node's connections; errors are those of ``NodeAdmin``."""
+
+    def trace(
+        self, space: str, connection: str, payload: int
+    ) -> AbstractAsyncContextManager[AsyncIterator[TracedFrame]]:
+        """Yield the frames of a connection of a space for the time of a block, with so many bytes of messages."""
+
+
+class RetainedAdmin(Protocol):
+    """The port to the retained values of one node's spaces; errors are those of ``NodeAdmin``."""
+
+    async def retained_of(self, space: str, pattern: str, offset: int) -> tuple[list[dict[str, Any]], int | None]:
+        """Return a page of the values whose names match, in the words of the node, and where the next one starts."""
+
+    async def clear_retained(self, space: str, pattern: str) -> int:
+        """Clear the values whose names match; return their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserEntity:
+    """A user as a node has it.
+
+    Attributes:
+        name: ``<namespace>/<space>.<username>``.
+        space: ``<namespace>/<space>``.
+        space_uid: of the AddressSpace.
+        username: what it logs in with.
+        uid: of the MessagingUser.
+        generation: of its spec.
+        revision: the same if all of this is the same.
+        certificates: names in client certificates that prove it.
+        authorization: operations and patterns, in the node's grammar.
+        scram: the keys of its password by mechanism.
+    """
+
+    name: str
+    space: str
+    space_uid: str
+    username: str
+    uid: str
+    generation: int
+    revision: str
+    certificates: tuple[str, ...] = ()
+    authorization: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+    scram: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedUser:
+    """The identity of a user of a node.
+
+    Attributes:
+        name: as of ``UserEntity``.
+        uid: of the MessagingUser that it was made for.
+        revision: of what the node has.
+    """
+
+    name: str
+    uid: str
+    revision: str
+
+
+class UserAdmin(JournalOwner, Protocol):
+    """The port to the users of one node.
+
+    Every method but ``connections`` raises ``NodeUnavailableError`` when the
+    node cannot be reached, and ``NodeRefusedError`` when it says no.
+    """
+
+    def connections(self) -> AsyncIterator[bool]:
+        """Yield True whenever the node has become reachable, False when it no longer is; for ever."""
+
+    def users_after(self, name: str) -> AsyncIterator[list[ObservedUser]]:
+        """Yield all users in the order of their names, page by page, from beyond a name; empty: from the first."""
+
+    async def find_user(self, name: str) -> ObservedUser | None:
+        """Return what the node has under a name; None: nothing."""
+
+    async def read_user(self, name: str) -> UserEntity | None:
+        """Return a user with all that the node knows of it, the keys of its password too; None: there is none."""
+
+    async def create_user(self, user: UserEntity) -> None:
+        """Add a user."""
+
+    async def update_user(self, user: UserEntity) -> None:
+        """Give a user other attributes; its connections stay open as far as they are still allowed."""
+
+    async def delete_user(self, name: str) -> None:
+        """Remove a user; one that is not there is removed already."""
+
+
+class UserJudge(Protocol):
+    """The port to what one node lets its users do; errors are those of ``NodeAdmin``."""
+
+    async def may(self, name: str, operation: str, address: str) -> tuple[bool, str]:
+        """Return whether a user may do something, and by which permission or why not."""
+
+
+class RealmUnavailableError(EnmasseError):
+    """Raised when a Keycloak cannot be reached, or fails; another attempt may succeed."""
+
+
+class RealmConflictError(EnmasseError):
+    """Raised when a realm of that name is not ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class RealmUser:
+    """A messaging user as a realm has it.
+
+    Attributes:
+        username: what it logs in with.
+        uid: of the MessagingUser that it was made for.
+        revision: the same if its password is the same.
+        groups: the names of those that it is in.
+        id: in the realm; empty for one that is not there yet.
+    """
+
+    username: str
+    uid: str
+    revision: str
+    groups: frozenset[str] = frozenset()
+    id: str = field(default="", compare=False)
+
+
+class RealmAdmin(Protocol):
+    """The port to one Keycloak.
+
+    Methods raise ``RealmUnavailableError`` for what cannot be done now. Users that were not made through this port
+    are not returned and not touched: a realm may have others, from a directory or from another provider.
+    """
+
+    async def realms(self, owner: str) -> dict[str, str]:
+        """Return the realms of an owner: name to the uid of the space."""
+
+    async def ensure_realm(self, name: str, owner: str, space_uid: str) -> None:
+        """Ensure that there is a realm with a client that can get tokens, and with no other space's users.
+
+        Raises:
+            RealmConflictError: it is not the owner's.
+        """
+
+    async def delete_realm(self, name: str) -> None:
+        """Remove a realm with all users; one that is not there is removed already."""
+
+    async def users(self, realm: str) -> dict[str, RealmUser]:
+        """Return all messaging users of a realm by name."""
+
+    async def find_user(self, realm: str, username: str) -> RealmUser | None:
+        """Return one messaging user of a realm."""
+
+    async def put_user(
+        self, realm: str, user: RealmUser, present: RealmUser | None, password: Mapping[str, Any] | None
+    ) -> None:
+        """Create a user, or update it to what it should be.
+
+        Args:
+            realm: where.
+            user: what it should be.
+            present: what it is; None: it is not there.
+            password: its hash, as ``identity.keycloak.hashed_password`` gives it; None: it has none.
+
+        Raises:
+            RealmConflictError: there is another user of that name, which was not made through this.
+        """
+
+    async def delete_user(self, realm: str, user: RealmUser) -> None:
+        """Remove a user; one that is not there is removed already."""
+
+    async def close(self) -> None:
+        """Cancel what is under way, and close."""
+
+
+ConnectRealmAdmin = Callable[[str, str, str, str], RealmAdmin]
+"""Connects by URL, administrator's name, password and PEM of authorities (empty: the system's)."""
+
+
+class UnusableCertificateError(ConfigError):
+    """Raised when a certificate cannot be used.
+
+    Attributes:
+        reason: one CamelCase word, for programs.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCertificate:
+    """A certificate that nodes present.
+
+    Attributes:
+        certificate: PEM, with its chain.
+        authority: the certificate of its issuer, PEM; empty if only its chain is known.
+        days_left: until it ends.
+    """
+
+    certificate: str
+    authority: str
+    days_left: int
+
+
+class Certificates(Protocol):
+    """The port to the certificates that nodes present.
+
+    All methods raise ``UnusableCertificateError``; messages hold no key.
+    """
+
+    def keep_issued(self, file: str, hosts: Sequence[str]) -> ServedCertificate:
+        """Provide a certificate by the platform's authority for hosts, renewed when a third of its life is left."""
+
+    def keep_given(self, file: str, hosts: Sequence[str], certificate: str, key: str) -> ServedCertificate:
+        """Provide a given certificate for hosts; both may be PEM, or that in base64."""
+
+    def keep_wildcard(self, file: str, hosts: Sequence[str]) -> ServedCertificate:
+        """Provide the installation's own certificate for hosts."""
+
+    def given_days_left(self) -> dict[str, int]:
+        """Return the days left of the operator's own certificates, by file."""
+
+    def withdraw(self, prefix: str, besides: Collection[str]) -> None:
+        """Remove the certificates whose files begin with a prefix, except some."""

@@ -1,18 +1,25 @@
-"""What simulated devices measure: smooth curves with a little noise, and an excursion on demand."""
+"""The devices of the demonstration: simulated ones, and the host that it runs on.
+
+A simulated device measures smooth curves with a little noise, and an excursion on demand.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import random
+import socket
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["BAND", "FLEET", "PROTON_FLEET", "SPACE", "SPACE_HOST", "SimulatedDevice", "make_fleet"]
+import psutil
 
 SPACE = "default/demo"
 """The space of the examples, by its full name."""
-SPACE_HOST = "demo.default"
+SPACE_HOST = "demo.default.enmasse.local"
 """The host name that chooses it, should there be others beside it."""
+SPACE_REALM = "demo.default"
+"""The same behind a user name, as MQTT's clients say it."""
 
 BAND = "10:35"
 """Degrees in which every device lives; the job raises an alert outside."""
@@ -29,6 +36,8 @@ FLEET = (
 )
 PROTON_FLEET = ("pump-1", "pump-2")
 """These speak through python-qpid-proton."""
+PAHO_FLEET = ("valve-1", "valve-2")
+"""These speak MQTT, through paho-mqtt."""
 
 _PERIOD_S = 40.0
 _EXCURSION = 18.0
@@ -55,7 +64,7 @@ class SimulatedDevice:
         self._excursion_until = now + seconds
 
     def measure(self, now: float) -> dict[str, Any]:
-        """The message of this moment (seconds since 1970)."""
+        """Return the message of this moment (seconds since 1970)."""
         wave = math.sin(2 * math.pi * now / _PERIOD_S + self._phase)
         temperature = self._middle + 2.5 * wave + self._random.gauss(0.0, 0.2)
         if now < self._excursion_until:
@@ -72,3 +81,54 @@ class SimulatedDevice:
 def make_fleet(names: Sequence[str], seed: int = 1) -> list[SimulatedDevice]:
     """Devices of these names, the same ones for the same seed."""
     return [SimulatedDevice(name, seed * 1000 + number) for number, name in enumerate(names)]
+
+
+class HostDevice:
+    """Measures this machine under its own host name."""
+
+    def __init__(self) -> None:
+        self.name = socket.gethostname()
+        self._before: tuple[float, int, int] | None = None
+        psutil.cpu_percent()  # the first call only sets the mark to measure from
+
+    def measure(self, now: float) -> dict[str, Any]:
+        """Return the message of this moment (seconds since 1970)."""
+        memory = psutil.virtual_memory()
+        message: dict[str, Any] = {
+            "device": self.name,
+            "ts": round(now * 1000),
+            "cpu_percent": psutil.cpu_percent(),
+            "memory_percent": memory.percent,
+            "memory_available_bytes": memory.available,
+            "disk_percent": psutil.disk_usage(os.sep).percent,
+            "load_1m": round(os.getloadavg()[0], 2),
+            **self._network_rates(now),
+        }
+        heat = _heat()
+        if heat is not None:
+            message["cpu_temperature"] = heat
+        return message
+
+    def _network_rates(self, now: float) -> dict[str, float]:
+        # A machine without any interface has no counters, whatever the stubs say.
+        counters: Any = psutil.net_io_counters()
+        if counters is None:
+            return {}
+        before, self._before = self._before, (now, counters.bytes_recv, counters.bytes_sent)
+        if before is None or now <= before[0]:
+            return {}
+        seconds = now - before[0]
+        return {
+            "network_in_bytes_per_s": round((counters.bytes_recv - before[1]) / seconds, 1),
+            "network_out_bytes_per_s": round((counters.bytes_sent - before[2]) / seconds, 1),
+        }
+
+
+def _heat() -> float | None:
+    """The hottest sensor, where there are any."""
+    try:
+        sensors = psutil.sensors_temperatures()
+    except (AttributeError, OSError):
+        return None
+    found = [entry.current for entries in sensors.values() for entry in entries if entry.current]
+    return max(found) if found else None

@@ -1,18 +1,30 @@
-"""Everything that the demonstration knows at a moment: what its pictures and its verdict are made of."""
+"""The figures of a running demonstration, how they are gathered, and the verdict at its end.
+
+They are gathered from outside: addresses through management, processes by their ids. The verdict compares what was
+sent with what is stored, device by device.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+import asyncio
+import time
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["AddressFigures", "DeviceFigures", "Figures", "PipelineFigures"]
+from rich.table import Table
+
+from enmasse.client import connect
+from enmasse.client.management import Management
+from enmasse.demo.devices import SPACE
+from enmasse.demo.service import Service
+from enmasse.errors import EnmasseError
 
 
 @dataclass
 class AddressFigures:
-    """One address as the node's management tells it."""
+    """One address as the node's management reports it."""
 
     address: str
     type: str
@@ -22,7 +34,7 @@ class AddressFigures:
     messages_in: int = 0
     messages_out: int = 0
     in_rate: float = 0.0
-    """Messages a second since the last look."""
+    """Messages a second since the last reading."""
     out_rate: float = 0.0
 
 
@@ -32,7 +44,7 @@ class DeviceFigures:
 
     name: str
     client: str
-    """What it speaks through."""
+    """The client that it uses."""
     accepted: int = 0
     """Messages that the address accepted."""
     retries: int = 0
@@ -42,12 +54,12 @@ class DeviceFigures:
 
 @dataclass
 class PipelineFigures:
-    """One pipeline as the API tells it."""
+    """One pipeline as the API reports it."""
 
     name: str
     phase: str = "Pending"
     is_running: bool = False
-    """Whether each of its queries has looked at its source."""
+    """True if each of its queries has read from its source."""
     batches: int = 0
     rows: int = 0
     rate: float = 0.0
@@ -67,13 +79,13 @@ class Figures:
     began: str = ""
     """When the run began, in UTC as ISO 8601."""
     seconds: float = 0.0
-    """How long to run; 0: until told to stop."""
+    """Seconds to run; 0: until it is stopped."""
     addresses: dict[str, AddressFigures] = field(default_factory=dict)
     devices: dict[str, DeviceFigures] = field(default_factory=dict)
     pipelines: dict[str, PipelineFigures] = field(default_factory=dict)
     alerts: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=200))
-    alerts_told: int = 0
-    """How many came, word of their ends included."""
+    alerts_received: int = 0
+    """Alerts that came, those of their ends included."""
     alerts_seen: int = 0
     node_restarts: int = 0
     runner_restarts: int = 0
@@ -109,5 +121,128 @@ class Figures:
         if str(alert.get("time", "")) < self.began:
             return
         self.alerts.append(alert)
-        self.alerts_told += 1
+        self.alerts_received += 1
         self.alerts_seen += alert.get("state") == "raised"
+
+
+INTERVAL_S = 1.0
+_ATTRIBUTES = (
+    "space",
+    "address",
+    "addressType",
+    "senders",
+    "receivers",
+    "messagesStored",
+    "messagesIn",
+    "messagesOut",
+)
+
+
+async def watch_platform(service: Service, figures: Figures) -> None:
+    """Keep the figures of the addresses fresh until cancelled, through restarts of the node."""
+    pid: int | None = None
+    while True:
+        nodes = service.processes("node")
+        if nodes:
+            new = int(nodes[0]["pid"])
+            figures.node_restarts += pid is not None and new != pid
+            pid = new
+        try:
+            await _watch_node(service, figures, pid)
+        except (EnmasseError, OSError, TimeoutError):
+            for address in figures.addresses.values():
+                address.in_rate = address.out_rate = 0.0
+        await asyncio.sleep(INTERVAL_S)
+
+
+async def _watch_node(service: Service, figures: Figures, pid: int | None) -> None:
+    url = service.admin_url()
+    if url is None:
+        return
+    async with connect(url, container_id="demo", reconnect=False) as connection:
+        management = Management(connection)
+        looked = 0.0
+        while True:
+            async with asyncio.timeout(10.0):
+                everything = await management.query("io.enmasse.address", list(_ATTRIBUTES))
+            found = [attributes for attributes in everything if attributes["space"] == SPACE]
+            now = time.monotonic()
+            for attributes in found:
+                _take(figures, attributes, now - looked if looked else 0.0)
+            known = {str(attributes["address"]) for attributes in found}
+            for gone in set(figures.addresses) - known:
+                del figures.addresses[gone]
+            looked = now
+            nodes = service.processes("node")
+            if nodes and nodes[0]["pid"] != pid:
+                return
+            await asyncio.sleep(INTERVAL_S)
+
+
+def _take(figures: Figures, attributes: dict[str, object], seconds: float) -> None:
+    def count(name: str) -> int:
+        value = attributes.get(name)
+        return value if isinstance(value, int) else 0
+
+    name = str(attributes["address"])
+    before = figures.addresses.get(name)
+    now = AddressFigures(
+        name,
+        str(attributes.get("addressType", "")),
+        count("senders"),
+        count("receivers"),
+        count("messagesStored"),
+        count("messagesIn"),
+        count("messagesOut"),
+    )
+    if before is not None and seconds > 0:
+        # A restarted node counts from zero again.
+        now.in_rate = max(0, now.messages_in - before.messages_in) / seconds
+        now.out_rate = max(0, now.messages_out - before.messages_out) / seconds
+    figures.addresses[name] = now
+
+
+class Verdict:
+    """Return true if every device reached the table and an alert came.
+
+    Args:
+        figures: the run's last state.
+        rows: of the raw table by device; ``None`` when there was no Spark.
+    """
+
+    def __init__(self, figures: Figures, rows: Counter[str] | None) -> None:
+        self._figures = figures
+        self._rows = rows
+
+    def faults(self) -> list[str]:
+        """Return the faults in sentences; empty when all is well."""
+        faults = [
+            f"{device.name} could not send anything"
+            for device in self._figures.devices.values()
+            if not device.accepted
+        ]
+        if self._rows is None:
+            return faults
+        for device in self._figures.devices.values():
+            rows = self._rows[device.name]
+            if device.accepted and rows == 0:
+                faults.append(f"the raw table has no row of {device.name}")
+            elif rows < device.accepted:
+                faults.append(
+                    f"the raw table has {rows} rows of {device.name}, which had {device.accepted} messages accepted"
+                )
+        if not self._figures.alerts_seen:
+            faults.append("no alert came")
+        return faults
+
+    def table(self) -> Table:
+        """The summary."""
+        table = Table(title="Summary", title_justify="left")
+        table.add_column("device")
+        table.add_column("client")
+        for column in ("accepted", "retries", "rows in raw"):
+            table.add_column(column, justify="right")
+        for device in self._figures.devices.values():
+            rows = "no Spark" if self._rows is None else str(self._rows[device.name])
+            table.add_row(device.name, device.client, str(device.accepted), str(device.retries), rows)
+        return table

@@ -1,20 +1,26 @@
-"""Devices that speak through our own client, and a listener for what comes of it."""
+"""The fleet's connections: devices on our own client, those on foreign ones, and a listener for results.
+
+The devices of python-qpid-proton run in a process of their own (``proton_fleet``), and so do those of paho-mqtt
+(``paho_fleet``).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import random
+import sys
 import time
-from collections.abc import Callable, Mapping
+from asyncio.subprocess import Process
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from enmasse.client import Connection, Message, Outcome, connect
 from enmasse.demo.devices import SPACE_HOST
-from enmasse.demo.figures import DeviceFigures
+from enmasse.demo.figures import DeviceFigures, Figures
 from enmasse.errors import EnmasseError
-
-__all__ = ["Device", "listen", "run_device"]
 
 FIRST_PAUSE_S = 0.2
 LAST_PAUSE_S = 2.0
@@ -26,7 +32,7 @@ class Device(Protocol):
     name: str
 
     def measure(self, now: float) -> dict[str, Any]:
-        """The message of this moment (seconds since 1970)."""
+        """Return the message of this moment (seconds since 1970)."""
 
 
 async def run_device(
@@ -62,14 +68,14 @@ async def run_device(
 
 
 async def listen(url: str, address: str, take: Callable[[Mapping[str, Any]], None]) -> None:
-    """Hear what an address is sent until cancelled; one that is sent again, with the id of one heard, is left out."""
-    heard: set[object] = set()
+    """Receive from an address until cancelled, leaving out messages whose id came before."""
+    seen: set[object] = set()
     while True:
         try:
             async with connect(
                 url, hostname=SPACE_HOST, container_id=f"demo-{address}", reconnect=False
             ) as connection:
-                await _receive(connection, address, heard, take)
+                await _receive(connection, address, seen, take)
         except (EnmasseError, OSError):
             await asyncio.sleep(FIRST_PAUSE_S)
 
@@ -77,21 +83,21 @@ async def listen(url: str, address: str, take: Callable[[Mapping[str, Any]], Non
 async def _receive(
     connection: Connection,
     address: str,
-    heard: set[object],
+    seen: set[object],
     take: Callable[[Mapping[str, Any]], None],
 ) -> None:
     receiver = await connection.receiver(address)
     async for delivery in receiver:
         message = delivery.message
+        if message.message_id not in seen:
+            seen.add(message.message_id)
+            try:
+                alert = json.loads(message.body)
+            except (TypeError, ValueError):
+                alert = {"text": repr(message.body)}
+            take(alert if isinstance(alert, dict) else {"text": str(alert)})
+        # Only now: a node that is killed may have taken note of it, and its answer is lost.
         await delivery.accept()
-        if message.message_id in heard:
-            continue
-        heard.add(message.message_id)
-        try:
-            alert = json.loads(message.body)
-        except (TypeError, ValueError):
-            alert = {"text": repr(message.body)}
-        take(alert if isinstance(alert, dict) else {"text": str(alert)})
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:
@@ -99,3 +105,80 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
         await asyncio.wait_for(stop.wait(), seconds)
     except TimeoutError:
         return
+
+
+STOP_S = 10.0
+
+
+def has_proton() -> bool:
+    """Return true if python-qpid-proton can be imported."""
+    return importlib.util.find_spec("proton") is not None
+
+
+class ForeignFleet:
+    """Starts a process of devices, takes in what it counts, and ends it.
+
+    Args:
+        module: what the process runs, ``proton_fleet`` or ``paho_fleet``.
+        client: the name of the library that the devices speak through.
+        url: where the space is reached.
+        names: its devices.
+        interval_s: between two messages of a device.
+        figures: gets an entry for each device.
+        log: file for what it complains of.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        client: str,
+        url: str,
+        names: Sequence[str],
+        interval_s: float,
+        figures: Figures,
+        log: Path,
+    ) -> None:
+        self._module = module
+        self._arguments = ["--url", url, "--address", "telemetry", "--devices", ",".join(names)]
+        self._arguments += ["--interval", str(interval_s)]
+        self._devices = {name: DeviceFigures(name, client) for name in names}
+        figures.devices.update(self._devices)
+        self._log = log
+        self._process: Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the devices."""
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                f"enmasse.demo.{self._module}",
+                *self._arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._reading = asyncio.create_task(self._read(self._process))
+
+    async def _read(self, process: Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            counted = json.loads(line)
+            device = self._devices[counted["device"]]
+            device.accepted, device.retries = counted["accepted"], counted["retries"]
+
+    async def stop(self) -> None:
+        """Let the devices finish what they are sending, and end the process."""
+        process = self._process
+        if process is None or self._reading is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        await self._reading

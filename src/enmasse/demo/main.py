@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,38 +16,34 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from enmasse.demo.chart import draw, lines
-from enmasse.demo.devices import FLEET, PROTON_FLEET, make_fleet
-from enmasse.demo.figures import DeviceFigures, Figures
-from enmasse.demo.fleet import Device, listen, run_device
-from enmasse.demo.foreign import ForeignFleet, has_proton
-from enmasse.demo.host import HostDevice
+from enmasse.demo.chart import count_rows, draw, last_minutes, lines
+from enmasse.demo.devices import FLEET, PAHO_FLEET, PROTON_FLEET, HostDevice, make_fleet
+from enmasse.demo.figures import DeviceFigures, Figures, Verdict, watch_platform
+from enmasse.demo.fleet import Device, ForeignFleet, has_proton, listen, run_device
 from enmasse.demo.picture import Picture
 from enmasse.demo.pipelines import Pipelines
 from enmasse.demo.service import Service
-from enmasse.demo.telemetry import count_rows, last_minutes
-from enmasse.demo.verdict import Verdict
-from enmasse.demo.watching import watch_platform
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.session import require_spark
-
-__all__ = ["run"]
 
 INTERVAL_S = 0.4
 """Between two messages of a simulated device."""
 HOST_INTERVAL_S = 1.0
 PICTURE_S = 0.5
 READY_S = 180.0
-"""How long Spark may take to start on a slow machine."""
+"""Seconds that Spark may take to start on a slow machine."""
 EXCURSION_AFTER_S = 20.0
 EXCURSION_S = 12.0
 EXCURSION_EVERY_S = 90.0
 """In a run without an end there is something to see every now and then."""
-CATCH_UP_S = 60.0
-"""How long the pipelines may take over the messages that were sent last."""
+CATCH_UP_S = 120.0
+"""Seconds that the pipelines may take over the messages that were sent last."""
 SILENCE_S = 5.0
 INTERRUPTED = 130
+
+WATCHED_PAGE = "spaces/default/demo/addresses/demo.telemetry"
+"""Of the console: the address that all readings go to."""
 
 BESIDE_A_CURVE = 54
 """Characters of a line with a curve that are none of it."""
@@ -86,7 +82,7 @@ class _Demo:
         self._service = Service(data, self._folder / "up.log")
         self._fleet = make_fleet(FLEET)
         self._pipelines: Pipelines | None = None
-        self._foreign: ForeignFleet | None = None
+        self._foreign: list[ForeignFleet] = []
         self._senders: list[asyncio.Task[None]] = []
         self._interrupted = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -112,7 +108,7 @@ class _Demo:
         return self._end(rows)
 
     async def _unless_interrupted(self, work: Coroutine[None, None, None]) -> bool:
-        """Whether the work was done; interrupted work is cancelled."""
+        """Do the work, and return true if it was done; interrupted work is cancelled."""
         task = asyncio.create_task(work)
         waiting = asyncio.create_task(self._interrupted.wait())
         await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -132,6 +128,12 @@ class _Demo:
             await self._service.run("apply", "-f", str(declared))
         await self._service.run("status", "--wait", "60")
         self._console.print(await self._service.run("endpoints"), markup=False)
+        if self._console.is_terminal:
+            link = self._service.console_link(WATCHED_PAGE)
+            said = f"Watch the readings come in, for your browser and nobody else's eyes: {link}"
+        else:  # a link that lets in would be kept in somebody's log
+            said = f"Watch the readings come in: {_program()} console --data {_short(self._service.data)}"
+        self._console.print(said, markup=False, soft_wrap=True)
 
     async def _start_rest(self, undo: AsyncExitStack) -> None:
         url = self._service.url("amqp")
@@ -145,22 +147,31 @@ class _Demo:
         try:
             await asyncio.to_thread(require_spark)
         except SparkMissingError as error:
-            self._picture.say(f"{error}. All but the tables and alerts works without it.")
+            self._picture.print(f"{error}. All but the tables and alerts works without it.")
         else:
             self._pipelines = Pipelines(self._service, figures)
             undo.push_async_callback(_cancel, asyncio.create_task(self._pipelines.follow()))
-            self._picture.say("Spark starts; time counts from when it is ready.")
+            self._picture.print("Spark starts; time counts from when it is ready.")
         if has_proton():
-            self._foreign = ForeignFleet(url, PROTON_FLEET, INTERVAL_S, figures, self._folder / "proton.log")
-            await self._foreign.start()
+            self._add_foreign("proton_fleet", "python-qpid-proton", url, PROTON_FLEET)
         else:
-            self._picture.say("python-qpid-proton is not installed (it needs a C compiler): its devices stay away.")
+            self._picture.print("python-qpid-proton is not installed (it needs a C compiler): its devices stay away.")
+        mqtt_url = self._service.url("mqtt")
+        if mqtt_url is None:
+            raise ConfigError("the platform serves no mqtt endpoint")
+        self._add_foreign("paho_fleet", "paho-mqtt", mqtt_url, PAHO_FLEET)
+        for fleet in self._foreign:
+            await fleet.start()
         undo.push_async_callback(self._silence)
         pace: list[tuple[Device, float]] = [(device, INTERVAL_S) for device in self._fleet]
         for device, interval_s in [*pace, (HostDevice(), HOST_INTERVAL_S)]:
             counted = figures.devices[device.name] = DeviceFigures(device.name, "enmasse.client")
             sending = run_device(url, "telemetry", device, counted, interval_s, self._quiet)
             self._senders.append(asyncio.create_task(sending))
+
+    def _add_foreign(self, module: str, client: str, url: str, names: Sequence[str]) -> None:
+        log = self._folder / f"{module}.log"
+        self._foreign.append(ForeignFleet(module, client, url, names, INTERVAL_S, self._figures, log))
 
     async def _silence(self) -> None:
         """Let the devices finish what they are sending, and stop them."""
@@ -169,8 +180,8 @@ class _Demo:
             _, late = await asyncio.wait(self._senders, timeout=SILENCE_S)
             for task in late:
                 await _cancel(task)
-        if self._foreign is not None:
-            await self._foreign.stop()
+        for fleet in self._foreign:
+            await fleet.stop()
 
     async def _watch(self) -> None:
         """Keep the picture fresh until the time is over; it counts from when the pipelines run."""
@@ -219,7 +230,7 @@ class _Demo:
             soft_wrap=True,
         )
         if self._pipelines is not None:
-            self._look_further(self._pipelines)
+            self._show_next_steps(self._pipelines)
         if self._interrupted.is_set():
             return INTERRUPTED if self._seconds else 0
         for fault in verdict.faults():
@@ -236,8 +247,8 @@ class _Demo:
         draw(history, picture)
         self._console.print(f"The same as a picture: {_short(picture)}", markup=False, soft_wrap=True)
 
-    def _look_further(self, pipelines: Pipelines) -> None:
-        program, data = _short(Path(sys.executable).with_name("enmasse")), _short(self._service.data)
+    def _show_next_steps(self, pipelines: Pipelines) -> None:
+        program, data = _program(), _short(self._service.data)
         query = "SELECT device, metric, round(avg(mean), 2) AS mean FROM windows GROUP BY device, metric"
         said = [
             "The tables are Delta Lake; pandas, polars, DuckDB and Spark read them as they are:",
@@ -254,7 +265,7 @@ class _Demo:
 
 
 def _is_settled(pipelines: Pipelines | None) -> bool:
-    """Whether there is nothing to wait for before time counts."""
+    """Return true if there is nothing to wait for before time counts."""
     return pipelines is None or pipelines.ready.is_set() or pipelines.is_hopeless
 
 
@@ -270,6 +281,11 @@ def _find_examples() -> Path:
         if folder.is_dir():
             return folder
     raise ConfigError("there is no folder examples here: run the demo in a clone of the repository")
+
+
+def _program() -> str:
+    """The command ``enmasse`` as one would type it here."""
+    return _short(Path(sys.executable).with_name("enmasse"))
 
 
 def _short(path: Path) -> str:

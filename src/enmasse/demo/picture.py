@@ -12,8 +12,6 @@ from rich.text import Text
 
 from enmasse.demo.figures import DeviceFigures, Figures
 
-__all__ = ["Picture"]
-
 _ALERTS_SHOWN = 3
 _FRAME_LINES = 8
 """Lines of heads and of the tables' own headings."""
@@ -44,8 +42,8 @@ class Picture:
         if self._live is not None:
             self._live.stop()
 
-    def say(self, text: str) -> None:
-        """One sentence above the table."""
+    def print(self, text: str) -> None:
+        """Print a sentence above the table."""
         self._console.print(Text(text), soft_wrap=True)
 
     def update(self) -> None:
@@ -57,14 +55,14 @@ class Picture:
 
     def _print_plain(self) -> None:
         figures = self._figures
-        new = figures.alerts_told - self._shown_alerts
+        new = figures.alerts_received - self._shown_alerts
         for alert in list(figures.alerts)[-new:] if new else []:
-            self.say(f"{'ALERT' if alert.get('state') == 'raised' else 'OVER '}  {alert.get('text', alert)}")
-        self._shown_alerts = figures.alerts_told
+            self.print(f"{'ALERT' if alert.get('state') == 'raised' else 'OVER '}  {alert.get('text', alert)}")
+        self._shown_alerts = figures.alerts_received
         if figures.elapsed_s >= self._next_line_s:
             self._next_line_s = figures.elapsed_s + _PLAIN_EVERY_S
             stored = sum(address.stored for address in figures.addresses.values())
-            self.say(
+            self.print(
                 f"{figures.elapsed_s:5.0f} s  devices {len(figures.devices)}  accepted {figures.accepted()}"
                 f"  stored {stored}  rows in the lake {figures.rows_of('demo.lake')}  alerts {figures.alerts_seen}"
                 f"  {_phases(figures)}"

@@ -12,8 +12,8 @@ import httpx
 from enmasse.demo.devices import SPACE
 from enmasse.demo.figures import Figures, PipelineFigures
 from enmasse.demo.service import Service
-
-__all__ = ["Pipelines"]
+from enmasse.drivers.data_directory import Layout
+from enmasse.pipeline.host.api import api_client
 
 INTERVAL_S = 1.0
 _ANSWER_S = 10.0
@@ -24,14 +24,14 @@ class Pipelines:
 
     Args:
         service: the platform that runs them.
-        figures: what they tell goes there.
+        figures: gets what they report.
     """
 
     def __init__(self, service: Service, figures: Figures) -> None:
         self.ready = asyncio.Event()
         """Set once every query of every pipeline runs."""
         self.is_hopeless = False
-        """Whether the platform says that none of them can run here."""
+        """True if the platform says that none of them can run here."""
         self._service = service
         self._figures = figures
         self._namespace, _, self._space = SPACE.partition("/")
@@ -48,11 +48,11 @@ class Pipelines:
 
     async def follow(self) -> None:
         """Look again and again, until cancelled; a platform that does not answer is asked again."""
-        url = f"{self._service.url('api')}/apis/enmasse.io/v1beta1/namespaces/{self._namespace}/pipelines"
-        async with httpx.AsyncClient(timeout=_ANSWER_S, trust_env=False) as client:
+        path = f"/apis/enmasse.io/v1beta1/namespaces/{self._namespace}/pipelines"
+        async with api_client(str(self._service.url("api")), Layout(self._service.data).operator_token) as client:
             while True:
                 try:
-                    items = (await client.get(url)).raise_for_status().json()["items"]
+                    items = (await client.get(path, timeout=_ANSWER_S)).raise_for_status().json()["items"]
                 except (httpx.HTTPError, ValueError, KeyError):
                     pass
                 else:

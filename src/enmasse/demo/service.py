@@ -15,10 +15,8 @@ from typing import Any
 
 import psutil
 
-from enmasse.engines.embedded.paths import Layout
+from enmasse.drivers.data_directory import Layout
 from enmasse.errors import ConfigError, UnavailableError
-
-__all__ = ["Service"]
 
 CUSTOMARY_PORTS = (5672, 8080)
 START_S = 60.0
@@ -128,6 +126,11 @@ class Service:
             if endpoint["protocol"] == protocol:
                 return str(endpoint["url"])
         return None
+
+    def console_link(self, page: str) -> str:
+        """Return the link that logs a browser in and opens a page of the console."""
+        token = Layout(self.data).operator_token.read_text()
+        return f"{self.url('api')}/login?token={token}&page={page}"
 
     def processes(self, kind: str) -> Sequence[dict[str, Any]]:
         """The platform's processes of one kind, with ``name`` and ``pid``."""

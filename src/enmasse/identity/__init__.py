@@ -1,1 +1,1 @@
-"""Who somebody is and what they may do: users, proofs, permissions. Pure; files and sockets are the node's."""
+"""Users, logins, permissions and roles. Pure: files and sockets belong to the callers."""

@@ -1,39 +1,78 @@
-"""One connection's login: from what a client says to the user that it is.
+"""The login of a connection: SASL mechanisms, passwords, certificates and tokens.
 
 Rules:
-1. A refusal says nothing of its reason to the client; ``reason`` keeps it for the log.
-2. The space comes first: users of different spaces may have the same name.
+1. A refusal does not contain its reason; ``Login.reason`` keeps it for the log.
+2. The space is found before the user: users of different spaces may have the same name.
+3. ``Passwords`` has passwords checked against SCRAM keys, which is slow on purpose; a ``TokenAuthority`` checks
+   tokens, and the passwords that are not ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from enmasse.errors import RemoteError
-from enmasse.identity.directory import UserDirectory
-from enmasse.identity.passwords import Passwords
+from enmasse.identity.passwords import SOMEBODY, Checked, PasswordClient, Passwords, Postponed
 from enmasse.identity.scram_server import Proof, read_client_first
-from enmasse.identity.tokens import Judged, Judgement, TokenAuthority
-from enmasse.identity.users import DEFAULT_MECHANISMS, User
-from enmasse.wire.amqp.pending import Pending
-from enmasse.wire.amqp.sasl import SaslCode, Verdict, plain_credentials
-from enmasse.wire.amqp.saslprep import saslprep
-from enmasse.wire.amqp.scram import HASHES, unquoted
+from enmasse.identity.users import DEFAULT_MECHANISMS, User, UserDirectory
+from enmasse.wire.sasl.mechanisms import Pending, SaslCode, Verdict, plain_credentials
+from enmasse.wire.sasl.scram import HASHES, saslprep, unquoted
 
-__all__ = ["TOKEN_MECHANISMS", "Login", "Place", "offered_mechanisms"]
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The result of checking a token or a password elsewhere.
+
+    Attributes:
+        user: with its permissions; None if it is refused in the space.
+        reason: of the refusal, for the log.
+        is_temporary: whether the check failed for a reason that may pass, so that another attempt may succeed.
+    """
+
+    user: User | None = None
+    reason: str = ""
+    is_temporary: bool = False
+
+
+Judged = Judgement | Pending[Judgement]
+"""Known at once, or after a question to the provider, within seconds."""
+
+
+class TokenAuthority(Protocol):
+    """An identity provider that authenticates the users of some spaces."""
+
+    def knows(self, space: str) -> bool:
+        """Return whether it authenticates the users of a space."""
+
+    def takes_passwords(self, space: str) -> bool:
+        """Return whether it can check passwords of a space's users."""
+
+    def judge_token(self, token: str, space: str) -> Judged:
+        """Verify a token for a space."""
+
+    def judge_password(self, user: str, password: str, space: str) -> Judged:
+        """Check the password of a user of a space."""
+
+    def judge_again(self, user: User) -> User | None:
+        """Return a user who has logged in with its present permissions; None if it has to be disconnected."""
+
+
+MAX_CREDENTIAL_LENGTH = 4_096
+"""A longer name or password is nobody's: SASLprep takes microseconds for each of its characters."""
 
 TOKEN_MECHANISMS = ("OAUTHBEARER", "XOAUTH2")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a client wants to go.
+class LoginTarget:
+    """The space that a client connects to, and the name of its user there.
 
     Attributes:
-        space: ``<namespace>/<space>``; nothing if that is not known yet.
-        user: the user's name without a realm that names the space.
-        is_open: whether everybody may go there.
+        space: ``<namespace>/<space>``; None if it is not known yet.
+        user: without a realm that names the space.
+        is_open: whether everybody may connect to it.
     """
 
     space: str | None
@@ -50,21 +89,21 @@ def offered_mechanisms(
     has_certificate: bool,
     tokens: TokenAuthority | None = None,
 ) -> tuple[str, ...]:
-    """What a listener offers: whatever is good for any of its spaces, the best first.
+    """Return the mechanisms that a listener offers: those that any of its spaces accepts, the strongest first.
 
     Args:
         users: all users.
-        guarded: the spaces that only users may enter.
-        has_open: whether there are spaces that everybody may enter.
-        is_private: whether nobody else can read what is sent.
-        has_certificate: whether the client has shown a certificate that holds.
-        tokens: knows the users of some of them in place of us.
+        guarded: the spaces that only users may connect to.
+        has_open: whether there are spaces that everybody may connect to.
+        is_private: whether the connection is encrypted or local.
+        has_certificate: whether the client has a verified certificate.
+        tokens: authenticates the users of some of the spaces.
     """
     federated = [space for space in guarded if tokens is not None and tokens.knows(space)]
     own = [space for space in guarded if space not in federated]
     scram = {mechanism for space in own for mechanism in users.mechanisms(space)}
     if own and not scram:
-        # Nobody can come in, which is for nobody to see.
+        # No user can log in, which clients must not be able to find out.
         scram = set(DEFAULT_MECHANISMS)
     found = [mechanism for mechanism in HASHES if mechanism in scram]
     if has_certificate:
@@ -72,7 +111,8 @@ def offered_mechanisms(
     if federated and is_private:
         found += TOKEN_MECHANISMS
     has_passwords = bool(own) or any(tokens is not None and tokens.takes_passwords(space) for space in federated)
-    if has_open or (has_passwords and is_private):
+    # Without encryption, clients of guarded spaces would pick PLAIN too, and reveal their passwords.
+    if (has_open and not guarded) or (is_private and (has_open or has_passwords)):
         found.append("PLAIN")
     if has_open:
         found.append("ANONYMOUS")
@@ -80,45 +120,50 @@ def offered_mechanisms(
 
 
 class Login:
-    """Decides whether a client may come in, and as whom.
+    """Authenticates the client of one connection.
 
     Args:
         users: all users.
-        place_of: where a user wants to go, given its name as it was said, perhaps with a realm; it may
-            raise ``RemoteError`` if that cannot be.
-        passwords: checks those that are sent.
-        new_nonce: gives a fresh unguessable word.
-        certified: the names in the client's certificate, if it holds.
-        is_private: whether nobody else can read what is sent.
-        tokens: knows the users of some spaces in place of us.
+        target_of: finds the space for the name that a client sends, which may have a realm; raises ``RemoteError``
+            if the name is invalid.
+        passwords: checks and caches passwords.
+        new_nonce: returns a fresh random text.
+        certified: the names in the client's verified certificate.
+        is_private: whether the connection is encrypted or local.
+        tokens: authenticates the users of some spaces.
+        client: who logs in, for a password that has to wait.
 
     Attributes:
-        user: who it is, once let in; nobody if everybody may come in.
-        named: the name that was said.
-        reason: why a client was refused.
+        user: once authenticated; None in an open space.
+        named: the name that the client sent.
+        reason: of a refusal.
+        guess: a hash of the password that was sent, valid in this process alone.
     """
 
     def __init__(
         self,
         users: UserDirectory,
-        place_of: Callable[[str], Place],
+        target_of: Callable[[str], LoginTarget],
         passwords: Passwords,
         *,
         new_nonce: Callable[[], str],
         certified: Sequence[str] = (),
         is_private: bool = False,
         tokens: TokenAuthority | None = None,
+        client: PasswordClient = SOMEBODY,
     ) -> None:
         self.user: User | None = None
         self.named = ""
         self.reason = ""
+        self.guess = 0
         self._users = users
-        self._place_of = place_of
+        self._target_of = target_of
         self._passwords = passwords
         self._new_nonce = new_nonce
         self._certified = certified
         self._is_private = is_private
         self._tokens = tokens
+        self._client = client
 
     def begin(self, mechanism: str, response: bytes) -> Verdict:
         """Take the initial response of an offered mechanism.
@@ -136,14 +181,14 @@ class Login:
             return self._external(response)
         if mechanism in TOKEN_MECHANISMS:
             return self._bearer(mechanism, response)
-        return self._goes_to("").is_open or self._refuse("only users may enter the space")
+        return self._find_target("").is_open or self._refuse("only users may enter the space")
 
-    def _goes_to(self, named: str) -> Place:
+    def _find_target(self, named: str) -> LoginTarget:
         self.named = named
-        place = self._place_of(named)
-        if place.space is None and not place.is_open:
-            self.reason = "nothing has named a space yet"
-        return place
+        target = self._target_of(named)
+        if target.space is None and not target.is_open:
+            self.reason = "the client has not named a space"
+        return target
 
     def _refuse(self, reason: str) -> bool:
         self.reason = self.reason or reason
@@ -158,84 +203,122 @@ class Login:
         credentials = plain_credentials(response)
         if credentials is None:
             return self._refuse("the response is malformed")
-        place = self._goes_to(saslprep(credentials[0]))
-        if place.is_open:
+        return self.password(*credentials)
+
+    def password(self, named: str, password: str) -> Verdict:
+        """Authenticate by a name and a password.
+
+        Raises:
+            RemoteError: the name is invalid.
+        """
+        if len(named) > MAX_CREDENTIAL_LENGTH:
+            return self._refuse("the name is too long")
+        target = self._find_target(saslprep(named))
+        if target.is_open:
             return True
         if not self._is_private:
-            return self._refuse("a password was sent where others can read it; use TLS or SCRAM")
-        if self._tokens is not None and place.space is not None and self._tokens.knows(place.space):
-            if not self._tokens.takes_passwords(place.space):
-                return self._refuse("users of the space show tokens, no passwords")
-            judged = self._tokens.judge_password(place.user, credentials[1], place.space)
-            # Who that is, is for the other side to say: people log in by their mail addresses too.
-            return self._judged(judged, replace(place, user=""))
-        user = None if place.space is None else self._users.find(place.space, place.user)
-        if not self._passwords.check(self._users, place, user, credentials[1]) or user is None:
-            return self._refuse("no such user" if user is None else "wrong password")
-        return self._admit(user)
+            return self._refuse("a password was sent without encryption; use TLS or SCRAM")
+        self.guess = hash((named, password))
+        if self._tokens is not None and target.space is not None and self._tokens.knows(target.space):
+            if not self._tokens.takes_passwords(target.space):
+                return self._refuse("users of the space log in with tokens, not with passwords")
+            judged = self._tokens.judge_password(target.user, password, target.space)
+            # The provider decides on the name of the user: people log in by their mail addresses too.
+            return self._judged(judged, replace(target, user=""))
+        if len(password) > MAX_CREDENTIAL_LENGTH:
+            return self._refuse("the password is too long")
+        user = None if target.space is None else self._users.find(target.space, target.user)
+
+        def decide(found: Checked) -> Verdict:
+            if isinstance(found, Postponed):
+                self._refuse(found.value)
+                return SaslCode.SYS_TEMP
+            if not found or user is None:
+                return self._refuse("no such user" if user is None else "wrong password")
+            return self._admit(user)
+
+        checked = self._passwords.check(self._users, target, user, password, self._client)
+        return checked.map(decide) if isinstance(checked, Pending) else decide(checked)
 
     def _scram(self, mechanism: str, response: bytes) -> Verdict:
         first = read_client_first(response)
-        place = self._goes_to(first.user)
-        space = place.space or ""
+        target = self._find_target(first.user)
+        space = target.space or ""
         is_ours = self._tokens is None or not self._tokens.knows(space)
-        user = self._users.find(space, place.user) if is_ours else None
+        user = self._users.find(space, target.user) if is_ours else None
         keys = None if user is None else user.keys.get(mechanism)
 
         def decide(is_proved: bool) -> bool:
-            if place.is_open:
+            if target.is_open:
                 return self._refuse("the space has no users: connect without a user, or with PLAIN")
             if user is None or keys is None:
                 return self._refuse("no such user" if user is None else f"the user has no keys for {mechanism}")
             return self._admit(user) if is_proved else self._refuse("wrong password")
 
-        asked = keys or self._users.keys_of_nobody(mechanism, space, place.user)
+        asked = keys or self._users.decoy_keys(mechanism, space, target.user)
         return Proof(mechanism, first, asked, self._new_nonce(), decide)
 
     def _external(self, response: bytes) -> Verdict:
         try:
             named = saslprep(response.decode())
         except UnicodeDecodeError:
-            return self._refuse("the response is no UTF-8")
-        place = self._goes_to(named)
+            return self._refuse("the response is not UTF-8")
+        return self.certificate(named)
+
+    def certificate(self, named: str) -> Verdict:
+        """Authenticate by the certificate that TLS has verified, and the name of the user, if the client sent one."""
+        target = self._find_target(named)
         self.reason = ""
         found = [
-            user for user in self._users.certified(self._certified, place.space) if place.user in ("", user.name)
+            user for user in self._users.certified(self._certified, target.space) if target.user in ("", user.name)
         ]
-        if place.is_open and (place.space is not None or len(found) != 1):
+        if target.is_open and (target.space is not None or len(found) != 1):
             return True
         if len(found) != 1:
-            return self._refuse(f"the certificate is good for {len(found)} users")
+            return self._refuse(f"the certificate authenticates {len(found)} users, not one")
         self.named = found[0].name
         return self._admit(found[0])
 
     def _bearer(self, mechanism: str, response: bytes) -> Verdict:
-        named, token = _read_bearer(mechanism, response)
-        place = self._goes_to(saslprep(named))
-        if place.is_open:
-            return True
-        if self._tokens is None or place.space is None or not self._tokens.knows(place.space):
-            return self._refuse("nobody knows what the token is worth")
-        # Clients of the older mechanism do not expect to be told why, and some fail at it.
-        refused = _Refused() if mechanism == "OAUTHBEARER" else False
-        return self._judged(self._tokens.judge_token(token, place.space), place, refused)
+        # Clients of XOAUTH2 do not expect a challenge with the reason, and some fail at it.
+        return self.token(*_read_bearer(mechanism, response), _Refused() if mechanism == "OAUTHBEARER" else False)
 
-    def _judged(self, judged: Judged, place: Place, refused: Verdict = False) -> Verdict:
-        """Follow somebody else's judgement, now or when it comes."""
+    def token(self, named: str, token: str, refused: Verdict = False) -> Verdict:
+        """Authenticate by a bearer token, and the name of its user, if the client sent one.
+
+        Args:
+            named: the name; empty: the token says it.
+            token: as it was sent.
+            refused: the verdict on an invalid token.
+
+        Raises:
+            RemoteError: the name is invalid.
+        """
+        target = self._find_target(saslprep(named))
+        if target.is_open:
+            return True
+        if not self._is_private:
+            return self._refuse("a token was sent without encryption; use TLS")
+        if self._tokens is None or target.space is None or not self._tokens.knows(target.space):
+            return self._refuse("no identity provider is configured for the space")
+        return self._judged(self._tokens.judge_token(token, target.space), target, refused)
+
+    def _judged(self, judged: Judged, target: LoginTarget, refused: Verdict = False) -> Verdict:
+        """Decide by the result of the authority, now or when it arrives."""
 
         def decide(found: Judgement) -> Verdict:
             user = found.user
-            if user is not None and user.space == place.space and place.user in ("", user.name):
+            if user is not None and user.space == target.space and target.user in ("", user.name):
                 self.named = self.named or user.name
                 return self._admit(user)
-            self._refuse(found.reason or "the token is not good for the space and the user")
+            self._refuse(found.reason or "the token is not valid for the space and the user")
             return SaslCode.SYS_TEMP if found.is_temporary else refused
 
         return judged.map(decide) if isinstance(judged, Pending) else decide(judged)
 
 
 class _Prompt:
-    """The client has only named its mechanism: let it speak."""
+    """The empty challenge to a client that sent a mechanism without an initial response."""
 
     challenge = b""
 
@@ -244,22 +327,22 @@ class _Prompt:
         self._mechanism = mechanism
 
     def answer(self, response: bytes) -> Verdict:
-        """Take what it should have said at once."""
+        """Take the initial response."""
         return self._login.begin(self._mechanism, response) if response else False
 
 
 class _Refused:
-    """Says why a token is refused; whatever the client answers, it does not come in [RFC 7628 3.2.3]."""
+    """The challenge with the reason of a refused token; the login fails after the response [RFC 7628 3.2.3]."""
 
     challenge = b'{"status":"invalid_token"}'
 
     def answer(self, response: bytes) -> Verdict:
-        """The client has heard it."""
+        """Take the dummy response."""
         return False
 
 
 def _read_bearer(mechanism: str, response: bytes) -> tuple[str, str]:
-    """User, if it is named, and token."""
+    """Return the name of the user, which may be empty, and the token."""
     malformed = RemoteError("amqp:unauthorized-access", "the response is malformed")
     head, *parts = response.split(b"\x01")
     if mechanism == "OAUTHBEARER":

@@ -1,13 +1,13 @@
-"""What a token of an OpenID provider is worth [RFC 7519, RFC 8725].
+"""Verification of the tokens of an OpenID provider [RFC 7519, RFC 8725].
 
 Rules:
-1. What a token says of itself chooses nothing: neither where keys come from (``jku``, ``jwk``, ``x5u``,
-   ``x5c``), nor whether it is signed. Its ``alg`` must be one of ``ALGORITHMS`` and fit the key.
-2. Only the provider's public keys are used: no token is good that whoever can check it could have made.
-3. A token is good until it says so, for its audience, from its issuer; one that never ends is none.
-4. What is refused is not repeated: reasons name claims, never the token's contents.
+1. A token chooses neither where keys come from (``jku``, ``jwk``, ``x5u``, ``x5c``) nor whether it is signed.
+   Its ``alg`` must be one of ``ALGORITHMS`` and fit the key.
+2. Only asymmetric keys of the provider are used: with a shared key, everybody who can check tokens could make them.
+3. A token must have an end that has not come, and the right audience and issuer.
+4. Reasons of refusals name claims, never the contents of a token.
 
-For the node, the API and the tests; keys are fetched elsewhere.
+The node and the API use it; ``net.oidc_provider`` fetches the keys.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jwt
 
 from enmasse.errors import RemoteError
 from enmasse.identity.errors import TokenError, UnknownKeyError
 from enmasse.identity.oidc_settings import OidcSettings
-from enmasse.wire.amqp.saslprep import saslprep
-
-__all__ = ["ALGORITHMS", "Identity", "KeySet", "read_discovery", "verify_token"]
+from enmasse.wire.sasl.scram import saslprep
 
 ALGORITHMS = {
     "RS256": "RSA", "RS384": "RSA", "RS512": "RSA",
@@ -32,13 +30,13 @@ ALGORITHMS = {
     "ES256": "EC", "ES384": "EC", "ES512": "EC",
     "EdDSA": "OKP",
 }  # fmt: skip
-"""Those whose keys can be published, and the type of key that each takes [RFC 7518 3.1, RFC 8037]."""
+"""Algorithms with public keys, and the type of key of each [RFC 7518 3.1, RFC 8037]."""
 
 CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
-"""The one that each algorithm goes with [RFC 7518 3.4]."""
+"""The curve of each algorithm [RFC 7518 3.4]."""
 
 MAX_TOKEN_CHARACTERS = 16_384
-"""As many as fit into a frame of SASL."""
+"""The most that fits into a SASL frame."""
 
 MAX_KEYS = 100
 MIN_RSA_BITS = 2_048
@@ -48,15 +46,15 @@ MAX_GROUPS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a provider says that somebody is.
+    """The identity of a user, as a provider states it.
 
     Attributes:
         issuer: the provider.
-        subject: how the provider calls the user, for ever.
-        username: how people call the user.
-        groups: those that the token names.
-        scopes: what the token was given for.
-        expires_at: until when that is so, in seconds since 1970 UTC; nothing if a password has shown it.
+        subject: the permanent id of the user at the provider.
+        username: the name of the user.
+        groups: in the token.
+        scopes: of the token.
+        expires_at: when the token ends, in seconds since 1970 UTC; None for a login by password.
     """
 
     issuer: str
@@ -76,13 +74,13 @@ class _Key:
 
 
 class KeySet:
-    """The public keys of a provider, as its JWKS document has them [RFC 7517].
+    """The public keys in the JWKS document of a provider [RFC 7517].
 
-    Keys that are of no use here are passed over: symmetric ones, those for encryption, of types that are not
-    known, or too short to be safe.
+    Keys that cannot be used are skipped: symmetric ones, those for encryption, of unknown types, or too short to be
+    safe.
 
     Raises:
-        TokenError: it is no such document.
+        TokenError: it is not a JWKS document.
     """
 
     def __init__(self, document: Any) -> None:
@@ -93,14 +91,14 @@ class KeySet:
         self._ready: dict[tuple[int, str], Any] = {}
 
     def __len__(self) -> int:
-        """How many keys can be used."""
+        """Return the number of usable keys."""
         return len(self._keys)
 
     def find(self, algorithm: str, kid: str | None) -> list[Any]:
-        """The keys that a token with this header may be signed with, ready for use.
+        """Return the keys that a token with this header may be signed with.
 
         Raises:
-            UnknownKeyError: there is none, so far.
+            UnknownKeyError: there is none.
         """
         found = []
         for index, key in enumerate(self._keys):
@@ -134,60 +132,75 @@ def _read_key(item: Any) -> _Key | None:
     is_for_signatures = item.get("use", "sig") == "sig" and (operations is None or "verify" in operations)
     if not is_known or not is_for_signatures or not isinstance(kid, str | None):
         return None
-    # Should somebody publish private keys by mistake, they are not kept here.
+    # A private key that is published by mistake is not kept.
     public = {name: item[name] for name in ("kty", "n", "e", "crv", "x", "y") if name in item}
     return _Key(kid, str(kind), algorithm, public)
 
 
-def read_discovery(document: Any, issuer: str) -> tuple[str, str]:
-    """Where the keys and the tokens of a provider are [OpenID Connect Discovery 4.3].
+class Discovery(NamedTuple):
+    """The URLs that a provider names; empty: it has none for that.
+
+    Attributes:
+        keys: of its signatures.
+        token: where codes and passwords are exchanged for tokens.
+        authorization: where people log in with their browsers.
+    """
+
+    keys: str
+    token: str = ""
+    authorization: str = ""
+
+
+def read_discovery(document: Any, issuer: str) -> Discovery:
+    """Read the discovery document of a provider [OpenID Connect Discovery 4.3].
 
     Args:
-        document: what the provider says of itself.
-        issuer: whom we have asked.
-
-    Returns:
-        The URL of the keys, and the URL where tokens are given; the latter is empty if there is none.
+        document: as the provider serves it.
+        issuer: the provider that was asked.
 
     Raises:
-        TokenError: it is no such document, or another provider's.
+        TokenError: it is not a discovery document, or that of another provider.
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("jwks_uri"), str):
         raise TokenError("the provider does not describe itself: jwks_uri is missing")
     if document.get("issuer") != issuer:
         raise TokenError(
-            f"who was asked as {issuer} calls itself {document.get('issuer')!r:.200}; write its own name as issuer"
+            f"the provider at {issuer} has the issuer {document.get('issuer')!r:.200}; configure that one as issuer"
         )
-    token_endpoint = document.get("token_endpoint", "")
-    return document["jwks_uri"], token_endpoint if isinstance(token_endpoint, str) else ""
+    token, authorization = (document.get(f"{name}_endpoint", "") for name in ("token", "authorization"))
+    return Discovery(
+        document["jwks_uri"],
+        token if isinstance(token, str) else "",
+        authorization if isinstance(authorization, str) else "",
+    )
 
 
 def verify_token(token: str, settings: OidcSettings, keys: KeySet, now: float) -> Identity:
-    """Who the bearer of a token is.
+    """Verify a token, and return the identity in it.
 
     Args:
         token: a JWT in its compact form.
-        settings: what it has to fulfil.
-        keys: the provider's.
+        settings: of the provider.
+        keys: of the provider.
         now: seconds since 1970 UTC.
 
     Raises:
-        UnknownKeyError: none of the keys fits; newer ones may.
-        TokenError: it is not good; the message says why, for a log.
+        UnknownKeyError: none of the keys matches; newer ones may.
+        TokenError: it is invalid; the message says why, for a log.
     """
     if len(token) > MAX_TOKEN_CHARACTERS:
         raise TokenError(f"the token has more than {MAX_TOKEN_CHARACTERS} characters")
     if token.count(".") != 2:
-        raise TokenError("the token is no signed JWT")
+        raise TokenError("the token is not a signed JWT")
     try:
         header = jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError, RecursionError):
         raise TokenError("the token's header is malformed") from None
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise TokenError("the token is signed by none of the algorithms that are taken")
+        raise TokenError("the token is not signed with one of the accepted algorithms")
     if "crit" in header or not isinstance(kid, str | None):
-        raise TokenError("the token's header asks for what is not known")
+        raise TokenError("the token's header has an extension or key id that is not understood")
     return _read_claims(_signed_claims(token, algorithm, keys.find(algorithm, kid)), settings, now)
 
 
@@ -207,12 +220,12 @@ _SIGNATURE_ALONE: Any = {
     "verify_signature": True,
     **{f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")},
 }
-"""The claims are judged here, as time is given to us."""
+"""PyJWT checks the signature alone: it would check times with the clock of the machine."""
 
 
 def _read_claims(claims: Mapping[str, Any], settings: OidcSettings, now: float) -> Identity:
     if claims.get("iss") != settings.issuer:
-        raise TokenError("the token is another provider's (iss)")
+        raise TokenError("the token is of another provider (iss)")
     audience = claims.get("aud")
     if not set(settings.audience) & set(_texts(audience)):
         raise TokenError(f"the token is not for us (aud): {' or '.join(settings.audience)} is expected")
@@ -224,10 +237,10 @@ def _read_claims(claims: Mapping[str, Any], settings: OidcSettings, now: float) 
     for claim in ("nbf", "iat"):
         begins_at = _moment(claims, claim)
         if begins_at is not None and now < begins_at - settings.leeway_s:
-            raise TokenError(f"the token is not good yet ({claim}); are the clocks right?")
+            raise TokenError(f"the token is not valid yet ({claim}); are the clocks right?")
     subject, username = claims.get("sub", ""), claims.get(settings.username_claim)
     if not isinstance(username, str) or not isinstance(subject, str):
-        raise TokenError(f"the token does not tell whose it is ({settings.username_claim})")
+        raise TokenError(f"the token has no name of a user ({settings.username_claim})")
     try:
         name = saslprep(username)
     except RemoteError:
@@ -240,7 +253,7 @@ def _read_claims(claims: Mapping[str, Any], settings: OidcSettings, now: float) 
         settings.issuer,
         subject,
         name,
-        # Keycloak writes the whole path of a group unless it is told not to.
+        # Keycloak writes the whole path of a group by default.
         tuple(group.removeprefix("/") for group in groups[:MAX_GROUPS]),
         tuple(scopes.split()) if isinstance(scopes, str) else _texts(scopes),
         expires_at,
@@ -258,11 +271,11 @@ def _moment(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TokenError(f"the token's {name} is no time")
+        raise TokenError(f"the token's {name} is not a time")
     try:
         moment = float(value)
     except OverflowError:
         moment = math.inf
     if not math.isfinite(moment):
-        raise TokenError(f"the token's {name} is no time")
+        raise TokenError(f"the token's {name} is not a time")
     return moment

@@ -1,4 +1,4 @@
-"""What is agreed with an OpenID provider: whose tokens are good, and what they grant."""
+"""Settings of an OpenID provider: which of its tokens are accepted, and what they grant."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from urllib.parse import urlsplit
 from enmasse.errors import ConfigError
 from enmasse.identity.permissions import ADDRESS_OPERATIONS, OPERATIONS, Grant
 
-__all__ = ["ClaimGrant", "OidcSettings", "check_provider_url", "is_loopback", "read_settings"]
-
 MAX_LEEWAY_S = 300
-"""Clocks that differ by more than five minutes are to be put right."""
+"""Clocks that differ by more should be corrected."""
 
 MAX_PASSWORD_CACHE_S = 3_600
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimGrant:
-    """What everybody may do whose token holds a group or a scope.
+    """A grant to everybody whose token has a group or a scope.
 
     Attributes:
         claim: ``group`` or ``scope``.
         value: the group's or the scope's name.
-        grant: what is allowed.
+        grant: the allowed operations.
     """
 
     claim: str
@@ -36,24 +34,24 @@ class ClaimGrant:
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """How to judge the tokens of a provider.
+    """How to verify and map the tokens of a provider.
 
     Attributes:
-        issuer: the provider's URL; what ``iss`` has to say, to the letter.
-        audience: a token has to be meant for one of these.
-        client_id: as whom we ask the provider for tokens.
-        client_secret: how we prove that; empty for a public client.
-        username_claim: where a token holds the user's name.
-        groups_claim: where it holds groups; empty: it holds none.
+        issuer: the provider's URL, exactly as in ``iss``.
+        audience: one of these must be in ``aud``.
+        client_id: of our client at the provider.
+        client_secret: of that client; empty for a public one.
+        username_claim: the claim with the name of the user.
+        groups_claim: the claim with groups; empty: there is none.
         group_grants: whether groups called ``send_<address>``, ``recv_<address>``, ``monitor`` and ``manage``
-            grant what they say.
-        grants: what other groups and scopes grant.
-        scopes: what to ask for beside a password.
-        password_grant: whether passwords are asked for and shown to the provider.
+            grant what their names say.
+        grants: of other groups and scopes.
+        scopes: to request with a password.
+        password_grant: whether passwords are accepted and checked by the provider.
         ca_cert: PEM of the authorities to trust instead of the system's; empty: the system's.
         leeway_s: how far clocks may differ, in seconds.
-        password_cache_s: for how long a password that was right is not shown to the provider again.
-        revision: tells one version of these settings from another.
+        password_cache_s: seconds for which a correct password is not checked by the provider again.
+        revision: identifies one version of these settings.
     """
 
     issuer: str
@@ -73,7 +71,7 @@ class OidcSettings:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by its name."""
+    """Return whether a host is this machine by its name."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -83,10 +81,10 @@ def is_loopback(host: str) -> bool:
 
 
 def check_provider_url(where: str, url: Any) -> str:
-    """Return a URL that tokens and passwords may be entrusted to: https, or on this machine.
+    """Return the URL of a provider if it is https, or on this machine.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is anything else.
     """
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
@@ -104,14 +102,14 @@ def check_provider_url(where: str, url: Any) -> str:
 
 
 def read_settings(where: str, fields: Any) -> OidcSettings:
-    """Take settings out of the map that says them, in camel case.
+    """Read settings from a map with names in camel case.
 
     Args:
-        where: how to call the map in errors.
+        where: the name of the map in errors.
         fields: the map.
 
     Raises:
-        ConfigError: what is wrong in it, without telling its secrets.
+        ConfigError: the map is invalid; the message contains no secrets.
     """
     if not isinstance(fields, Mapping):
         raise ConfigError(f"{where}: a map is expected")
@@ -178,7 +176,9 @@ def _claim_grant(where: str, item: Any) -> ClaimGrant:
     operations = _words(f"{where}.operations", item.get("operations"))
     for operation in operations:
         if operation not in OPERATIONS:
-            raise ConfigError(f"{where}.operations: {operation!r:.50} is none; there are {', '.join(OPERATIONS)}")
+            raise ConfigError(
+                f"{where}.operations: {operation!r:.50} is no operation; there are {', '.join(OPERATIONS)}"
+            )
     addresses = _words(f"{where}.addresses", item.get("addresses") or ())
     if not operations or (ADDRESS_OPERATIONS & set(operations) and not addresses):
         raise ConfigError(f"{where}: at least one operation is expected, and addresses to send to or receive from")

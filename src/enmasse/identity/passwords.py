@@ -1,73 +1,171 @@
-"""Checks passwords that are sent, against keys that were not made for that."""
+"""Passwords of our own users: checked once, slowly, and remembered while they are right.
+
+Rules:
+1. A check is handed to a ``PasswordChecker``, which may answer later; until then it waits in turn with others.
+2. Immediately before it is done it is asked about once more: the password may be known by now, the client gone, or
+   too many logins may have failed meanwhile.
+3. Checking the password of an unknown user takes as long as that of a known one.
+"""
 
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
 
 from enmasse.errors import RemoteError
-from enmasse.identity.users import ScramKeys, User
-from enmasse.wire.amqp.scram import HASHES, client_key, h, salted_password, sign
+from enmasse.identity.password_checks import PasswordCheck, scram_check
+from enmasse.identity.users import ScramKeys, User, UserDirectory
+from enmasse.wire.sasl.mechanisms import Pending
+from enmasse.wire.sasl.scram import HASHES, sign
 
+# Logins, and the passwords that they are decided by, know each other.
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from enmasse.identity.login import LoginTarget
 
-    from enmasse.identity.directory import UserDirectory
-    from enmasse.identity.login import Place
-
-__all__ = ["Passwords", "is_password_of"]
-
-REMEMBERED = 4_096
+REMEMBERED = 32_768
+"""Passwords that are known to be right: a fleet that comes back is to find its own. Each takes 250 bytes."""
 
 CHEAPEST = ("SCRAM-SHA-256", "SCRAM-SHA-512", "SCRAM-SHA-1")
-"""Whose keys to use if there are several: processors help with SHA-256, so it takes a quarter of the time."""
+"""The order in which keys are used if there are several: SHA-256 has hardware support, and takes a quarter of the
+time."""
+
+
+class Postponed(Enum):
+    """Why a password was not looked at; another attempt may succeed. The values are for the log."""
+
+    BUSY = "too many passwords wait to be checked"
+    FAILED = "the password could not be checked"
+    GUESSES = "too many logins have failed"
+    GONE = "the client has gone"
+
+
+Checked = bool | Postponed
+"""The outcome of a check: right or wrong, or postponed with the reason."""
+
+
+class PasswordClient(Protocol):
+    """A client that has sent a password.
+
+    Attributes:
+        host: the host, or network, that it connects from.
+    """
+
+    @property
+    def host(self) -> str:
+        """The host, or network, that it connects from."""
+
+    def postponed(self) -> Postponed | None:
+        """Return the reason why its password is not to be looked at now, if there is one."""
+
+
+class PasswordChecker(Protocol):
+    """Does what is slow about passwords."""
+
+    def check(
+        self, check: PasswordCheck, space: str, host: str, known: Callable[[], Checked | None]
+    ) -> Checked | Pending[Checked]:
+        """Check a password, at once or later.
+
+        Args:
+            check: the password and what is stored.
+            space: the space that the client wants to enter; it is shared with fairly.
+            host: where the client connects from; the same.
+            known: returns what has become known meanwhile and makes the check unnecessary; called before it is done.
+        """
+
+
+class DirectChecker:
+    """Checks passwords at once, while everything else waits."""
+
+    def check(self, check: PasswordCheck, space: str, host: str, known: Callable[[], Checked | None]) -> Checked:
+        """Check a password."""
+        return check.is_right()
+
+
+class _Here:
+    """A client that nothing is known of."""
+
+    host = ""
+
+    def postponed(self) -> Postponed | None:
+        """Return nothing."""
+        return None
+
+
+SOMEBODY = _Here()
 
 
 def is_password_of(keys: Mapping[str, ScramKeys], password: str) -> bool:
-    """Whether keys were made of a password; slow on purpose.
+    """Return whether keys belong to a password; slow on purpose.
 
     Raises:
-        RemoteError: the password contains what no password may contain.
+        RemoteError: the password contains a forbidden character.
     """
     mechanism = next((name for name in CHEAPEST if name in keys), None)
-    if mechanism is None:
-        return False
-    name, kept = HASHES[mechanism], keys[mechanism]
-    salted = salted_password(name, password, kept.salt, kept.iterations)
-    return hmac.compare_digest(h(name, client_key(name, salted)), kept.stored)
+    return mechanism is not None and _check(mechanism, keys[mechanism], password).is_right()
+
+
+def _check(mechanism: str, keys: ScramKeys, password: str) -> PasswordCheck:
+    return scram_check(HASHES[mechanism], password, keys.salt, keys.iterations, keys.stored)
 
 
 class Passwords:
-    """Checks passwords, and remembers those that were right, because checking is slow on purpose.
+    """Has passwords checked, and caches the correct ones, because checking is slow on purpose.
 
-    What it remembers is no password, and is worth nothing without the secret.
+    The cache holds signatures of passwords, which are useless without the secret.
 
     Args:
-        secret: random bytes that this process keeps to itself.
+        secret: random bytes that do not leave this process.
+        checker: does the checks.
     """
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, checker: PasswordChecker | None = None) -> None:
         self._secret = secret
-        self._right: dict[bytes, bytes] = {}
-        """The key that a password was found to fit, to the password's signature."""
+        self.checker: PasswordChecker = checker or DirectChecker()
+        self._correct: dict[bytes, bytes] = {}
+        """The stored key of a user, to the signature of the correct password."""
 
-    def check(self, users: UserDirectory, place: Place, user: User | None, password: str) -> bool:
-        """Whether a password is right; for nobody it is not, after as long a time."""
+    def check(
+        self,
+        users: UserDirectory,
+        target: LoginTarget,
+        user: User | None,
+        password: str,
+        client: PasswordClient = SOMEBODY,
+    ) -> Checked | Pending[Checked]:
+        """Return whether a password is correct; checking an unknown user takes as long."""
         mechanism = next((name for name in CHEAPEST if user is not None and name in user.keys), CHEAPEST[0])
         keys = None if user is None else user.keys.get(mechanism)
-        tried = keys or users.keys_of_nobody(mechanism, place.space or "", place.user)
+        tried = keys or users.decoy_keys(mechanism, target.space or "", target.user)
         signature = sign("sha256", self._secret, tried.stored + password.encode("utf-8", "surrogatepass"))
-        known = self._right.get(tried.stored)
-        if known is not None and hmac.compare_digest(known, signature):
-            return keys is not None
-        name = HASHES[mechanism]
+        if self._is_correct(tried.stored, signature):
+            return True
         try:
-            salted = salted_password(name, password, tried.salt, tried.iterations)
+            check = _check(mechanism, tried, password)
         except RemoteError:
             return False
-        if not hmac.compare_digest(h(name, client_key(name, salted)), tried.stored) or keys is None:
-            return False
-        if len(self._right) >= REMEMBERED:
-            del self._right[next(iter(self._right))]
-        self._right[tried.stored] = signature
-        return True
+
+        def known() -> Checked | None:
+            return True if self._is_correct(tried.stored, signature) else client.postponed()
+
+        def decide(found: Checked) -> Checked:
+            if found is not True:
+                return found
+            if keys is None:  # no password matches a decoy
+                return False
+            self._remember(tried.stored, signature)
+            return True
+
+        found = self.checker.check(check, target.space or "", client.host, known)
+        return found.map(decide) if isinstance(found, Pending) else decide(found)
+
+    def _is_correct(self, stored: bytes, signature: bytes) -> bool:
+        found = self._correct.get(stored)
+        return found is not None and hmac.compare_digest(found, signature)
+
+    def _remember(self, stored: bytes, signature: bytes) -> None:
+        if stored not in self._correct and len(self._correct) >= REMEMBERED:
+            del self._correct[next(iter(self._correct))]
+        self._correct[stored] = signature

@@ -1,43 +1,29 @@
-"""What a user may do: operations on address patterns. What nothing allows is refused."""
+"""Permissions of a user: operations on address patterns. An operation that no grant allows is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = [
-    "ADDRESS_OPERATIONS",
-    "ALL",
-    "MANAGE",
-    "OPERATIONS",
-    "RECV",
-    "SEND",
-    "VIEW",
-    "Grant",
-    "MatcherOf",
-    "Permissions",
-    "pattern_problem",
-]
-
 SEND, RECV, VIEW, MANAGE, ALL = "send", "recv", "view", "manage", "all"
 
 OPERATIONS = (SEND, RECV, VIEW, MANAGE, ALL)
 
 ADDRESS_OPERATIONS = frozenset({SEND, RECV, ALL})
-"""Those that mean nothing without addresses; the others are about the whole space."""
+"""Operations on addresses; the others apply to the whole space."""
 
 MatcherOf = Callable[[str, str], Callable[[str], bool]]
-"""From a pattern's text and its user's name to whether an address lies within it."""
+"""Compiles a pattern for a user's name; the result tests whether an address matches."""
 
 
 MAX_PATTERN_LENGTH = 1_024
 
 _USER = "${username}"
-_WILDCARDS = frozenset({"*", "#"})
+_WILDCARDS = frozenset({"*", "+", "#"})
 
 
 def pattern_problem(text: str) -> str | None:
-    """What is wrong with a pattern of addresses, or nothing."""
+    """Return why a pattern of addresses is invalid, or None."""
     if len(text) > MAX_PATTERN_LENGTH:
         return f"a pattern has at most {MAX_PATTERN_LENGTH} characters"
     words = text.split("/")
@@ -61,7 +47,7 @@ class Grant:
 
     Attributes:
         operations: of ``OPERATIONS``.
-        addresses: patterns; of no meaning for ``view`` and ``manage``.
+        addresses: patterns; ignored for ``view`` and ``manage``.
     """
 
     operations: tuple[str, ...]
@@ -69,12 +55,12 @@ class Grant:
 
 
 class Permissions:
-    """All that a user was granted.
+    """All grants of a user.
 
     Args:
-        grants: what is allowed.
-        matcher_of: understands the patterns.
-        user: the name of the user who has them, for patterns that ask for it.
+        grants: the allowed operations.
+        matcher_of: compiles the patterns.
+        user: the name of the user, for patterns that contain it.
     """
 
     __slots__ = ("_matchers", "_operations", "grants")
@@ -93,9 +79,9 @@ class Permissions:
         }
 
     def allow(self, operation: str, address: str) -> bool:
-        """Whether ``SEND`` or ``RECV`` is granted on an address, or on everything that a pattern stands for."""
+        """Return whether ``SEND`` or ``RECV`` is granted on an address, or on everything that a pattern matches."""
         return any(is_within(address) for is_within in self._matchers[operation])
 
     def allow_any(self, operation: str) -> bool:
-        """Whether an operation is granted on anything at all."""
+        """Return whether an operation is granted on any address."""
         return operation in self._operations or ALL in self._operations

@@ -1,35 +1,73 @@
-"""What the API lets somebody do: roles, bound to users and groups.
+"""Requesters of the API, and the roles bound to them as users and members of groups.
 
 Rules:
-1. What no bound role allows is refused; there is no rule that forbids.
-2. A role bound in a namespace counts for what lies in that namespace; one bound for the cluster counts everywhere.
+1. A request that no bound role allows is refused; there are no rules that deny.
+2. A role bound in a namespace applies to objects of that namespace; one bound for the cluster applies everywhere.
 3. A list over all namespaces is at the cluster scope: a role bound in each of them does not allow it.
-4. Nobody binds a role that allows more than they may do, unless a rule with the verb ``bind`` names the role.
+4. A role can only be bound by a requester who has all its permissions, or a rule with the verb ``bind`` on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from enmasse.identity.requester import Requester
+ADMINISTRATORS: Final = "system:masters"
+"""The group whose members may do everything; the name is that of Kubernetes."""
 
-__all__ = ["Ask", "Binding", "Role", "Rule", "describe_refusal", "is_allowed", "may_bind", "rules_for"]
+AUTHENTICATED: Final = "system:authenticated"
+"""The group of all authenticated requesters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """The user that a request is made by.
+
+    Attributes:
+        name: of the user, as role bindings have it.
+        groups: of which the user is a member.
+        is_admin: whether everything is allowed.
+    """
+
+    name: str
+    groups: tuple[str, ...] = ()
+    is_admin: bool = False
+
+    @classmethod
+    def known(cls, name: str, groups: tuple[str, ...] = ()) -> Requester:
+        """Return an authenticated requester."""
+        every = tuple(dict.fromkeys((*groups, AUTHENTICATED)))
+        return cls(name, every, ADMINISTRATORS in every)
+
+
+LOCAL_OPERATOR: Final = Requester.known("system:operator", (ADMINISTRATORS,))
+"""The requester who can read the data directory, or reach an API that is open on loopback."""
+
+CONTROL_PROCESS: Final = Requester.known("system:enmasse:control", (ADMINISTRATORS,))
+"""The control process itself, as its controllers write."""
+
+PIPELINE_HOST: Final = Requester.known("system:enmasse:pipelines")
+"""The process that runs pipelines: a client of the API like any other, with a role of its own."""
+
+ANONYMOUS: Final = Requester("system:anonymous", ("system:unauthenticated",))
+"""A requester without credentials."""
+
 
 EVERY = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One thing that somebody wants to do.
+class AccessRequest:
+    """An action on a resource or a path that authorization decides on.
 
     Attributes:
         verb: such as ``list``.
         group: the API group; empty is the core group.
         resource: the plural, with a subresource as in ``addresses/status``.
         namespace: empty at the cluster scope.
-        name: of the object; empty if there is none yet, or it is about many.
-        path: what is asked for if it is no resource; then all others but the verb are empty.
+        name: of the object; empty on creation, and for actions on a collection.
+        path: for an action that is not on a resource; then all others but the verb are empty.
     """
 
     verb: str
@@ -45,11 +83,11 @@ class Rule:
     """Verbs on resources of groups, or on paths; ``*`` is every one of its kind.
 
     Attributes:
-        verbs: what may be done.
+        verbs: allowed actions.
         groups: API groups.
         resources: plurals; a subresource has a name of its own, as in ``addresses/purge``.
         names: of objects; empty: all of them.
-        paths: that are no resources; one that ends with ``*`` stands for all that begin so.
+        paths: outside of resources; one that ends with ``*`` is a prefix.
     """
 
     verbs: tuple[str, ...]
@@ -58,22 +96,22 @@ class Rule:
     names: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
 
-    def allows(self, ask: Ask) -> bool:
-        """Whether this is all that it takes."""
-        if not _has(self.verbs, ask.verb):
+    def allows(self, access: AccessRequest) -> bool:
+        """Return whether this rule allows a request."""
+        if not _has(self.verbs, access.verb):
             return False
-        if ask.path:
-            return any(_is_path(path, ask.path) for path in self.paths)
+        if access.path:
+            return any(_is_path(path, access.path) for path in self.paths)
         return (
-            _has(self.groups, ask.group)
-            and _has(self.resources, ask.resource)
-            and (not self.names or ask.name in self.names)
+            _has(self.groups, access.group)
+            and _has(self.resources, access.resource)
+            and (not self.names or access.name in self.names)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Rules under a name."""
+    """A named set of rules."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -84,10 +122,10 @@ class Binding:
     """A role for users and groups.
 
     Attributes:
-        role: its name; one that does not exist allows nothing.
+        role: its name; a role that does not exist allows nothing.
         users: their names.
         groups: their names.
-        namespace: where the role counts; empty: everywhere.
+        namespace: where the role applies; empty: everywhere.
     """
 
     role: str
@@ -95,51 +133,53 @@ class Binding:
     groups: frozenset[str] = frozenset()
     namespace: str = ""
 
-    def is_about(self, requester: Requester) -> bool:
-        """Whether somebody has this role."""
+    def applies_to(self, requester: Requester) -> bool:
+        """Return whether a requester has this role."""
         return requester.name in self.users or not self.groups.isdisjoint(requester.groups)
 
 
-def is_allowed(requester: Requester, ask: Ask, bindings: Iterable[Binding], roles: Mapping[str, Role]) -> bool:
-    """Decide whether somebody may do something."""
+def is_allowed(
+    requester: Requester, access: AccessRequest, bindings: Iterable[Binding], roles: Mapping[str, Role]
+) -> bool:
+    """Return whether a requester may do something."""
     return requester.is_admin or any(
-        rule.allows(ask) for rule in rules_for(requester, ask.namespace, bindings, roles)
+        rule.allows(access) for rule in rules_for(requester, access.namespace, bindings, roles)
     )
 
 
 def rules_for(
     requester: Requester, namespace: str, bindings: Iterable[Binding], roles: Mapping[str, Role]
 ) -> Iterator[Rule]:
-    """Yield what counts for somebody in a namespace; empty: at the cluster scope."""
+    """Yield the rules of a requester in a namespace; empty: at the cluster scope."""
     for binding in bindings:
-        if binding.namespace in ("", namespace) and binding.role in roles and binding.is_about(requester):
+        if binding.namespace in ("", namespace) and binding.role in roles and binding.applies_to(requester):
             yield from roles[binding.role].rules
 
 
 def may_bind(
     requester: Requester, role: Role, namespace: str, bindings: Iterable[Binding], roles: Mapping[str, Role]
 ) -> bool:
-    """Decide whether somebody may give a role to others, in a namespace or, if that is empty, everywhere."""
+    """Return whether a requester may bind a role in a namespace, or everywhere if that is empty."""
     if requester.is_admin:
         return True
     held = tuple(rules_for(requester, namespace, bindings, roles))
-    ask = Ask("bind", "rbac.authorization.k8s.io", "clusterroles", namespace, role.name)
-    if any(rule.allows(ask) for rule in held):
+    access = AccessRequest("bind", "rbac.authorization.k8s.io", "clusterroles", namespace, role.name)
+    if any(rule.allows(access) for rule in held):
         return True
     return all(any(_covers(mine, atom) for mine in held) for rule in role.rules for atom in _atoms(rule))
 
 
-def describe_refusal(requester: Requester, ask: Ask) -> str:
-    """Say what was refused, in the words of Kubernetes, which tools look for."""
-    if ask.path:
-        return f'forbidden: User "{requester.name}" cannot {ask.verb} path "{ask.path}"'
-    plural = ask.resource.partition("/")[0]
-    subject = f"{plural}.{ask.group}" if ask.group else plural
-    named = f' "{ask.name}"' if ask.name else ""
-    where = f'in the namespace "{ask.namespace}"' if ask.namespace else "at the cluster scope"
+def describe_refusal(requester: Requester, access: AccessRequest) -> str:
+    """Return the message of a refusal, in the words of Kubernetes, which tools match."""
+    if access.path:
+        return f'forbidden: User "{requester.name}" cannot {access.verb} path "{access.path}"'
+    plural = access.resource.partition("/")[0]
+    subject = f"{plural}.{access.group}" if access.group else plural
+    named = f' "{access.name}"' if access.name else ""
+    where = f'in the namespace "{access.namespace}"' if access.namespace else "at the cluster scope"
     return (
-        f'{subject}{named} is forbidden: User "{requester.name}" cannot {ask.verb} resource "{ask.resource}" '
-        f'in API group "{ask.group}" {where}'
+        f'{subject}{named} is forbidden: User "{requester.name}" cannot {access.verb} resource "{access.resource}" '
+        f'in API group "{access.group}" {where}'
     )
 
 
@@ -152,7 +192,7 @@ def _is_path(pattern: str, path: str) -> bool:
 
 
 def _atoms(rule: Rule) -> Iterator[Rule]:
-    """Cut a rule into rules of one verb on one thing: each may be covered by another rule of the holder's."""
+    """Split a rule into rules of one verb on one thing, each of which another rule of the holder may cover."""
     for verb in rule.verbs:
         for path in rule.paths:
             yield Rule((verb,), paths=(path,))
@@ -163,7 +203,7 @@ def _atoms(rule: Rule) -> Iterator[Rule]:
 
 
 def _covers(mine: Rule, atom: Rule) -> bool:
-    """Whether a rule allows all that a rule of one thing does; ``*`` is covered by ``*`` alone."""
+    """Return whether a rule allows everything that an atom does; ``*`` is covered by ``*`` alone."""
     if not _has(mine.verbs, atom.verbs[0]):
         return False
     if atom.paths:

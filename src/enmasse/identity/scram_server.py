@@ -1,8 +1,8 @@
 """The server's side of SCRAM [RFC 5802 5, RFC 7677].
 
 Rules:
-1. Who does not exist is asked the same questions as who does, and fails at the same place.
-2. Comparison takes the same time for every proof.
+1. An unknown user gets the same challenges as a known one, and fails at the same step.
+2. Proofs are compared in constant time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,18 @@ from collections.abc import Callable
 
 from enmasse.errors import RemoteError
 from enmasse.identity.users import ScramKeys
-from enmasse.wire.amqp.sasl import Admitted, Verdict
-from enmasse.wire.amqp.saslprep import saslprep
-from enmasse.wire.amqp.scram import HASHES, attributes_of, from_base64, h, proof_of, sign, to_base64, unquoted
-
-__all__ = ["ClientFirst", "Proof", "read_client_first"]
+from enmasse.wire.sasl.mechanisms import Admitted, Verdict
+from enmasse.wire.sasl.scram import (
+    HASHES,
+    attributes_of,
+    from_base64,
+    h,
+    proof_of,
+    saslprep,
+    sign,
+    to_base64,
+    unquoted,
+)
 
 MAX_NONCE_BYTES = 512
 MAX_NAME_BYTES = 1_024
@@ -26,7 +33,7 @@ _NONCE_BYTES = frozenset(string.printable.encode()) - frozenset(string.whitespac
 
 
 class ClientFirst:
-    """What a client said first: who it is, and its half of the nonce."""
+    """The client-first-message: the name of the user, and the client's half of the nonce."""
 
     __slots__ = ("bare", "header", "nonce", "user")
 
@@ -41,7 +48,7 @@ def read_client_first(message: bytes) -> ClientFirst:
     """Read a client-first-message.
 
     Raises:
-        RemoteError: it is malformed, asks for channel binding, or wants to act as somebody else.
+        RemoteError: it is malformed, asks for channel binding, or names another user to act as.
     """
     flag, _, rest = message.partition(b",")
     authzid, comma, bare = rest.partition(b",")
@@ -49,24 +56,24 @@ def read_client_first(message: bytes) -> ClientFirst:
         raise RemoteError("amqp:unauthorized-access", "a SCRAM message asks for channel binding, or has no header")
     name, nonce = attributes_of(bare, b"n", b"r")
     if not 1 <= len(nonce) <= MAX_NONCE_BYTES or not _NONCE_BYTES.issuperset(nonce):
-        raise RemoteError("amqp:unauthorized-access", "a SCRAM nonce has letters that it must not have")
+        raise RemoteError("amqp:unauthorized-access", "a SCRAM nonce is too long, or has forbidden characters")
     if not 1 <= len(name) <= MAX_NAME_BYTES:
         raise RemoteError("amqp:unauthorized-access", "a SCRAM message names no user")
     user = saslprep(unquoted(name))
     if authzid and (not authzid.startswith(b"a=") or saslprep(unquoted(authzid[2:])) != user):
-        raise RemoteError("amqp:unauthorized-access", "nobody may act as another user")
+        raise RemoteError("amqp:unauthorized-access", "acting as another user is not supported")
     return ClientFirst(flag + b"," + authzid + b",", bare, user, nonce)
 
 
 class Proof:
-    """The question for the proof.
+    """The challenge that asks for the client's proof.
 
     Args:
         mechanism: of ``HASHES``.
-        first: what the client said.
-        keys: what its proof is checked against.
-        nonce: a fresh unguessable word.
-        decide: told whether the proof is right; its answer counts.
+        first: the client-first-message.
+        keys: to check the proof with.
+        nonce: a fresh random text.
+        decide: called with whether the proof is right; returns the result.
     """
 
     __slots__ = ("_client_first", "_decide", "_hash", "_keys", "_nonce", "challenge")

@@ -1,46 +1,52 @@
-"""Users: their names, the keys that their proofs are checked against, and what they may do."""
+"""Users: their names, permissions and SCRAM keys, and the port to a directory of them.
+
+Keys have one written form, in the file of users, in control's store and in a node's journal.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+from enmasse.errors import RemoteError
+from enmasse.identity.errors import UsersFileError
 from enmasse.identity.permissions import Permissions
-from enmasse.wire.amqp.scram import HASHES, client_key, h, salted_password, server_key, sign
+from enmasse.wire.sasl.scram import (
+    HASHES,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    client_key,
+    h,
+    salted_password,
+    saslprep,
+    server_key,
+    sign,
+)
 
 if TYPE_CHECKING:
     from enmasse.identity.oidc import Identity
 
-__all__ = [
-    "DEFAULT_ITERATIONS",
-    "DEFAULT_MECHANISMS",
-    "SALT_BYTES",
-    "ScramKeys",
-    "User",
-    "Users",
-    "keys_of_nobody",
-    "make_keys",
-]
-
 DEFAULT_ITERATIONS = 15_000
-"""What RFC 7677 recommends. A node has one thread: every PLAIN login that it checks costs it these iterations,
+"""The recommendation of RFC 7677. A node has one thread: every PLAIN login that it checks costs it these iterations,
 3 to 5 ms, and others wait for that long; SCRAM costs the client."""
 
 DEFAULT_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
-"""Keys that are made for a password unless something else is asked for."""
+"""The mechanisms that keys are made for by default."""
 
 SALT_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ScramKeys:
-    """What is kept of a password for one mechanism: enough to check it, too little to log in with [RFC 5802 3].
+    """Keys derived from a password for one mechanism: enough to check it, not to log in with [RFC 5802 3].
 
     Attributes:
-        iterations: how slow it is to guess.
+        iterations: the cost of one guess.
         salt: makes equal passwords look different.
         stored: the hash of the client's key.
         server: the key by which the server proves itself.
@@ -54,15 +60,15 @@ class ScramKeys:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may come in.
+    """A user of a space.
 
     Attributes:
         name: unique in the space.
         space: ``<namespace>/<space>``; a user belongs to one.
-        permissions: what is allowed there.
-        keys: by mechanism; empty for who has no password.
-        certificates: names of client certificates that prove this user, unique in the space.
-        identity: what a provider of identities says of it, if one does.
+        permissions: in the space.
+        keys: by mechanism; empty without a password.
+        certificates: names of client certificates that authenticate this user, unique in the space.
+        identity: as an identity provider states it; None for a user of our own.
         is_listed: with an identity, whether its rights are those of a MessagingUser rather than of its token.
     """
 
@@ -76,33 +82,31 @@ class User:
 
 
 def make_keys(mechanism: str, password: str, salt: bytes, iterations: int = DEFAULT_ITERATIONS) -> ScramKeys:
-    """What is to be kept of a password.
+    """Return the keys of a password.
 
     Args:
         mechanism: of ``HASHES``.
         password: any text.
         salt: fresh random bytes, ``SALT_BYTES`` of them.
-        iterations: how slow it is to guess.
+        iterations: the cost of one guess.
 
     Raises:
-        RemoteError: the password contains what no password may contain.
+        RemoteError: the password contains a forbidden character.
     """
     name = HASHES[mechanism]
     salted = salted_password(name, password, salt, iterations)
     return ScramKeys(iterations, salt, h(name, client_key(name, salted)), server_key(name, salted))
 
 
-def keys_of_nobody(
-    seed: bytes, mechanism: str, space: str, name: str, iterations: int = DEFAULT_ITERATIONS
-) -> ScramKeys:
-    """Keys that no password fits.
+def decoy_keys(seed: bytes, mechanism: str, space: str, name: str, iterations: int = DEFAULT_ITERATIONS) -> ScramKeys:
+    """Return keys that no password matches, for an unknown user: always the same, as those of a known one.
 
     Args:
-        seed: secret bytes, which stay the same for as long as users' own salts do.
+        seed: secret bytes, unchanged for as long as users' salts are.
         mechanism: of ``HASHES``.
-        space: where the user would be.
-        name: what it would be called.
-        iterations: as many as users have.
+        space: of the user.
+        name: of the user.
+        iterations: as in the keys of users.
     """
     given = f"{mechanism}\0{space}\0{name}".encode()
     size = hashlib.new(HASHES[mechanism]).digest_size
@@ -113,12 +117,12 @@ def keys_of_nobody(
 
 
 class Users:
-    """All users, as the file had them at one moment.
+    """The users of one version of the file.
 
     Args:
         users: no two of one name in one space, no certificate twice in one space.
-        seed: secret bytes from which the salts of users are made that do not exist; should stay the same
-            for as long as the users' own salts do, or the difference could be seen.
+        seed: secret bytes that keys of unknown users are derived from; unchanged for as long as the salts of users
+            are, or clients could tell unknown users from known ones.
     """
 
     def __init__(self, users: Iterable[User] = (), seed: bytes = b"") -> None:
@@ -138,26 +142,149 @@ class Users:
         }
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of users."""
         return len(self._users)
 
     def __iter__(self) -> Iterator[User]:
-        """All of them, in the order of the file."""
+        """Iterate over the users in the order of the file."""
         return iter(self._users.values())
 
     def find(self, space: str, name: str) -> User | None:
-        """A user by name."""
+        """Return a user by name, None if there is none."""
         return self._users.get((space, name))
 
     def certified(self, names: Iterable[str], space: str | None) -> list[User]:
-        """The users that a certificate with these names proves: in a space, or in any."""
+        """Return the users that a certificate with these names authenticates: in a space, or in any."""
         found = [user for name in names for user in self._certificates.get(name, ()) if space in (None, user.space)]
         return list({(user.space, user.name): user for user in found}.values())
 
     def mechanisms(self, space: str) -> set[str]:
-        """The SCRAM mechanisms for which a user of a space has keys."""
+        """Return the SCRAM mechanisms that users of a space have keys for."""
         return self._mechanisms.get(space, set())
 
-    def keys_of_nobody(self, mechanism: str, space: str, name: str) -> ScramKeys:
-        """Keys that no password fits, for a user that does not exist: always the same, like a user's own."""
-        return keys_of_nobody(self.seed, mechanism, space, name, self._iterations[mechanism])
+    def decoy_keys(self, mechanism: str, space: str, name: str) -> ScramKeys:
+        """Return keys that no password matches, for an unknown user: always the same, as those of a known one."""
+        return decoy_keys(self.seed, mechanism, space, name, self._iterations[mechanism])
+
+
+class UserDirectory(Protocol):
+    """The users of all spaces at this moment; no method waits."""
+
+    def find(self, space: str, name: str) -> User | None:
+        """Return a user by name, None if there is none."""
+
+    def certified(self, names: Iterable[str], space: str | None) -> list[User]:
+        """Return the users that a certificate with these names authenticates: in a space, or in any."""
+
+    def mechanisms(self, space: str) -> set[str]:
+        """Return the SCRAM mechanisms that users of a space have keys for."""
+
+    def decoy_keys(self, mechanism: str, space: str, name: str) -> ScramKeys:
+        """Return keys that no password matches, for an unknown user: always the same, as those of a known one."""
+
+
+MAX_NAME_LENGTH = 255
+
+
+def space_name(text: str) -> str:
+    """Return ``<namespace>/<space>``; a name without a slash is of the namespace ``default``.
+
+    Raises:
+        UsersFileError: it is not a name of a space.
+    """
+    words = text.split("/")
+    if len(words) > 2 or not all(words) or any(letter.isspace() for letter in text):
+        raise UsersFileError(f"{text!r:.100} names no space; NAMESPACE/SPACE is expected, such as default/shop")
+    return text if len(words) == 2 else f"default/{text}"
+
+
+def user_name(text: str) -> str:
+    """Return the name of a user in the form in which names are compared.
+
+    Raises:
+        UsersFileError: it is not a name of a user.
+    """
+    try:
+        name = saslprep(text)
+    except RemoteError as error:
+        raise UsersFileError(f"{text!r:.100} cannot be a user's name: {error.description}") from None
+    if not 1 <= len(name) <= MAX_NAME_LENGTH or any(letter.isspace() for letter in name):
+        raise UsersFileError(
+            f"{text!r:.100} cannot be a user's name: it has 1 to {MAX_NAME_LENGTH} characters and no white space"
+        )
+    return name
+
+
+_FIELDS = ("iterations", "salt", "storedKey", "serverKey")
+
+
+def key_fields(keys: ScramKeys) -> dict[str, Any]:
+    """Return keys as fields of a document."""
+    return {
+        "iterations": keys.iterations,
+        "salt": to_text(keys.salt),
+        "storedKey": to_text(keys.stored),
+        "serverKey": to_text(keys.server),
+    }
+
+
+def read_keys(where: str, mechanism: str, item: Any) -> ScramKeys:
+    """Read keys from fields of a document.
+
+    Args:
+        where: the name of the fields in messages.
+        mechanism: of ``HASHES``.
+        item: the fields.
+
+    Raises:
+        UsersFileError: they are invalid; the message contains no value, which may be a secret.
+    """
+    if not isinstance(item, Mapping) or not all(isinstance(key, str) for key in item):
+        raise UsersFileError(f"{where}: fields are expected, not {shown(item)}")
+    for key in item:
+        if key not in _FIELDS:
+            raise UsersFileError(f"{where}: there is no field {key!r:.100}; there are {', '.join(_FIELDS)}")
+    iterations = item.get("iterations")
+    if (
+        not isinstance(iterations, int)
+        or isinstance(iterations, bool)
+        or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS
+    ):
+        raise UsersFileError(
+            f"{where}.iterations: a number from {MIN_ITERATIONS} to {MAX_ITERATIONS} is expected, "
+            f"not {shown(iterations)}"
+        )
+    salt, stored, server = (to_bytes(f"{where}.{key}", item.get(key)) for key in _FIELDS[1:])
+    size = hashlib.new(HASHES[mechanism]).digest_size
+    for key, value in (("storedKey", stored), ("serverKey", server)):
+        if len(value) != size:
+            raise UsersFileError(f"{where}.{key}: {size} bytes are expected, not {len(value)}")
+    if not salt:
+        raise UsersFileError(f"{where}.salt: at least one byte is expected")
+    return ScramKeys(iterations, salt, stored, server)
+
+
+def to_text(data: bytes) -> str:
+    """Encode bytes in base64."""
+    return b64encode(data).decode("ascii")
+
+
+def to_bytes(where: str, value: Any) -> bytes:
+    """Decode base64.
+
+    Raises:
+        UsersFileError: it is not base64.
+    """
+    try:
+        if isinstance(value, str):
+            return b64decode(value, validate=True)
+    except (Base64Error, ValueError):
+        pass
+    # The value may be a secret in the wrong place.
+    raise UsersFileError(f"{where}: a text in base64 is expected")
+
+
+def shown(value: Any) -> str:
+    """Describe the type of a value, without its contents: they may be secret."""
+    kinds = {dict: "fields", list: "a list", str: "a text", int: "a number", float: "a number", type(None): "nothing"}
+    return kinds.get(type(value), type(value).__name__)

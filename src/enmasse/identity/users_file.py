@@ -1,4 +1,4 @@
-"""The file of users: read with its mistakes named, and written. See docs/reference/users.md."""
+"""Reading and writing the file of users; see docs/reference/users.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from enmasse.identity.errors import UsersFileError
-from enmasse.identity.names import space_name, user_name
 from enmasse.identity.permissions import (
     ADDRESS_OPERATIONS,
     OPERATIONS,
@@ -18,11 +17,8 @@ from enmasse.identity.permissions import (
     Permissions,
     pattern_problem,
 )
-from enmasse.identity.users import User, Users
-from enmasse.identity.verifiers import key_fields, read_keys, shown, to_bytes, to_text
-from enmasse.wire.amqp.scram import HASHES, sign
-
-__all__ = ["read_users", "write_users"]
+from enmasse.identity.users import User, Users, key_fields, read_keys, shown, space_name, to_bytes, to_text, user_name
+from enmasse.wire.sasl.scram import HASHES, sign
 
 _HEAD = """\
 # Users of EnMasse. Passwords are not in here, but from the keys weak ones can be guessed: keep it to yourself.
@@ -36,11 +32,11 @@ def read_users(text: str, matcher_of: MatcherOf) -> Users:
     """Read a file of users.
 
     Args:
-        text: what the file holds.
-        matcher_of: understands patterns of addresses.
+        text: the contents of the file.
+        matcher_of: compiles patterns of addresses.
 
     Raises:
-        UsersFileError: what is wrong, and where.
+        UsersFileError: the file is invalid; the message says where and why.
     """
     try:
         document = yaml.load(text, Loader=_LOADER)  # noqa: S506  a safe loader, the quicker one if it is there
@@ -61,7 +57,8 @@ def read_users(text: str, matcher_of: MatcherOf) -> Users:
             other = certificates.setdefault((user.space, certificate), user.name)
             if other != user.name:
                 raise UsersFileError(
-                    f"users[{index}]: certificate {certificate!r} is {other!r} already in space {user.space!r}"
+                    f"users[{index}]: certificate {certificate!r} belongs to user {other!r} already "
+                    f"in space {user.space!r}"
                 )
         users.append(user)
     return Users(users, _seed(fields.get("seed"), users))
@@ -70,7 +67,7 @@ def read_users(text: str, matcher_of: MatcherOf) -> Users:
 def _seed(text: Any, users: Sequence[User]) -> bytes:
     if text is not None:
         return to_bytes("seed", text)
-    # Without one, what nobody else knows has to do.
+    # Without one, the server keys of all users serve as a secret.
     kept = hashlib.sha256()
     for user in users:
         for keys in user.keys.values():
@@ -107,7 +104,9 @@ def _read_grant(where: str, item: Any) -> Grant:
     operations = _texts(f"{where}.operations", fields.get("operations"))
     for operation in operations:
         if operation not in OPERATIONS:
-            raise UsersFileError(f"{where}.operations: {operation!r} is none; there are {', '.join(OPERATIONS)}")
+            raise UsersFileError(
+                f"{where}.operations: {operation!r} is no operation; there are {', '.join(OPERATIONS)}"
+            )
     addresses = _texts(f"{where}.addresses", fields.get("addresses"))
     for pattern in addresses:
         if problem := pattern_problem(pattern):
@@ -145,7 +144,7 @@ def _texts(where: str, value: Any) -> tuple[str, ...]:
 
 
 def write_users(users: Sequence[User], seed: bytes) -> str:
-    """What a file of users is to hold."""
+    """Return the contents of a file of users."""
     document = {"seed": to_text(seed), "users": [_user_fields(user) for user in users]}
     text: str = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
     return _HEAD + text

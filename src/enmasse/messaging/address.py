@@ -1,24 +1,33 @@
-"""What every address has: its links, its counters, and its turn."""
+"""The base of every address: links, counters, and turns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
+from enmasse.messaging.delivery import add_end, remove_end
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.metering import Meter
+from enmasse.model.kinds.address_settings import DEFAULTS, AddressSettings
 from enmasse.wire.amqp.performatives import AmqpError
 
 if TYPE_CHECKING:
+    # An address and its links know each other.
     from enmasse.messaging.core import Core
     from enmasse.messaging.delivery import Consumer, ConsumerPort, Producer, ProducerPort
-    from enmasse.messaging.limits import AddressLimits
+    from enmasse.messaging.retained import Retained
 
-__all__ = ["Address", "AttachOptions"]
+
+NO_COUNTS: Mapping[str, int] = MappingProxyType(
+    {"in": 0, "out": 0, "accepted": 0, "rejected": 0, "released": 0, "modified": 0}
+)
+"""The counters of detached links where there was none."""
 
 
 class AttachOptions:
-    """What a receiver asked for, in the address layer's words; every protocol maps onto it.
+    """The wishes of a receiver in the address layer's words; every protocol maps onto it.
 
     Attributes:
         presettle: whether messages are to come settled.
@@ -27,9 +36,12 @@ class AttachOptions:
         properties: link properties.
         name: the link's name, and with ``container`` the identity of a durable subscription.
         container: the container id of the peer.
+        user: the user's name; empty where no login is needed.
+        may_manage: whether that user may take what belongs to others.
         source: the address as the receiver named it.
         url: how the node is reached, for answers that name it.
-        browse: whether messages are to be looked at only (distribution mode ``copy``).
+        browse: read messages without taking them (distribution mode ``copy``).
+        origin: the session that a sender belongs to, for filters that do not want its messages.
         is_durable: whether the source is to outlive the link (terminus durability).
         expiry_policy: what starts the time that it lasts then: ``link-detach``, ``session-end``,
             ``connection-close`` or ``never``.
@@ -37,7 +49,7 @@ class AttachOptions:
     """
 
     __slots__ = ("browse", "capabilities", "container", "expiry_policy", "expiry_timeout_s", "filters", "is_durable",
-                 "name", "presettle", "properties", "source", "url")  # fmt: skip
+                 "may_manage", "name", "origin", "presettle", "properties", "source", "url", "user")  # fmt: skip
 
     def __init__(
         self,
@@ -48,12 +60,15 @@ class AttachOptions:
         properties: dict[str, Any] | None = None,
         name: str = "",
         container: str = "",
+        user: str = "",
+        may_manage: bool = True,
         source: str = "",
         url: str = "",
         browse: bool = False,
         is_durable: bool = False,
         expiry_policy: str = "session-end",
         expiry_timeout_s: int = 0,
+        origin: Origin | None = None,
     ) -> None:
         self.presettle = presettle
         self.filters = filters or {}
@@ -61,28 +76,135 @@ class AttachOptions:
         self.properties = properties or {}
         self.name = name
         self.container = container
+        self.user = user
+        self.may_manage = may_manage
         self.source = source
         self.url = url
         self.browse = browse
         self.is_durable = is_durable
         self.expiry_policy = expiry_policy
         self.expiry_timeout_s = expiry_timeout_s
+        self.origin = origin
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """An address as it is declared; each type takes from it what it has a use for.
+
+    Attributes:
+        log_id: under which what it stores is kept.
+        uid: distinguishes it from a former address of the same name.
+        topic: the topic that feeds it.
+        partitions: logs of a stream.
+        settings: all else.
+    """
+
+    log_id: int = 0
+    uid: str = ""
+    topic: str = ""
+    partitions: int = 1
+    settings: AddressSettings = DEFAULTS
+
+
+class DurableSource(NamedTuple):
+    """A durable subscription that a container's link made, as its receiver named it.
+
+    Attributes:
+        source: the address or pattern.
+        selector: the text of its selector, if it has one.
+        policy: the event after which its time-out runs.
+        timeout_s: seconds for which it outlives its last receiver.
+        capabilities: those that a receiver asks for to join it.
+    """
+
+    source: str
+    selector: str | None
+    policy: str
+    timeout_s: int
+    capabilities: tuple[str, ...]
+
+
+class Origin(Protocol):
+    """The session of a sender, as addresses see it."""
+
+    @property
+    def has_no_local(self) -> bool:
+        """True if some of its filters do not want what it sends itself."""
+
+
+class Account(Protocol):
+    """The bound of what several addresses store together: of a space, or of a session for its subscriptions."""
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that may be stored in all; 0 is no limit."""
+
+    bytes_stored: int
+
+    def balance(self, address: Address) -> None:
+        """Have an address wait while there is no room."""
+
+
+class AddressSpace(Protocol):
+    """The space of an address, as its addresses use it."""
+
+    max_bytes: int
+    bytes_stored: int
+    addresses: dict[str, Address]
+    retained: Retained
+    fallbacks: dict[str, dict[Address, None]]
+
+    @property
+    def max_session_bytes(self) -> int:
+        """Bytes that may wait in one session."""
+
+    def address(self, name: str) -> Address | None:
+        """Return the address of a name, made now if it was not before."""
+
+    def serves(self, address: Address) -> bool:
+        """Return whether this node serves an address, and not another one."""
+
+    def balance(self, address: Address) -> None:
+        """Have an address wait while the space is full."""
 
 
 class Address:
     """A named destination within one space.
 
     Args:
-        core: whose turn it takes part in.
+        core: the core whose turn it takes part in.
         name: the address.
     """
 
     kind: str = ""
     passes_large: bool = False
-    """Whether its producers take a message while it is still coming (``on_large``)."""
+    """True if its producers take a message while it is still coming (``on_large``)."""
+    owns_subtree: ClassVar[bool] = False
+    """True if names below it that no address has reach it."""
+    is_read_by_offset: ClassVar[bool] = False
+    """True if receiving takes nothing away: each receiver reads from an offset of its own."""
+    can_resume: ClassVar[bool] = False
+    """True if deliveries that a receiver holds may be resumed on another link."""
+    keeps_room: ClassVar[bool] = True
+    """True if room that a transaction found is still there at its commit."""
+    topic_name: str | None = None
+    """The topic that feeds it, if one does."""
+    depth: int | None = None
+    """Messages that it has for its receivers, if it keeps any."""
+    partitions: Sequence[Any] = ()
+    """Its logs, if it has several."""
 
     __slots__ = (
-        "_turn", "consumers", "core", "dropped", "gone_counts", "is_due", "limits", "meter", "name", "producers",
+        "_turn",
+        "consumers",
+        "core",
+        "detached_counts",
+        "dropped",
+        "is_due",
+        "limits",
+        "meter",
+        "name",
+        "producers",
     )  # fmt: skip
 
     def __init__(self, core: Core, name: str) -> None:
@@ -92,19 +214,62 @@ class Address:
         self.consumers: list[Consumer] = []
         self.is_due = False
         self.dropped = 0
-        """Messages that nobody was told the fate of: presettled ones without a taker, or expired ones."""
-        self.gone_counts = {"in": 0, "out": 0, "accepted": 0, "rejected": 0, "released": 0, "modified": 0}
-        """What links that are gone had counted."""
-        self.limits: AddressLimits | None = None
-        """What its links may have; nothing is without limits."""
+        """Messages dropped without an outcome for the sender: presettled ones without a receiver, or expired ones."""
+        self.detached_counts: Mapping[str, int] = NO_COUNTS
+        """The counters of links that were detached; changed by ``count_detached``."""
+        self.limits: AddressSettings | None = None
+        """The limits of its links, if there are any."""
         self.meter: Meter | None = None
         """The bucket of its senders, if their rate is limited."""
         self._turn = 0
 
-    def limit(self, limits: AddressLimits | None) -> None:
+    @classmethod
+    def declared(cls, core: Core, name: str, declaration: Declaration) -> Self:
+        """Return the address that a declaration describes, empty and not yet part of a space."""
+        made = cls(core, name)
+        made.apply(declaration)
+        return made
+
+    def apply(self, declaration: Declaration) -> None:
+        """Apply a changed declaration."""
+        self.limit(declaration.settings)
+
+    def load(self) -> None:
+        """Load what the journal holds; all addresses of the space exist by then."""
+
+    def extra_logs(self) -> Iterable[int]:
+        """Return the logs that it made by itself, beside the one that it was declared with."""
+        return ()
+
+    # Its space
+
+    def join(self, space: AddressSpace) -> None:
+        """Join a space, whose limits count from now on; called anew when these change."""
+
+    def on_added(self, space: AddressSpace) -> None:
+        """Connect with the addresses of the space that it works with; called once it can be reached there."""
+
+    def on_removed(self) -> None:
+        """Leave the addresses that it works with; called once it cannot be reached any more."""
+
+    def subscribe(self, subscription: Address) -> None:
+        """Feed a subscription that names this address as its topic; only a topic does."""
+
+    def lasting(self, container: str, link: str, user: str, *, may_manage: bool) -> DurableSource | None:
+        """Return the durable subscription that a container's link made here, if it is open to a user."""
+        return None
+
+    def receivers(self) -> list[Consumer]:
+        """Return every receiver's end, browsers included."""
+        return list(self.consumers)
+
+    # Its links
+
+    def limit(self, settings: AddressSettings) -> None:
         """Change what its links may have; for those that are there only the rates change."""
-        self.limits = limits
-        rates = (0, 0) if limits is None else (limits.message_rate, limits.byte_rate)
+        rates = settings.max_message_rate, settings.max_byte_rate
+        bounds = settings.max_links, settings.max_senders, settings.max_receivers, settings.max_message_size, *rates
+        self.limits = settings if any(bounds) else None
         if self.meter is not None:
             self.meter.configure(*rates)
         elif any(rates):
@@ -117,25 +282,54 @@ class Address:
             self.core.due(self)
 
     def on_turn(self, now: float) -> None:
-        """Do what gathered in this turn: hand out, share credit."""
+        """Do the work that gathered in this turn: hand out, share credit."""
 
     def on_deadline(self, now: float) -> None:
-        """The time given to ``core.schedule`` has come."""
+        """Handle the time given to ``core.schedule``."""
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
-        """A sender joins.
+        """Attach a sender.
 
         Raises:
             AttachError: this address takes no messages from senders.
         """
         raise AttachError("amqp:not-allowed", f"{self.kind} {self.name!r} takes no messages from senders")
 
+    def make_producer(self, port: ProducerPort, target: str) -> Producer:
+        """Return a sender's end that is not granted credit.
+
+        Raises:
+            AttachError: this address takes no messages from senders.
+        """
+        raise AttachError("amqp:not-allowed", f"{target!r} takes no messages from senders")
+
+    def annotate(self, payload: bytes, target: str) -> bytes:
+        """Return the message with what the address itself writes into its annotations; most write nothing.
+
+        Args:
+            payload: the message, in AMQP's own format.
+            target: the address as the sender named it.
+
+        Raises:
+            DecodeError: the message's annotations cannot be read.
+        """
+        return payload
+
+    def why_not_retained(self, payload: bytes, target: str) -> AmqpError | None:
+        """Return why a message cannot be the retained value of its name; most addresses retain nothing.
+
+        Args:
+            payload: the message, which asks for that.
+            target: the address as the sender named it.
+        """
+        return None
+
     def known_filters(self, options: AttachOptions) -> Collection[str]:
-        """The filters that a receiver with these options may ask for, by their descriptors."""
+        """Return the filters that a receiver with these options may ask for, by their descriptors."""
         return ()
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
-        """A receiver joins.
+        """Attach a receiver.
 
         Raises:
             AttachError: this address gives no messages to receivers, or not in the way asked for.
@@ -144,28 +338,26 @@ class Address:
 
     def add_consumer(self, consumer: Consumer) -> Consumer:
         """Keep a receiver's end."""
-        self.consumers.append(consumer)
+        add_end(self.consumers, consumer)
         self.due()
         return consumer
 
     def add_producer(self, producer: Producer) -> Producer:
         """Keep a sender's end."""
-        self.producers.append(producer)
+        add_end(self.producers, producer)
         self.due()
         return producer
 
     def remove_producer(self, producer: Producer) -> None:
-        """A sender has gone."""
-        if producer in self.producers:
-            self.producers.remove(producer)
-            self.gone_counts["in"] += producer.port.received
+        """Remove a sender."""
+        if remove_end(self.producers, producer):
+            self.count_detached()["in"] += producer.port.received
             self.due()
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A receiver has gone; what it had without an outcome is dealt with by the address type."""
-        if consumer in self.consumers:
-            self.consumers.remove(consumer)
-            counts = self.gone_counts
+        """Remove a receiver; the address type deals with the deliveries that it left unsettled."""
+        if remove_end(self.consumers, consumer):
+            counts = self.count_detached()
             counts["out"] += consumer.deliveries
             counts["accepted"] += consumer.accepted
             counts["rejected"] += consumer.rejected
@@ -173,8 +365,14 @@ class Address:
             counts["modified"] += consumer.modified
             self.due()
 
+    def count_detached(self) -> dict[str, int]:
+        """Return the counters of links that were detached, to be changed."""
+        if not isinstance(self.detached_counts, dict):
+            self.detached_counts = dict(self.detached_counts)
+        return self.detached_counts
+
     def choose(self) -> Consumer | None:
-        """The receiver with credit that has the fewest unsettled deliveries, in turn among equals."""
+        """Return the receiver with credit that has the fewest unsettled deliveries, in turn among equals."""
         consumers = self.consumers
         if len(consumers) == 1:
             only = consumers[0]
@@ -196,18 +394,29 @@ class Address:
         return best
 
     def close(self, condition: str, description: str) -> None:
-        """The address is gone: detach every link, receivers first, so that senders hear what becomes of theirs."""
+        """Close the address: detach every link, receivers first, so that senders get outcomes."""
         error = AmqpError(condition, description)
         for consumer in list(self.consumers):
             consumer.port.detach(error)
-            consumer.gone()
+            consumer.on_detached()
         for producer in list(self.producers):
             producer.port.detach(error)
-            producer.gone()
+            producer.on_detached()
+
+    @property
+    def is_unattended(self) -> bool:
+        """True if nobody could take a message now: a direct address without a receiver or a queue in its place."""
+        return False
+
+    def traffic(self) -> tuple[int, int]:
+        """Return how many messages came and went; counts no more than that, as addresses may be thousands."""
+        gone = self.detached_counts
+        came = gone["in"] + sum(producer.port.received for producer in self.producers)
+        return came, gone["out"] + sum(consumer.deliveries for consumer in self.consumers)
 
     def counts(self) -> dict[str, int]:
-        """The counters of the address, by their management names."""
-        gone = self.gone_counts
+        """Return the counters of the address, by their management names."""
+        gone = self.detached_counts
         consumers = self.consumers
         return {
             "senders": len(self.producers),

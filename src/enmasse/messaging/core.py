@@ -4,8 +4,8 @@ Rules:
 1. Addresses that have something to do say ``due`` and get one ``on_turn``.
 2. Everything that is to be stored in a turn, by whatever addresses, becomes one batch of the journal;
    at most two batches are on their way, so that under load a batch grows instead of a queue of them.
-   Of one log only one is: nothing that builds on a batch is written before its fate is known.
-   Logs that are written together wait for one another and share one batch, and so its fate.
+   Of one log only one is: nothing that builds on a batch is written before its outcome is known.
+   Logs that are written together wait for one another and share one batch, and so its outcome.
 3. The shell brings clocks and calls ``run_turn``; the core asks for a turn by ``request_turn``.
 4. What fails in one address or log (our bug) is reported, and the others go on.
 """
@@ -15,40 +15,35 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from enmasse.errors import EnmasseError
 from enmasse.messaging.storage import Operation, Storage, Table
 
-if TYPE_CHECKING:
-    from enmasse.messaging.address import Address
-
-__all__ = ["ENDED_IN_ORDER", "LOG_COUNTER", "Core", "Log"]
-
 MAX_BATCHES = 2
-"""One that is being committed and one that waits for it."""
+"""One batch that is being committed and one that waits for it."""
 
 LOG_COUNTER = b"\0log"
 """The key, in the table of entities, of the number of the next log."""
 
 ENDED_IN_ORDER = b"\0end"
-"""The key, in the table of entities, of when the node last stopped in order; it is there while no node runs."""
+"""The key, in the table of entities, of when the node last stopped in order; it exists while no node runs."""
 
 FIRST_VOLATILE_LOG = 1 << 31
 """Logs from here on are deleted when a node starts."""
 
 WINDOW_BYTES = 8 << 20
-"""What one address may have in memory before messages wait on disk; with overhead some 16,000 small ones."""
+"""Bytes of one address in memory beyond which messages wait on disk; with overhead some 16,000 small ones."""
 
 MAX_UNCONFIRMED_BYTES = 64 << 20
-"""Above this stored addresses grant no credit: the journal is behind, or gone for a moment."""
+"""Above this stored addresses grant no credit: the journal is behind, or cannot be reached for a moment."""
 
 
 SET_US = 500_000
 """By how much the wall clock must be off from what it should show, to have been set: less is unsteady reading."""
 
 PAUSE_S = 0.1
-"""How long nothing is written after a batch failed: what made it fail, a full disk say, does not pass
+"""Seconds without writes after a batch failed: what made it fail, a full disk say, does not pass
 within the microseconds that another try would take."""
 
 
@@ -57,16 +52,16 @@ class Log(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in a report."""
+        """The name for reports."""
 
     def cut(self, wall_us: int) -> tuple[list[Operation], Any]:
-        """What is to be written now, and what hangs on it; nothing hangs on nothing."""
+        """Return the operations to write now and a token for them; no token if nothing depends on them."""
 
     def committed(self, token: Any) -> None:
-        """What was cut is on disk."""
+        """Note that the operations of a cut are on disk."""
 
     def failed(self, token: Any, reason: str) -> None:
-        """What was cut was not written and never will be."""
+        """Note that the operations of a cut were not written and never will be."""
 
 
 class Timed(Protocol):
@@ -74,10 +69,17 @@ class Timed(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in a report."""
+        """The name for reports."""
 
     def on_deadline(self, now: float) -> None:
-        """The time has come."""
+        """Handle the deadline."""
+
+
+class Held(Protocol):
+    """An address that waits until the journal has caught up."""
+
+    def due(self) -> None:
+        """Have ``on_turn`` called."""
 
 
 class Due(Protocol):
@@ -87,10 +89,10 @@ class Due(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in a report."""
+        """The name for reports."""
 
     def on_turn(self, now: float) -> None:
-        """Its turn has come."""
+        """Take its turn."""
 
 
 class _Call:
@@ -116,12 +118,12 @@ class _Batch:
 
 
 class Core:
-    """What all addresses of a node share: the turn, the deadlines, the way to the journal.
+    """The core that all addresses of a node share: the turn, the deadlines, the way to the journal.
 
     Args:
         storage: the journal.
         request_turn: asks the shell to call ``run_turn`` soon; called at most once per turn.
-        on_fault: hears what failed, by name, and how.
+        on_fault: called with the name of what failed, and the error.
     """
 
     def __init__(
@@ -134,19 +136,19 @@ class Core:
         self.wall_us = 0
         """The wall clock of this turn, in microseconds since 1970 UTC."""
         self.steady_us = 0
-        """What the wall clock would show if nobody had set it since the node's start: relative times run by it."""
+        """The wall clock as it would be if it had not been set since the node's start: relative times run by it."""
         self.shift_us = 0
         """By how much the wall clock has been set since then."""
         self._base_us: int | None = None
         self.gathered_bytes = 0
-        """What logs hold for the next batch; they keep this account."""
+        """Bytes that logs hold for the next batch; they keep this account."""
         self.window_bytes = WINDOW_BYTES
-        """What each stored address may have in memory before messages wait on disk."""
+        """Bytes of each stored address in memory beyond which messages wait on disk."""
         self.is_careful = False
-        """Whether the node before this one may have died of a message: then what it left is handed out only once
-        it is on disk that it is. Whoever loads the journal knows."""
+        """True if the node before this one may have died of a message: then what it left is handed out only once
+        that is marked on disk. Set by the loader of the journal."""
         self.next_log = 1
-        """The number of the next log; whoever loads the journal sets it."""
+        """The number of the next log; set by the loader of the journal."""
         self._next_volatile_log = FIRST_VOLATILE_LOG
         self.batches_committed = 0
         self.batches_failed = 0
@@ -161,7 +163,7 @@ class Core:
         self._batches: deque[_Batch] = deque()
         self._busy: set[Log] = set()
         """Logs of which a batch is on its way."""
-        self._held: dict[Address, None] = {}
+        self._held: dict[Held, None] = {}
         """Addresses that grant nothing until the journal has caught up."""
         self._deadlines: list[tuple[float, int, Timed]] = []
         self._waits: set[tuple[float, Timed]] = set()
@@ -170,7 +172,7 @@ class Core:
         self._paused_until: float | None = None
         self._is_shut = False
         self._calls: list[tuple[float, _Call]] = []
-        """What is to be called so many seconds from the next turn on."""
+        """Callbacks, and the seconds from the next turn after which they are due."""
 
     # What addresses call
 
@@ -188,7 +190,7 @@ class Core:
         heapq.heappush(self._deadlines, (when, self._scheduled, address))
 
     def report(self, name: str, error: Exception) -> None:
-        """Tell of what went wrong in an address."""
+        """Report an error in an address."""
         self._on_fault(name, error)
 
     def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
@@ -197,17 +199,17 @@ class Core:
         self._request()
 
     def new_log(self) -> tuple[int, Operation]:
-        """A number for a log that was never used, and what makes the journal remember that."""
+        """Return a number for a log that was never used, and the operation with which the journal remembers it."""
         number = self.next_log
         self.next_log = number + 1
         return number, self.log_counter()
 
     def log_counter(self) -> Operation:
-        """What makes the journal remember which numbers were used by now."""
+        """Return the operation with which the journal remembers the log numbers used by now."""
         return Operation(Table.ENTITY, LOG_COUNTER, self.next_log.to_bytes(8, "big"))
 
     def new_volatile_log(self) -> int:
-        """A number for a log that a restart forgets."""
+        """Return a number for a log that a restart forgets."""
         self._next_volatile_log += 1
         return self._next_volatile_log
 
@@ -220,7 +222,7 @@ class Core:
         """Have all these logs cut into one batch, so that either all of it is written or nothing.
 
         As long as one of them has a batch on its way, none is cut. Groups that share a log become one. The
-        last of the logs hears of the batch after all the others, unless it is part of another group as well.
+        last of the logs is informed of the batch after all the others, unless it is part of another group as well.
         """
         group = dict.fromkeys(logs)
         for log in logs:
@@ -259,21 +261,21 @@ class Core:
 
     @property
     def is_pressed(self) -> bool:
-        """Whether the journal is so far behind that nothing more should be taken for it, or is lost."""
+        """Return whether the journal is lost, or so far behind that nothing more should be taken for it."""
         return self._is_shut or self.storage.unconfirmed_bytes + self.gathered_bytes > MAX_UNCONFIRMED_BYTES
 
     @property
     def is_pausing(self) -> bool:
-        """Whether a batch failed so lately that no other is tried yet."""
+        """True if a batch failed so lately that no other is tried yet."""
         return self._paused_until is not None
 
-    def hold(self, address: Address) -> None:
+    def hold(self, address: Held) -> None:
         """Have the address's ``on_turn`` called once the journal is pressed no more."""
         self._held[address] = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be written or to be confirmed."""
+        """True if nothing waits to be written or to be confirmed."""
         return not (self._due or self._logs or self._operations or self._batches)
 
     def _request(self) -> None:
@@ -284,7 +286,7 @@ class Core:
     # What the shell calls
 
     def run_turn(self, now: float, wall_us: int) -> None:
-        """Do what gathered: hand out, share credit, write.
+        """Do the work that gathered: hand out, share credit, write.
 
         Args:
             now: the monotonic clock in seconds.
@@ -326,7 +328,7 @@ class Core:
             self._request()
 
     def next_deadline(self) -> float | None:
-        """When ``handle_deadline`` should be called."""
+        """Return the time at which ``handle_deadline`` should be called."""
         first = self._deadlines[0][0] if self._deadlines else None
         paused = self._paused_until
         return paused if first is None or (paused is not None and paused < first) else first
@@ -342,7 +344,7 @@ class Core:
             self._call(address, now)
 
     def _clock_set(self, now: float) -> None:
-        """The wall clock was set: whoever waits may wait for a time of day, and has to look again."""
+        """Run everything that may wait for a time of day, as the wall clock was set."""
         for address in dict.fromkeys(timed for _, _, timed in self._deadlines):
             if not isinstance(address, _Call):
                 self._call(address, now)
@@ -394,7 +396,7 @@ class Core:
         self._batches.append(batch)
 
     def _cut(self, group: Sequence[Log], batch: _Batch) -> list[Operation]:
-        """Cut logs whose fate is one; where one of them fails, nothing of the others is written either."""
+        """Cut logs that share a batch; where one of them fails, nothing of the others is written either."""
         operations: list[Operation] = []
         cuts: list[tuple[Log, Any]] = []
         problem: str | None = None
@@ -409,14 +411,14 @@ class Core:
                 operations += cut
                 cuts.append((log, token))
         if problem is not None:
-            self._tell(cuts, problem)
+            self._report(cuts, problem)
             return []
         batch.cuts += cuts
         self._busy.update(log for log, _ in cuts)
         return operations
 
     def on_committed(self, number: int) -> None:
-        """Every batch up to ``number`` is on disk."""
+        """Note that every batch up to ``number`` is on disk."""
         batches = self._batches
         while batches and batches[0].number <= number:
             self.batches_committed += 1
@@ -424,7 +426,7 @@ class Core:
         self._go_on()
 
     def on_failed(self, number: int, reason: str) -> None:
-        """One batch was not written."""
+        """Note that one batch was not written."""
         for batch in list(self._batches):
             if batch.number == number:
                 self._batches.remove(batch)
@@ -437,21 +439,21 @@ class Core:
             self._paused_until = self._now + PAUSE_S
         for log, _ in batch.cuts:
             self._busy.discard(log)
-        self._tell(batch.cuts, reason)
+        self._report(batch.cuts, reason)
         for done in batch.callbacks:
             try:
                 done(reason)
             except Exception as error:  # noqa: BLE001  as above
                 self._on_fault("a change of the configuration", error)
 
-    def _tell(self, cuts: list[tuple[Log, Any]], reason: str | None) -> None:
+    def _report(self, cuts: list[tuple[Log, Any]], reason: str | None) -> None:
         for log, token in cuts:
             try:
                 if reason is None:
                     log.committed(token)
                 else:
                     log.failed(token, reason)
-            except Exception as error:  # noqa: BLE001  the others must hear of it too
+            except Exception as error:  # noqa: BLE001  the others must be informed too
                 self._on_fault(log.name, error)
 
     def _go_on(self) -> None:

@@ -5,66 +5,96 @@ Rules (architecture, idea 2):
    have asked for; with no receiver there is none.
 2. Shares are equal among the senders that use them.
 3. When a sender without credit waits, what others leave unused is called in 10 ms later, by a lower
-   link-credit and without awaiting an answer. That doubles to 1 s while nobody sends, once everybody
+   link-credit and without awaiting an answer. That doubles to 1 s while no sender sends, once each
    had a turn, and stays short where there are many, so that all have theirs within seconds.
    A message that was on its way meanwhile takes what receivers still take, and others hold less.
-4. Senders that were found idle are probed with single credits in turn, so that they are heard when
-   they wake up and starve nobody meanwhile.
+4. Senders that were found idle are probed with single credits in turn, so that they can send when
+   they wake up and do not starve others meanwhile.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from enmasse.messaging.delivery import Producer
-
-__all__ = ["CreditShare"]
-
-FIRST_LOOK_S = 0.010
-LAST_LOOK_S = 1.0
+FIRST_CHECK_S = 0.010
+LAST_CHECK_S = 1.0
 
 ROUND_S = 10.0
-"""Within this time everybody has a turn, as far as looks of 10 ms can do that."""
+"""Every sender has a turn within this time, as far as checks every 10 ms can do that."""
 
 PROBE_SHARE = 8
-"""One part in so many of the credit goes to senders that were found idle."""
+"""One in this many credits goes to senders that were found idle."""
 
 PROBES_PER_ROUND = 100
-"""Where idle senders are too many to hold a credit each, so many looks give each of them one: while
-somebody sends, that is about a second."""
+"""If idle senders are too many to hold a credit each, this many checks give each of them one: while
+a sender is active, that is about a second."""
 
 
-class CreditShare:
+class CreditPort(Protocol):
+    """The account of one sender's credit."""
+
+    @property
+    def limit(self) -> int:
+        """Messages that the sender may send in all."""
+
+    @property
+    def received(self) -> int:
+        """Messages that have come from it."""
+
+    def grant(self, credit: int) -> None:
+        """Let the sender send so many messages from now on, fewer than before too."""
+
+
+class CreditHolder(Protocol):
+    """A sender among whom credit is shared."""
+
+    is_user: bool
+    """True if it uses the credit it is given."""
+    seen: int
+    """Messages that had come at the last check."""
+
+    @property
+    def port(self) -> CreditPort:
+        """The account of its credit."""
+
+    @property
+    def credit(self) -> int:
+        """Messages that it may still send."""
+
+
+HolderT = TypeVar("HolderT", bound=CreditHolder)
+
+
+class CreditShare(Generic[HolderT]):
     """The senders of one direct address and the credit they hold."""
 
     __slots__ = ("_interval", "_owed", "_probe_turn", "_tried", "_turn", "deadline", "most_excess", "producers")
 
     def __init__(self) -> None:
-        self.producers: list[Producer] = []
+        self.producers: list[HolderT] = []
         self.deadline: float | None = None
-        """When ``reclaim`` should be called."""
+        """The time at which ``reclaim`` should be called."""
         self.most_excess = 0
         """By how much a grant ever went beyond what receivers asked for: 0, or rule 1 is broken."""
-        self._interval = FIRST_LOOK_S
+        self._interval = FIRST_CHECK_S
         self._turn = 0
-        """Where the next share starts, so that who came short is first."""
+        """The index at which the next share starts, so that senders that came short are first."""
         self._probe_turn = 0
-        """The same for those that were found idle."""
+        """The same for senders that were found idle."""
         self._owed = 0
-        """What looks found usable and idle ones had no part of yet: with little credit they have theirs
-        at some looks only, or users would have none."""
+        """Credit that checks freed and idle senders had no part of yet. With little credit they get a part at
+        some checks only, or active senders would have none."""
         self._tried = 0
-        """How many left their credit unused since somebody sent, or since all of them did."""
+        """Senders that left their credit unused since one sent, or since all of them did."""
 
-    def add(self, producer: Producer) -> None:
-        """A sender has come; it may be the one that everybody waits for, so look soon."""
+    def add(self, producer: HolderT) -> None:
+        """Add a sender; all others may wait for this one, so check soon."""
         self.producers.append(producer)
-        self._interval = FIRST_LOOK_S
+        self._interval = FIRST_CHECK_S
         self._tried = 0
 
-    def remove(self, producer: Producer) -> None:
-        """A sender has gone and its credit is free."""
+    def remove(self, producer: HolderT) -> None:
+        """Remove a sender, whose credit is free."""
         self.producers.remove(producer)
 
     @property
@@ -88,7 +118,7 @@ class CreditShare:
         if len(producers) == 1:
             self._share_with_one(asked, usable, backlog)
             return
-        # Who uses up its share, however soon it gets more, is to have what others leave unused.
+        # A sender that uses up its share, however soon it gets more, is to have what others leave unused.
         is_used_up = any(p.port.limit == p.port.received != p.seen for p in producers)
         promised = self.promised
         excess = promised + backlog - asked
@@ -101,8 +131,8 @@ class CreditShare:
         if not promised:
             self.deadline = None
         elif is_used_up:
-            self._interval = FIRST_LOOK_S
-            soon = now + FIRST_LOOK_S
+            self._interval = FIRST_CHECK_S
+            soon = now + FIRST_CHECK_S
             self.deadline = soon if self.deadline is None else min(self.deadline, soon)
         elif self.deadline is None and any(p.port.limit == p.port.received for p in producers):
             self.deadline = now + self._interval
@@ -153,8 +183,8 @@ class CreditShare:
             self._turn = self.producers.index(last) + 1
         return given
 
-    def _from(self, turn: int) -> list[Producer]:
-        """The senders in turn."""
+    def _from(self, turn: int) -> list[HolderT]:
+        """Return the senders in turn."""
         turn %= len(self.producers)
         return self.producers[turn:] + self.producers[:turn]
 
@@ -182,7 +212,7 @@ class CreditShare:
         return len(chosen), held + len(chosen)
 
     def reclaim(self, asked: int) -> None:
-        """Call in what was left unused since the last look; ``share`` is to follow.
+        """Call in the credit that was left unused since the last check; ``share`` is to follow.
 
         Args:
             asked: the receivers' unused credit.
@@ -194,8 +224,9 @@ class CreditShare:
             return
         used_by_any = False
         tried = 0
-        # Probes stay where every idle sender holds one.
-        rotates = any(not p.is_user and p.port.limit == p.port.received for p in producers)
+        # Probes stay where every idle sender holds one, unless nothing is left for the others then.
+        idle = [p.port.limit - p.port.received for p in producers if not p.is_user]
+        rotates = 0 in idle or sum(idle) >= asked
         for producer in producers:
             port = producer.port
             used = port.received - producer.seen
@@ -212,11 +243,11 @@ class CreditShare:
             if credit > 2 * used:
                 port.grant(2 * used)
         if used_by_any:
-            self._interval = FIRST_LOOK_S
+            self._interval = FIRST_CHECK_S
             self._tried = 0
             return
         self._tried += tried
         if self._tried >= len(producers):
             self._tried = 0
-            longest = min(LAST_LOOK_S, ROUND_S * tried / len(producers))
-            self._interval = max(FIRST_LOOK_S, min(2 * self._interval, longest))
+            longest = min(LAST_CHECK_S, ROUND_S * tried / len(producers))
+            self._interval = max(FIRST_CHECK_S, min(2 * self._interval, longest))

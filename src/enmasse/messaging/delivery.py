@@ -9,19 +9,24 @@ Rules:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import count
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import Modified, Rejected
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
 
-__all__ = ["ACCEPTED", "FAILED", "RELEASED", "Consumer", "ConsumerPort", "Delivery", "Producer", "ProducerPort"]
 
 FAILED = Modified(delivery_failed=True)
 """The outcome of what was handed to a consumer that went away: it may have been processed."""
+
+
+_PLACES = count(1)
+_PLACE = attrgetter("place")
 
 
 class ProducerPort(Protocol):
@@ -35,7 +40,7 @@ class ProducerPort(Protocol):
         """Set the sender's credit."""
 
     def settle(self, delivery_id: int, state: Any) -> None:
-        """Tell the sender an outcome."""
+        """Send an outcome to the sender."""
 
     def detach(self, error: Any = None) -> None:
         """Close the link."""
@@ -50,9 +55,9 @@ class ConsumerPort(Protocol):
         """Send one message for one credit."""
 
     def follow(self, delivery: Any) -> bool:
-        """Have the end of the message that was just sent settled told, if it has not gone out.
+        """Follow the message that was just sent settled, if it has not gone out.
 
-        The delivery's sink hears ``ACCEPTED`` once it has gone, and ``RELEASED`` if it never does.
+        The delivery's sink is called with ``ACCEPTED`` once it has gone, and ``RELEASED`` if it never does.
 
         Returns:
             Whether it waits to go out; only while the receiver is blocked.
@@ -69,7 +74,7 @@ class ConsumerPort(Protocol):
 
 
 class Delivery:
-    """One message on its way through a direct address."""
+    """A message on its way through a direct address."""
 
     __slots__ = ("message_format", "payload", "producer", "producer_id", "settled", "sink")
 
@@ -85,12 +90,12 @@ class Delivery:
 
     @property
     def waiting_bytes(self) -> int:
-        """What it takes while it waits, beside itself."""
+        """Return the bytes that it takes while it waits, beside itself."""
         return len(self.payload)
 
 
-def _settled_for_nobody(_delivery_id: int, _state: Any) -> None:
-    """The sender is gone."""
+def _ignore_outcome(_delivery_id: int, _state: Any) -> None:
+    """Ignore the outcome, as the sender is detached."""
 
 
 class Producer:
@@ -102,8 +107,11 @@ class Producer:
         target: the address as the sender named it, which for a topic may be below the declared one.
     """
 
+    is_plain = True
+    """True if each message stands for itself, and so can be part of a transaction."""
+
     __slots__ = (
-        "accepted", "address", "is_user", "messages_in", "port", "rejected", "seen", "settle", "target",
+        "accepted", "address", "is_user", "messages_in", "place", "port", "rejected", "seen", "settle", "target",
     )  # fmt: skip
 
     def __init__(self, address: Address, port: ProducerPort, target: str) -> None:
@@ -112,40 +120,47 @@ class Producer:
         self.target = target
         self.settle: Callable[[int, Any], None] = port.settle
         self.is_user = True
-        """Whether it uses the credit it is given; new ones have the benefit of the doubt."""
+        """True if it uses the credit it is given; a new sender is assumed to."""
         self.seen = 0
-        """Deliveries by the last look at who uses credit."""
+        """Deliveries at the last check of credit use."""
+        self.place = next(_PLACES)
+        """Its place among the senders of the address."""
+
+    @property
+    def reaches_any(self) -> bool:
+        """False if the latest message went to nobody, as a topic has no subscription to its name."""
+        return True
 
     @property
     def credit(self) -> int:
-        """What the sender may still send."""
+        """Return the number of messages that the sender may still send."""
         return self.port.limit - self.port.received
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """A message within the credit."""
+        """Handle a message within the credit."""
         raise NotImplementedError
 
     def on_crossed(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
-        """A message for credit that was taken back meanwhile."""
+        """Handle a message for credit that was taken back meanwhile."""
         raise NotImplementedError
 
     def on_exhausted(self) -> None:
-        """The last credit has been used."""
+        """Note that the last credit has been used."""
         self.address.due()
 
     def on_given_up(self, credit: int) -> None:
-        """Credit was used up without a message."""
+        """Note that credit was used up without a message."""
         self.address.due()
 
     def on_available(self, available: int) -> None:
-        """Messages wait for credit at the sender."""
+        """Note that messages wait for credit at the sender."""
         if available and not self.is_user:
             self.is_user = True
             self.address.due()
 
-    def gone(self) -> None:
-        """The link is detached: nobody hears outcomes any more."""
-        self.settle = _settled_for_nobody
+    def on_detached(self) -> None:
+        """Note that the link is detached: outcomes are not sent any more."""
+        self.settle = _ignore_outcome
         self.address.remove_producer(self)
 
 
@@ -159,8 +174,8 @@ class Consumer:
     """
 
     __slots__ = (
-        "address", "deliveries", "is_blocked", "modified", "port", "presettle", "rejected", "released", "send",
-        "unsettled",
+        "address", "deliveries", "is_blocked", "modified", "place", "port", "presettle", "rejected", "released",
+        "send", "unsettled",
     )  # fmt: skip
 
     def __init__(self, address: Address, port: ConsumerPort, presettle: bool) -> None:
@@ -174,6 +189,8 @@ class Consumer:
         self.rejected = 0
         self.released = 0
         self.modified = 0
+        self.place = next(_PLACES)
+        """Its place among the receivers of the address."""
 
     @property
     def accepted(self) -> int:
@@ -190,27 +207,50 @@ class Consumer:
             self.released += 1
 
     def on_credit(self, gained: int, drain: bool) -> None:
-        """The receiver changed its credit."""
+        """Note that the receiver changed its credit."""
         raise NotImplementedError
 
     def count_available(self) -> int | None:
-        """How many messages wait for the receiver's credit, as far as is known without a search."""
+        """Return how many messages wait for the receiver's credit, as far as is known without a search."""
         return None
 
     def on_outcome(self, delivery: Any, state: Any) -> None:
-        """The receiver settled a delivery."""
+        """Handle the receiver's outcome of a delivery."""
         raise NotImplementedError
 
     def confirm(self, done: Callable[[], None]) -> None:
-        """The receiver wants to know when the outcomes that it told are beyond doubt."""
+        """Call ``done`` once the outcomes of this receiver are on disk."""
         done()
 
     def on_blocked(self, blocked: bool) -> None:
-        """The receiver's connection takes no more for now, or again."""
+        """Note that the receiver's connection takes no more for now, or again."""
         self.is_blocked = blocked
         if not blocked:
             self.address.due()
 
-    def gone(self, *, closed: bool = False) -> None:
-        """The link is detached; or closed, and will not come again."""
+    def on_detached(self, *, closed: bool = False) -> None:
+        """Note that the link is detached; or closed, and will not be resumed."""
         self.address.remove_consumer(self)
+
+
+EndT = TypeVar("EndT", Producer, Consumer)
+
+
+def add_end(ends: list[EndT], end: EndT) -> None:
+    """Add the end of a link to those of an address, as the last one."""
+    if ends and ends[-1].place > end.place:
+        end.place = next(_PLACES)
+    ends.append(end)
+
+
+def remove_end(ends: list[EndT], end: EndT) -> bool:
+    """Remove the end of a link from those of an address, without a look at each of them.
+
+    Returns:
+        Whether it was there.
+    """
+    at = bisect_left(ends, end.place, key=_PLACE)
+    if at == len(ends) or ends[at] is not end:
+        return False
+    del ends[at]
+    return True

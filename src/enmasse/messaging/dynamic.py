@@ -1,9 +1,9 @@
-"""Dynamic addresses: made when a link asks for one, named by the node, gone when their policy says [AMQP 3.5.9].
+"""Dynamic addresses: made when a link asks for one, named by the node, deleted when their policy says [AMQP 3.5.9].
 
 Rules:
 1. A name is unguessable, and reaches only within the space of the connection that asked.
 2. A dynamic address stores nothing on disk: a node that starts again has none.
-3. Links are seen to at once; whether the last message has gone is looked at every quarter of a second,
+3. Links are checked at once; whether the last message has gone is checked every quarter of a second,
    and only of addresses whose policy asks for it.
 4. A reply within a transaction is handed out once the rest of its transaction is on disk.
 5. Clients make them, so what they hold in memory is bounded for all of a space together: the more there
@@ -15,14 +15,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from enmasse.messaging.anycast import Anycast, AnycastProducer
 from enmasse.messaging.delivery import Delivery, Producer, ProducerPort
+from enmasse.messaging.direct.anycast import Anycast, AnycastProducer
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.options import StoredOptions
-from enmasse.messaging.queue import Queue
-from enmasse.messaging.topic import Topic
-from enmasse.messaging.transaction import Fate, sender_of
+from enmasse.messaging.queues.queue import Queue
+from enmasse.messaging.queues.topic import Topic
+from enmasse.messaging.transaction import OutcomeLog, sender_of
+from enmasse.model.kinds.address_settings import AddressSettings
 
+# A space and its dynamic addresses know each other.
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -32,18 +33,17 @@ if TYPE_CHECKING:
     from enmasse.messaging.space import Space
     from enmasse.messaging.transaction import Done
 
-__all__ = ["DYNAMIC_PREFIX", "DynamicNodes", "Lifetime", "Wish"]
 
 DYNAMIC_PREFIX = "$dynamic/"
 
 MAX_DYNAMIC = 10_000
-"""Of one space: as many as a node has links, and a bound for what nobody deletes."""
+"""Dynamic addresses of one space: as many as a node has links, and a bound for those that are never deleted."""
 
 QUEUE_BYTES = 16 << 20
-"""What a temporary queue may hold, in memory, as long as there are few."""
+"""Bytes that a temporary queue may hold, in memory, as long as there are few."""
 
 ALL_QUEUES_BYTES = 512 << 20
-"""What all temporary queues of a space may hold together."""
+"""Bytes that all temporary queues of a space may hold together."""
 
 MAX_WAITING = 1_000
 """Replies that may wait until their receiver grants credit again: what a client asks for at once."""
@@ -52,33 +52,33 @@ WAITING_BYTES = 1 << 20
 """The same in bytes, as long as there are few that replies wait for."""
 
 ALL_WAITING_BYTES = 256 << 20
-"""What replies of a space may take that wait."""
+"""Bytes that waiting replies of a space may take."""
 
-LOOK_S = 0.25
+CHECK_S = 0.25
 
 
 class Lifetime(Enum):
-    """When a dynamic address is deleted; the values are the policies' descriptors."""
+    """The event that deletes a dynamic address; the values are the policies' descriptors."""
 
     CLOSE = 0x2B
-    """When the link that it was made for is gone."""
+    """The link that it was made for is detached."""
     NO_LINKS = 0x2C
-    """When no link is attached to it."""
+    """No link is attached to it."""
     NO_MESSAGES = 0x2D
-    """When the link that it was made for is gone, and the last message too."""
+    """The link that it was made for is detached, and there are no messages."""
     NO_LINKS_OR_MESSAGES = 0x2E
-    """When neither links nor messages are left."""
+    """There are neither links nor messages."""
 
 
-class Wish(NamedTuple):
-    """What a link asks of its dynamic address.
+class DynamicRequest(NamedTuple):
+    """The dynamic address that a link requests.
 
     Attributes:
-        kind: ``anycast``, ``queue`` or ``topic``.
+        kind: one of ``DYNAMIC_KINDS``.
         lifetime: when it is deleted.
     """
 
-    kind: str = "anycast"
+    kind: str = Anycast.kind
     lifetime: Lifetime = Lifetime.CLOSE
 
 
@@ -100,6 +100,8 @@ class ReplyProducer(AnycastProducer):
 class ReplyAddress(Anycast):
     """An anycast address whose senders mostly use the anonymous terminus, and so no credit of its own."""
 
+    # Replies wait in memory, which others may have used by then.
+    keeps_room = False
     __slots__ = ("enlisted_bytes", "is_closed", "nodes")
 
     def __init__(self, nodes: DynamicNodes, name: str) -> None:
@@ -110,18 +112,18 @@ class ReplyAddress(Anycast):
         """Replies whose transactions are being committed."""
 
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
-        """A sender's end that is not granted credit."""
+        """Return a sender's end that is not granted credit."""
         return ReplyProducer(self, port, target)
 
     def close(self, condition: str, description: str) -> None:
-        """The address is gone."""
+        """Close the address."""
         self.is_closed = True
         super().close(condition, description)
 
     # Transactions
 
     def has_room(self, size: int) -> bool:
-        """Whether replies of so many bytes may wait for the receiver, or the only one can be sent at once."""
+        """Return whether replies of so many bytes may wait for the receiver, or the only one can be sent at once."""
         if not self.consumers or len(self.backlog) >= MAX_WAITING:
             return False
         waiting = self.backlog_bytes + self.enlisted_bytes
@@ -133,21 +135,21 @@ class ReplyAddress(Anycast):
         Args:
             payload: the reply.
             target: the address as its sender named it.
-            done: called once; with a reason, the reply is gone.
+            done: called once; with a reason if the reply is lost.
         """
         self.enlisted_bytes += len(payload)
 
         def decided(reason: str | None) -> None:
             self.enlisted_bytes -= len(payload)
             if reason is None and not self.is_closed:
-                self.keep(Delivery(payload, sender_of(_outcome_for_nobody), 0, False, 0))
+                self.keep(Delivery(payload, sender_of(_ignore_end), 0, False, 0))
             done(reason)
 
-        return Fate(self.name, decided)
+        return OutcomeLog(self.name, decided)
 
 
-def _outcome_for_nobody(_reason: str | None) -> None:
-    """Whoever sent the reply was answered within its transaction."""
+def _ignore_end(_reason: str | None) -> None:
+    """Ignore the end: the reply's sender had its answer within the transaction."""
 
 
 class TemporaryTopic(Topic):
@@ -156,7 +158,7 @@ class TemporaryTopic(Topic):
     __slots__ = ()
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
-        """A subscriber joins.
+        """Attach a subscriber.
 
         Raises:
             AttachError: it asks for a subscription that outlives the topic, or for what does not fit.
@@ -167,7 +169,7 @@ class TemporaryTopic(Topic):
 
 
 class _Node:
-    """One dynamic address and what keeps it."""
+    """A dynamic address and what keeps it."""
 
     __slots__ = ("address", "has_creator", "lifetime")
 
@@ -188,14 +190,14 @@ class _Node:
 
     @property
     def awaits_links(self) -> bool:
-        """Whether a link keeps it."""
+        """True if a link keeps it."""
         if self.lifetime in (Lifetime.CLOSE, Lifetime.NO_MESSAGES):
             return self.has_creator
         return self.has_links
 
     @property
     def awaits_messages(self) -> bool:
-        """Whether a message keeps it."""
+        """True if a message keeps it."""
         return self.lifetime in (Lifetime.NO_MESSAGES, Lifetime.NO_LINKS_OR_MESSAGES) and self.has_messages
 
 
@@ -210,20 +212,20 @@ class DynamicNodes:
     def __init__(self, space: Space, new_id: Callable[[], str]) -> None:
         self.space = space
         self.waiting_bytes = WAITING_BYTES
-        """What may wait now for one address for replies."""
+        """Bytes that may wait now for one address for replies."""
         self._queue_bytes = QUEUE_BYTES
         self._new_id = new_id
         self.owners: dict[str, str] = {}
         """Address to the user that it was made for; those of spaces without users have none."""
         self._nodes: dict[str, _Node] = {}
         self._lingering: dict[str, None] = {}
-        """Those that only messages keep."""
+        """Addresses that only messages keep."""
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def make(self, wish: Wish) -> Address:
-        """A new address for a link that is about to join it.
+    def make(self, request: DynamicRequest) -> Address:
+        """Make an address for a link that is about to join it.
 
         Raises:
             AttachError: there are too many already.
@@ -232,22 +234,25 @@ class DynamicNodes:
             raise AttachError(
                 "amqp:resource-limit-exceeded", f"space {self.space.name!r} has {MAX_DYNAMIC} dynamic addresses"
             )
-        core = self.space.core
         name = f"{DYNAMIC_PREFIX}{self._new_id()}"
-        address: Address
-        if wish.kind == "queue":
-            address = Queue(core, name, core.new_volatile_log(), options=self._queue_options())
-        elif wish.kind == "topic":
-            address = TemporaryTopic(core, name, core.new_volatile_log(), options=StoredOptions(storage="memory"))
-        else:
-            address = ReplyAddress(self, name)
-        self._nodes[name] = _Node(address, wish.lifetime)
+        address = DYNAMIC_KINDS[request.kind](self, name)
+        self._nodes[name] = _Node(address, request.lifetime)
         self.space.add(address)
         self._share_out()
         return address
 
-    def _queue_options(self) -> StoredOptions:
-        return StoredOptions(storage="memory", max_bytes=self._queue_bytes)
+    def make_queue(self, name: str) -> Address:
+        """Make a queue in memory, with its share of what all may hold."""
+        core = self.space.core
+        return Queue(core, name, core.new_volatile_log(), options=self._queue_options())
+
+    def make_topic(self, name: str) -> Address:
+        """Make a topic without durable subscriptions."""
+        core = self.space.core
+        return TemporaryTopic(core, name, core.new_volatile_log(), options=AddressSettings(storage="memory"))
+
+    def _queue_options(self) -> AddressSettings:
+        return AddressSettings(storage="memory", max_bytes=self._queue_bytes)
 
     def _share_out(self) -> None:
         """Have each hold its share of what all may; shares are halved and doubled, so that it is rare."""
@@ -263,7 +268,7 @@ class DynamicNodes:
                 node.address.configure(options)
 
     def left(self, name: str, *, is_creator: bool) -> None:
-        """A link has gone from an address, which may be a dynamic one.
+        """Note that a link was detached from an address, which may be a dynamic one.
 
         Args:
             name: the address.
@@ -280,18 +285,18 @@ class DynamicNodes:
             self.space.remove(node.address)
             return
         if not self._lingering:
-            self.space.core.call_later(LOOK_S, self._look)
+            self.space.core.call_later(CHECK_S, self._check)
         self._lingering[name] = None
 
     def forget(self, address: Address) -> None:
-        """An address of the space is deleted."""
+        """Forget an address of the space that is deleted."""
         self.owners.pop(address.name, None)
         self._lingering.pop(address.name, None)
         if self._nodes.pop(address.name, None) is not None:
             self._share_out()
 
-    def _look(self) -> None:
-        """See which addresses nothing keeps any more."""
+    def _check(self) -> None:
+        """Remove the addresses that nothing keeps any more."""
         for name in list(self._lingering):
             node = self._nodes.get(name)
             if node is None or node.awaits_links:
@@ -300,4 +305,12 @@ class DynamicNodes:
             elif not node.awaits_messages:
                 self.space.remove(node.address)
         if self._lingering:
-            self.space.core.call_later(LOOK_S, self._look)
+            self.space.core.call_later(CHECK_S, self._check)
+
+
+DYNAMIC_KINDS: dict[str, Callable[[DynamicNodes, str], Address]] = {
+    Anycast.kind: ReplyAddress,
+    Queue.kind: DynamicNodes.make_queue,
+    Topic.kind: DynamicNodes.make_topic,
+}
+"""The kinds of addresses that are made for links, and what makes one of a name."""

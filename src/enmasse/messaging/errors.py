@@ -1,4 +1,4 @@
-"""Errors of the messaging core.
+"""Errors of the messaging core, and the outcomes of messages that a stored address does not take.
 
 EnmasseError
 └── RemoteError
@@ -12,15 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 from enmasse.errors import LocalError, RemoteError
-
-__all__ = ["AttachError", "RedirectError", "SelectorError"]
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.performatives import AmqpError, Rejected
 
 
 class AttachError(RemoteError):
     """A link cannot be attached: unknown address, wrong role, limit reached.
 
     Attributes:
-        info: what else the peer is told, by the keys that belong to the condition.
+        info: further fields for the peer, by the keys that belong to the condition.
     """
 
     info: dict[Any, Any] | None = None
@@ -54,4 +54,17 @@ class SelectorError(AttachError):
 
 
 class DamagedFrameError(LocalError):
-    """A frame on disk is not what was written; ``enmasse journal check`` tells more."""
+    """Raised when a frame on disk is not what was written; ``enmasse journal check`` gives details."""
+
+
+UNSUPPORTED_FORMAT = Rejected(AmqpError("amqp:not-implemented", "only messages of format 0 can be stored"))
+
+
+def full(name: str) -> Rejected:
+    """Return the outcome for a message for which there is no room."""
+    return Rejected(AmqpError("amqp:resource-limit-exceeded", f"{name!r} is full; receive from it, or ask for more"))
+
+
+def malformed(error: DecodeError) -> Rejected:
+    """Return the outcome for a message that cannot be read."""
+    return Rejected(AmqpError("amqp:decode-error", str(error)))

@@ -1,4 +1,4 @@
-"""What a stored address needs to know of a message, found in one look.
+"""The facts of a message that a stored address needs, found in one pass.
 
 Rules:
 1. Nothing is decoded that does not bear on what is asked; what lies behind it is not checked.
@@ -16,19 +16,7 @@ from typing import Any
 
 from enmasse.wire.amqp.codec import decode, skip
 from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.sections import DEFAULT_PRIORITY, Sections, header_of
-
-__all__ = [
-    "DELIVERY_DELAY",
-    "DELIVERY_TIME",
-    "LAST_MS",
-    "MOVED",
-    "PLAIN",
-    "PLAIN_DURABLE",
-    "Facts",
-    "facts_of",
-    "known_facts",
-]
+from enmasse.wire.amqp.sections import DEFAULT_PRIORITY, RETAIN, Sections, header_of
 
 DELIVERY_TIME = "x-opt-delivery-time"
 DELIVERY_DELAY = "x-opt-delivery-delay"
@@ -38,12 +26,13 @@ LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, which some clients send to say never."""
 
 MAX_HEADERS = 1_024
-"""Headers whose meaning is remembered; clients send a handful, unless their times to live vary."""
+"""Headers whose facts are remembered; clients send a handful, unless their times to live vary."""
 
 MAX_HEADER_BYTES = 64
 """Longer than any header in a usual encoding."""
 
 _ANNOTATION_START = b"-opt-de"
+_RETAIN = RETAIN.encode()
 _DELIVERY = b"-opt-delivery-"
 _MOVED = MOVED.encode()
 _NEVER = (0, 0)
@@ -56,7 +45,7 @@ _U32 = struct.Struct(">I")
 
 
 def _width(code: int) -> int:
-    """Bytes of a value of fixed width with its code, 0 of others."""
+    """Return the bytes of a value of fixed width with its code, 0 for others."""
     row = code >> 4
     return {4: 1, 5: 2, 6: 3, 7: 5, 8: 9, 9: 17}.get(row, 0)
 
@@ -65,7 +54,7 @@ _WIDTHS = tuple(_width(code) for code in range(256))
 
 
 class Facts:
-    """What a message asks of the address that stores it; never changed once made.
+    """The requests of a message to the address that stores it; immutable.
 
     Attributes:
         durable: whether it is to survive a restart.
@@ -76,12 +65,13 @@ class Facts:
         group_sequence: the place in the group.
         delivery_time_ms: not to be delivered before, in milliseconds since 1970; 0 is at once.
         delivery_delay_ms: not to be delivered before so long after its arrival; 0 is at once.
-        is_plain: whether all of it but ``durable`` is as in a message that says nothing.
+        retain: whether a topic keeps it as the retained value of its name.
+        is_plain: whether all of it but ``durable`` and ``retain`` is as in a message that says nothing.
     """
 
     __slots__ = (
         "delivery_delay_ms", "delivery_time_ms", "durable", "expires_ms", "group", "group_sequence", "is_plain",
-        "priority", "ttl_ms",
+        "priority", "retain", "ttl_ms",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +85,7 @@ class Facts:
         group_sequence: int | None = None,
         delivery_time_ms: int = 0,
         delivery_delay_ms: int = 0,
+        retain: bool = False,
     ) -> None:
         self.durable = durable
         self.priority = priority
@@ -104,6 +95,7 @@ class Facts:
         self.group_sequence = group_sequence
         self.delivery_time_ms = delivery_time_ms
         self.delivery_delay_ms = delivery_delay_ms
+        self.retain = retain
         self.is_plain = (
             priority == DEFAULT_PRIORITY
             and group is None
@@ -117,16 +109,21 @@ class Facts:
 
 
 PLAIN = Facts()
-"""Of a message that is not durable and says nothing else."""
+"""The facts of a message that is not durable and says nothing else."""
 
 PLAIN_DURABLE = Facts(durable=True)
-"""Of a message that is durable and says nothing else."""
+"""The facts of a message that is durable and says nothing else."""
+
+_RETAINED = {False: Facts(retain=True), True: Facts(durable=True, retain=True)}
+"""The facts of a retained message that says nothing else, by whether it is durable."""
 
 _by_header: dict[bytes, Facts] = {}
+_by_annotations: dict[bytes, bool] = {}
+"""True for message annotations that ask to retain the message; for some that mention it."""
 
 
 def facts_of(payload: bytes) -> Facts:
-    """What a stored address needs to know of a message.
+    """Return the facts of a message that a stored address needs.
 
     Args:
         payload: the bytes of a message whose format is AMQP's own (0).
@@ -174,9 +171,13 @@ def facts_of(payload: bytes) -> Facts:
                     return _facts_slowly(payload)
                 found = _by_header.get(payload[:stop])
                 facts = _of_header(payload, stop) if found is None else found
-            elif code == 0x72 and payload.find(_ANNOTATION_START, at, stop) >= 0:
-                if payload.find(_DELIVERY, at, stop) >= 0 or payload.find(_MOVED, at, stop) >= 0:
+            elif code == 0x72:
+                if payload.find(_ANNOTATION_START, at, stop) >= 0 and (
+                    payload.find(_DELIVERY, at, stop) >= 0 or payload.find(_MOVED, at, stop) >= 0
+                ):
                     late = _delivery(Sections(payload[:stop]).message_annotations)
+                if payload.find(_RETAIN, at, stop) >= 0 and asks_to_retain(payload[at:stop]):
+                    facts = _retaining(facts)
             elif code < 0x70:
                 return _facts_slowly(payload)
             at = stop
@@ -186,7 +187,7 @@ def facts_of(payload: bytes) -> Facts:
 
 
 def _of_header(payload: bytes, stop: int) -> Facts:
-    """The facts of a header that ends there, to be remembered for the next of the same bytes."""
+    """Return the facts of a header that ends there, to be remembered for the next of the same bytes."""
     header = header_of(payload)
     facts = PLAIN
     if header is not None:
@@ -200,10 +201,33 @@ def _of_header(payload: bytes, stop: int) -> Facts:
     return facts
 
 
+def asks_to_retain(section: bytes) -> bool:
+    """Return whether message annotations ask to retain their message; remembered for the next of the same bytes.
+
+    Raises:
+        DecodeError: they cannot be read.
+    """
+    found = _by_annotations.get(section)
+    if found is None:
+        found = Sections(section).message_annotations.get(RETAIN) is True
+        if len(section) <= MAX_HEADER_BYTES:
+            if len(_by_annotations) >= MAX_HEADERS:
+                _by_annotations.clear()
+            _by_annotations[section] = found
+    return found
+
+
+def _retaining(facts: Facts) -> Facts:
+    """Return the facts of a header with the wish that its message is retained."""
+    if facts.is_plain:
+        return _RETAINED[facts.durable]
+    return Facts(durable=facts.durable, priority=facts.priority, ttl_ms=facts.ttl_ms, retain=True)
+
+
 def _with_properties(
     payload: bytes, at: int, stop: int, count: int, facts: Facts, late: tuple[int, int] | None
 ) -> Facts:
-    """With the expiry and the group of properties whose fields start at ``at``."""
+    """Return the facts with the expiry and the group of properties whose fields start at ``at``."""
     for index in range(count):
         if index == _EXPIRY:
             break
@@ -252,7 +276,7 @@ def _group(value: Any) -> str | None:
 
 
 def _delivery(annotations: dict[Any, Any]) -> tuple[int, int] | None:
-    """Time and delay of the delivery; ones that have passed are none."""
+    """Return the time and the delay of the delivery; ones that have passed are left out."""
     if MOVED in annotations:
         return _NEVER
     times = []
@@ -283,21 +307,25 @@ def _joined(
         group_sequence=group_sequence,
         delivery_time_ms=time,
         delivery_delay_ms=delay,
+        retain=facts.retain,
     )
     return facts if found.is_plain else found
 
 
 def _facts_slowly(payload: bytes) -> Facts:
-    """The same of a message in an encoding that nobody uses, or of a malformed one."""
+    """Return the facts of a message in an unusual encoding, or of a malformed one."""
     sections = Sections(payload)
     properties = sections.properties
     header = sections.header
     found = Facts(durable=header.durable, priority=header.priority, ttl_ms=header.ttl or 0)
     if found.is_plain:
         found = PLAIN_DURABLE if found.durable else PLAIN
+    annotations = sections.message_annotations
+    if annotations.get(RETAIN) is True:
+        found = _retaining(found)
     return _joined(
         found,
-        _delivery(sections.message_annotations),
+        _delivery(annotations),
         _expiry(properties.absolute_expiry_time),
         _group(properties.group_id),
         properties.group_sequence,
@@ -305,7 +333,7 @@ def _facts_slowly(payload: bytes) -> Facts:
 
 
 def known_facts(payload: bytes) -> Facts:
-    """What a stored message asks for; one that cannot be read asks for nothing."""
+    """Return the facts of a stored message; one that cannot be read has none."""
     try:
         return facts_of(payload)
     except DecodeError:

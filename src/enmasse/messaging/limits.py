@@ -1,7 +1,7 @@
-"""What a space and an address may take, and what of a space is in use.
+"""Limits of spaces and addresses, and the usage of a space.
 
 Limits are asked when a connection opens or a link attaches; rates act through credit (``metering``).
-Lowering one concerns those who come later: nobody is sent away for it.
+Lowering one concerns later connections and links: none is closed for it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,29 @@ from enmasse.messaging.errors import AttachError
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
+    from enmasse.model.kinds.address_settings import AddressSettings
 
-__all__ = ["AddressLimits", "SpaceLimits", "Usage", "least"]
 
 EXCEEDED = "amqp:resource-limit-exceeded"
 
+MAX_RETAINED = 100_000
+"""Retained values of a space for which no number is set: one for each of 100,000 devices."""
+
+MAX_RETAINED_BYTES = 64 << 20
+"""Bytes of these: they are in memory, so there is always a bound. 600 for each of that number, a reading in JSON."""
+
+MAX_SESSIONS = 100_000
+"""Sessions of a space that outlive their connections, where no number is set: as many as one topic is made for."""
+
+MAX_SESSION_BYTES = 16 << 20
+"""Bytes that wait in one session, where no number is set: some 100,000 readings, a device's day at one a second."""
+
+MAX_FILTER_ADDRESSES = 1_000
+"""Addresses of one filter, where no number is set: each costs a subscription of its own, and a SUBSCRIBE one turn."""
+
 
 class SpaceLimits(NamedTuple):
-    """What the connections of a whole space may have together; 0 is without limit.
+    """Limits on all connections of a space together, and on what it keeps for them; 0 is no limit.
 
     Attributes:
         connections: at a time.
@@ -30,6 +45,12 @@ class SpaceLimits(NamedTuple):
         byte_rate: bytes of these, per second.
         message_bytes: of one message.
         ttl_ms: that a stored message may wait.
+        retained: retained values at a time.
+        retained_bytes: of these, with their names.
+        sessions: that outlive their connections, at a time.
+        session_bytes: of messages that wait in one session.
+        session_expiry_ms: that a session is kept without its client.
+        filter_addresses: that one filter with wildcards may stand for.
     """
 
     connections: int = 0
@@ -39,35 +60,21 @@ class SpaceLimits(NamedTuple):
     byte_rate: int = 0
     message_bytes: int = 0
     ttl_ms: int = 0
-
-
-class AddressLimits(NamedTuple):
-    """What the links of one address may have together; 0 is without limit.
-
-    Attributes:
-        links: senders and receivers at a time.
-        senders: at a time.
-        receivers: at a time.
-        message_rate: messages per second.
-        byte_rate: bytes of these, per second.
-        message_bytes: of one message.
-    """
-
-    links: int = 0
-    senders: int = 0
-    receivers: int = 0
-    message_rate: int = 0
-    byte_rate: int = 0
-    message_bytes: int = 0
+    retained: int = MAX_RETAINED
+    retained_bytes: int = MAX_RETAINED_BYTES
+    sessions: int = MAX_SESSIONS
+    session_bytes: int = MAX_SESSION_BYTES
+    session_expiry_ms: int = 0
+    filter_addresses: int = MAX_FILTER_ADDRESSES
 
 
 def least(*limits: int) -> int:
-    """The lowest of some limits, of which 0 is none."""
+    """Return the lowest of some limits, of which 0 is none."""
     return min((limit for limit in limits if limit), default=0)
 
 
 class Usage:
-    """What of one space is in use.
+    """The connections and links of one space.
 
     Args:
         space: the space's name.
@@ -86,7 +93,7 @@ class Usage:
         self.receivers: Counter[Address] = Counter()
 
     def enter(self, container: str) -> None:
-        """A connection comes.
+        """Count a connection.
 
         Raises:
             AttachError: the space has as many as it may.
@@ -100,15 +107,15 @@ class Usage:
         self.devices[container] += 1
 
     def leave(self, container: str) -> None:
-        """A connection that entered has gone."""
+        """Note that a connection was closed."""
         self.connections -= 1
         _decrease(self.devices, container)
 
-    def attach(self, address: Address | None, limits: AddressLimits | None, *, is_sender: bool) -> None:
-        """A link comes.
+    def attach(self, address: Address | None, limits: AddressSettings | None, *, is_sender: bool) -> None:
+        """Count a link.
 
         Args:
-            address: what it names, if that is there before it.
+            address: the address that it names, if that exists before it.
             limits: of the address.
             is_sender: whether it sends to the address.
 
@@ -124,13 +131,13 @@ class Usage:
             (self.senders if is_sender else self.receivers)[address] += 1
         self.links += 1
 
-    def _check_address(self, address: Address, limits: AddressLimits, *, is_sender: bool) -> None:
+    def _check_address(self, address: Address, limits: AddressSettings, *, is_sender: bool) -> None:
         senders, receivers = self.senders[address], self.receivers[address]
         word, count, most = (
-            ("senders", senders, limits.senders) if is_sender else ("receivers", receivers, limits.receivers)
+            ("senders", senders, limits.max_senders) if is_sender else ("receivers", receivers, limits.max_receivers)
         )
         if not most or count < most:
-            word, count, most = "links", senders + receivers, limits.links
+            word, count, most = "links", senders + receivers, limits.max_links
         if most and count >= most:
             raise AttachError(
                 EXCEEDED,
@@ -139,7 +146,7 @@ class Usage:
             )
 
     def detach(self, address: Address | None, *, is_sender: bool) -> None:
-        """A link that attached has gone."""
+        """Note that a link was detached."""
         self.links -= 1
         if address is not None:
             _decrease(self.senders if is_sender else self.receivers, address)

@@ -14,36 +14,35 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.credit import CreditShare
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
-    from enmasse.messaging.delivery import Producer, ProducerPort
+    from enmasse.messaging.delivery import ProducerPort
 
-__all__ = ["BURST_S", "Meter", "MeteredPort"]
 
 BURST_S = 1.0
 """A bucket holds what may be sent in this time; after a pause so much may come at once."""
 
 TICK_S = 0.02
-"""How often senders that wait are given what has come into the bucket."""
+"""Seconds between two checks that give waiting senders what has come into the bucket."""
 
 SENDER_S = 20e-6
-"""More seldom where there are many: looks take a twentieth of a node's time at most."""
+"""Seconds for each sender where there are many: checks take a twentieth of a node's time at most."""
 
 FEW = 100
-"""So many senders have their first credit at once; where there are more, a look takes longer than it saves."""
+"""Up to this many senders have their first credit at once; with more, a check takes longer than it saves."""
 
 FIRST_BYTES = 16 << 10
-"""What a message is taken to have before one has come."""
+"""Bytes that a message is assumed to have before one has come."""
 
 UNLIMITED = 1 << 62
 
 
 class _Share:
-    """One link's part of one bucket: what ``CreditShare`` knows as a producer, and as its port."""
+    """One link's part of one bucket, which ``CreditShare`` uses as a producer, and as its port."""
 
     __slots__ = ("counted", "is_user", "limit", "metered", "seen")
 
@@ -51,7 +50,7 @@ class _Share:
         self.metered = metered
         self.is_user = True
         self.counted = self.seen = metered.received
-        """Deliveries that the bucket has paid for, and those by the last look at who uses credit."""
+        """Deliveries that the bucket has paid for, and those at the last check of credit use."""
         self.limit = self.counted
 
     @property
@@ -75,15 +74,27 @@ class Meter:
     """The messages, or bytes, or both, that a space or an address takes per second.
 
     Args:
-        core: whose turn it takes part in.
+        core: the core whose turn it takes part in.
         name: what to call it in a report.
         messages: per second; 0 is without limit.
         octets: per second; 0 is without limit.
     """
 
     __slots__ = (
-        "_byte_tokens", "_is_full_turn", "_looked", "_mean_bytes", "_share", "_shares", "_tokens", "byte_rate",
-        "bytes_in", "core", "guests_in", "is_due", "message_rate", "name",
+        "_byte_tokens",
+        "_checked",
+        "_is_full_turn",
+        "_mean_bytes",
+        "_share",
+        "_shares",
+        "_tokens",
+        "byte_rate",
+        "bytes_in",
+        "core",
+        "guests_in",
+        "is_due",
+        "message_rate",
+        "name",
     )  # fmt: skip
 
     def __init__(self, core: Core, name: str, messages: int, octets: int) -> None:
@@ -91,7 +102,7 @@ class Meter:
         self.name = name
         self.is_due = False
         self.bytes_in = 0
-        """Bytes that have come since the last look; whoever takes messages adds to it."""
+        """Bytes that have come since the last check; the sinks add to it."""
         self.guests_in = 0
         """Messages that came since then on links that are not the bucket's own."""
         self.message_rate = messages
@@ -99,9 +110,9 @@ class Meter:
         self._tokens = messages * BURST_S
         self._byte_tokens = octets * BURST_S
         self._mean_bytes = float(FIRST_BYTES)
-        self._looked: float | None = None
+        self._checked: float | None = None
         self._is_full_turn = False
-        self._share = CreditShare()
+        self._share: CreditShare[_Share] = CreditShare()
         self._shares: dict[MeteredPort, _Share] = {}
 
     def configure(self, messages: int, octets: int) -> None:
@@ -117,23 +128,23 @@ class Meter:
     # Links
 
     def join(self, port: MeteredPort) -> _Share:
-        """A sender's link comes; it has its first credit at the end of the turn."""
+        """Add a sender's link; it has its first credit at the end of the turn."""
         share = self._shares[port] = _Share(port)
-        self._share.add(cast("Producer", share))
+        self._share.add(share)
         self._is_full_turn = len(self._shares) <= FEW
         self.due()
         return share
 
     def leave(self, port: MeteredPort) -> None:
-        """A sender's link has gone; what it sent stays accounted."""
+        """Remove a sender's link; what it sent stays accounted."""
         share = self._shares.pop(port, None)
         if share is not None:
             self.guests_in += share.received - share.counted
-            self._share.remove(cast("Producer", share))
+            self._share.remove(share)
             self.due()
 
     def wants(self, port: MeteredPort) -> None:
-        """A sender waits for credit of this bucket."""
+        """Note that a sender waits for credit of this bucket."""
         share = self._shares[port]
         if not share.is_user:
             share.is_user = True
@@ -160,26 +171,26 @@ class Meter:
 
     def on_turn(self, now: float) -> None:
         """Account what came and share what there is, if that is not too soon after the last time."""
-        looked = self._looked
+        checked = self._checked
         if (
-            looked is None
-            or now >= looked + self._tick_s
+            checked is None
+            or now >= checked + self._tick_s
             or self._is_full_turn
             or (self.byte_rate and self.bytes_in > self._byte_tokens)
         ):
-            self._look(now)
+            self._check(now)
         else:
-            self.core.schedule(self, looked + self._tick_s)
+            self.core.schedule(self, checked + self._tick_s)
 
     def on_deadline(self, _now: float) -> None:
-        """It is time to look again."""
+        """Share what has come into the bucket."""
         self.due()
 
     @property
     def _tick_s(self) -> float:
         return max(TICK_S, SENDER_S * len(self._shares))
 
-    def _look(self, now: float) -> None:
+    def _check(self, now: float) -> None:
         self._is_full_turn = False
         self._account(now)
         share = self._share
@@ -195,8 +206,8 @@ class Meter:
             self.core.schedule(self, share.deadline)
 
     def _account(self, now: float) -> None:
-        passed = 0.0 if self._looked is None else max(0.0, now - self._looked)
-        self._looked = now
+        passed = 0.0 if self._checked is None else max(0.0, now - self._checked)
+        self._checked = now
         messages, self.guests_in = self.guests_in, 0
         for share in self._shares.values():
             received = share.metered.link.received
@@ -213,7 +224,7 @@ class Meter:
         self._byte_tokens = min(rate * BURST_S, self._byte_tokens + rate * passed) - octets
 
     def _available(self) -> int:
-        """The credit that the bucket is worth."""
+        """Return the credit that the bucket is worth."""
         most = UNLIMITED
         if self.message_rate:
             most = max(0, int(self._tokens))
@@ -222,7 +233,7 @@ class Meter:
         return most
 
     def _wait_s(self) -> float:
-        """How long it takes until the bucket has something again."""
+        """Return the seconds until the bucket has something again."""
         wait = 0.0
         if self.message_rate and self._tokens < 1:
             wait = (1 - self._tokens) / self.message_rate
@@ -251,7 +262,7 @@ class MeteredPort:
         self.apply()
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else is asked of the link, such as how to settle."""
+        """Return any other attribute of the link, such as how to settle."""
         return getattr(self.link, name)
 
     @property
@@ -266,12 +277,12 @@ class MeteredPort:
 
     @property
     def highest(self) -> int:
-        """The largest limit that was ever told to the sender."""
+        """The largest limit that was ever sent to the sender."""
         return self.link.highest
 
     @property
     def is_withheld(self) -> bool:
-        """Whether the sender has less credit than its address grants."""
+        """True if the sender has less credit than its address grants."""
         return self._wanted > self.link.limit
 
     def grant(self, credit: int) -> None:
@@ -284,14 +295,14 @@ class MeteredPort:
                     meter.wants(self)
 
     def apply(self) -> None:
-        """Tell the link what address and buckets agree on."""
+        """Give the link the lower one of the limits of address and buckets."""
         limit = self._wanted
         for _, share in self._shares:
             limit = min(limit, share.limit)
         self.link.grant(max(0, limit - self.link.received))
 
     def take_over(self, before: MeteredPort) -> None:
-        """Go on where another port of the same link has been."""
+        """Continue where another port of the same link has been."""
         before.leave()
         self._wanted = before.limit
         self.apply()
@@ -301,12 +312,12 @@ class MeteredPort:
         self.link.detach(error)
 
     def exhausted(self) -> None:
-        """The sender has used all of its credit."""
+        """Note that the sender has used all of its credit."""
         for meter in self.meters:
             meter.due()
 
     def wanted(self) -> None:
-        """The sender has messages that wait for credit."""
+        """Note that the sender has messages that wait for credit."""
         for meter in self.meters:
             meter.wants(self)
 
@@ -318,6 +329,6 @@ class MeteredPort:
                 meter.due()
 
     def leave(self) -> None:
-        """The link has gone."""
+        """Remove the link from its buckets."""
         for meter in self.meters:
             meter.leave(self)

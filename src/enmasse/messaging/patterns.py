@@ -1,9 +1,9 @@
 """The one grammar of patterns over ``/``-separated words.
 
-``*`` stands for exactly one word, ``#`` for zero or more words anywhere, so ``a/#`` matches ``a``.
-MQTT writes ``+`` for ``*``, and its ``*`` is a word like any other; ``parse`` is told which.
+``*`` stands for exactly one word, and so does ``+``, as MQTT writes it; ``#`` for zero or more words anywhere, so
+``a/#`` matches ``a``. Within a longer word they are letters.
 
-Permissions know two more things, ``parse_permission`` tells which.
+Permissions know two more things, see ``parse_permission``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["USER", "Pattern", "Start", "Wild", "covers", "matches", "parse", "parse_permission"]
-
 USER = "${username}"
 """In a permission: the name of the user who has it."""
 
 _NO_WORD = "/"
-"""What no word of a name is."""
+"""A word that is in no name."""
 
 
 class Wild(Enum):
@@ -37,19 +35,21 @@ class Start(NamedTuple):
 
 Pattern = tuple["str | Wild | Start", ...]
 
-_WILDCARDS = frozenset(wild.value for wild in Wild)
+_WILDCARDS = {"*": Wild.ANY, "+": Wild.ANY, "#": Wild.REST}
+
+_FILTER_WILDCARDS = {"+": Wild.ANY, "#": Wild.REST}
 
 
-def parse(text: str, *, any_word: str = "*") -> Pattern:
-    """A pattern as its words.
+def is_pattern(text: str) -> bool:
+    """Return whether a name stands for others."""
+    return not _WILDCARDS.keys().isdisjoint(text.split("/"))
 
-    Args:
-        text: such as ``sensors/*/temperature/#``.
-        any_word: what stands for one word; ``+`` in MQTT.
-    """
+
+def parse(text: str) -> Pattern:
+    """Parse a pattern, such as ``sensors/+/temperature/#``, as its words."""
     words: list[str | Wild | Start] = []
     for word in text.split("/"):
-        if word == any_word:
+        if _WILDCARDS.get(word) is Wild.ANY:
             words.append(Wild.ANY)
         elif word == "#":
             # Two in a row mean what one means, and matching stays quick.
@@ -60,8 +60,13 @@ def parse(text: str, *, any_word: str = "*") -> Pattern:
     return tuple(words)
 
 
+def parse_filter(text: str) -> Pattern:
+    """Parse a topic filter of MQTT as its words: only ``+`` and ``#`` are wildcards there."""
+    return tuple(_FILTER_WILDCARDS.get(word, word) for word in text.split("/"))
+
+
 def parse_permission(text: str, user: str) -> Pattern:
-    """A permission's pattern for one user.
+    """Parse a permission's pattern for one user.
 
     Its last word may end with ``*``, and then stands for all names that go on in any way. ``${username}``
     stands for the user's name as it is: wildcards and slashes in the name are letters like any other, so that
@@ -84,17 +89,17 @@ def parse_permission(text: str, user: str) -> Pattern:
 
 
 def matches(pattern: Pattern, name: str) -> bool:
-    """Whether a name matches, in time proportional to the product of both lengths at most."""
+    """Return whether a name matches, in time proportional to the product of both lengths at most."""
     return _reaches_end(pattern, name.split("/"), None)
 
 
 def covers(pattern: Pattern, other: str) -> bool:
-    """Whether every name that another pattern stands for matches; a name without wildcards stands for itself."""
+    """Return whether all names that another pattern stands for match; one without wildcards stands for itself."""
     return _reaches_end(pattern, other.split("/"), Wild.REST.value)
 
 
 def _reaches_end(pattern: Pattern, words: list[str], unknown: str | None) -> bool:
-    """Whether a pattern can consume all words; one that is unknown may be any number of words."""
+    """Return whether a pattern can consume all words; one that is unknown may be any number of words."""
     # reachable[i]: whether the pattern so far can have consumed the first i words.
     reachable = [True] + [False] * len(words)
     for part in pattern:
@@ -110,11 +115,11 @@ def _reaches_end(pattern: Pattern, words: list[str], unknown: str | None) -> boo
                     continue
                 if part is Wild.ANY:
                     is_one = word != unknown
-                elif isinstance(part, Start):
-                    is_one = word.startswith(part.text)
-                else:
+                elif unknown is not None and word in _WILDCARDS:
                     # A word that is spelled like a wildcard is none, and covers none.
-                    is_one = part == word and (unknown is None or word not in _WILDCARDS)
+                    is_one = False
+                else:
+                    is_one = word.startswith(part.text) if isinstance(part, Start) else part == word
                 following[index + 1] |= is_one
             reachable = following
     return reachable[-1]

@@ -5,38 +5,44 @@ Nothing of one space is ever reached through another: every lookup starts at a s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import Address, AttachOptions
-from enmasse.messaging.anycast import Anycast
-from enmasse.messaging.backlog import Backlog
-from enmasse.messaging.delivery import ACCEPTED, Consumer, Producer, ProducerPort
-from enmasse.messaging.dynamic import DynamicNodes, Wish
+from enmasse.messaging.delivery import Consumer, Producer, ProducerPort
+from enmasse.messaging.direct.metered_sink import Guest
+
+# Dynamic addresses know the space in which they are made.
+from enmasse.messaging.dynamic import DynamicNodes, DynamicRequest
 from enmasse.messaging.errors import AttachError, RedirectError
-from enmasse.messaging.fallback import Direct
 from enmasse.messaging.limits import SpaceLimits, Usage
-from enmasse.messaging.metered_sink import Guest
 from enmasse.messaging.metering import Meter
-from enmasse.messaging.multicast import Multicast
-from enmasse.messaging.queue import Queue
-from enmasse.messaging.stream import Stream
-from enmasse.messaging.subscription import Subscription
-from enmasse.messaging.topic import Topic
-from enmasse.wire.amqp.performatives import AmqpError, Rejected
+from enmasse.messaging.patterns import is_pattern
+from enmasse.messaging.retained import Retained
+from enmasse.messaging.sessions.filters import ROOT
+
+# Sessions know the space that they are of.
+from enmasse.messaging.sessions.sessions import Sessions
+from enmasse.model.schema.names import MAX_ADDRESS_CHARACTERS
+from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
 from enmasse.wire.amqp.sections import to_of
 from enmasse.wire.amqp.types import Symbol, UInt
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core
 
-__all__ = ["AnonymousTerminus", "Home", "Space"]
 
 ANONYMOUS_CREDIT = 100
 """The window of a sender that names the address in each message; each must find its own credit."""
 
 KNOWN_TARGETS = 256
+
+MAX_PENDING = 1_000
+"""Addresses of a space that wait, and whose reasons are kept."""
+
+MAX_REASON = 500
+"""Characters of such a reason."""
 
 
 class Home(NamedTuple):
@@ -54,10 +60,10 @@ class Home(NamedTuple):
 
 
 class Space:
-    """One tenant's addresses.
+    """The addresses of one tenant.
 
     Args:
-        core: whose turn its addresses take part in.
+        core: the core whose turn its addresses take part in.
         name: ``<namespace>/<space>``.
         new_id: gives unguessable names for dynamic addresses.
         max_bytes: what its addresses may store in all; 0 is without limit.
@@ -67,16 +73,23 @@ class Space:
         self.core = core
         self.name = name
         self.max_bytes = max_bytes
-        """What addresses may store in all; 0 is without limit."""
+        """Bytes that addresses may store in all; 0 is no limit."""
         self.bytes_stored = 0
         self.unroutable = 0
         """Settled messages on the anonymous terminus that named no address which takes messages."""
+        self.acknowledges_undeliverable = False
+        """True if clients of MQTT before version 5 have messages acknowledged that lead nowhere; else they are
+        disconnected."""
         self.addresses: dict[str, Address] = {}
-        """Those that are made; others are when they are asked for (``address``)."""
+        """Addresses that exist; others are made on request (``address``)."""
+        self.pending: dict[str, str] = {}
+        """Addresses that are declared and not served yet, and what each waits for, as the control plane reports."""
         self.services: dict[str, Address] = {}
-        """Where the node itself answers; their names start with ``$``."""
+        """Addresses at which the node itself answers; their names start with ``$``."""
         self.wake: Callable[[str], Address | None] = lambda _name: None
         """Makes an address that is declared, and adds it."""
+        self.declarations: Callable[[], Iterable[tuple[str, str]]] = lambda: ()
+        """Returns the names and types of addresses that are declared, those not made yet included."""
         self.version = 0
         """Changes whenever an address comes or goes."""
         self.fallbacks: dict[str, dict[Address, None]] = {}
@@ -86,9 +99,13 @@ class Space:
         self.dynamic = DynamicNodes(self, new_id)
         """The addresses that links had made for them."""
         self.usage = Usage(name)
-        """What of it is in use, and how much may be."""
+        """Its usage and limits."""
+        self.retained = Retained(core, name)
+        """The values of names that are kept for who comes later."""
         self.meter: Meter | None = None
         """The bucket of its senders, if their rate is limited."""
+        self.sessions = Sessions(core, self)
+        """The sessions of its MQTT clients, and the wills of all."""
         self._held: dict[Address, None] = {}
         """Addresses that had their turn while the space was full."""
 
@@ -97,20 +114,19 @@ class Space:
         self.max_bytes = max_bytes
         self.bytes_stored = 0
         for address in self.addresses.values():
-            if isinstance(address, Backlog | Stream | Topic):
-                address.join(self)
+            address.join(self)
             address.due()
 
     def limit(self, limits: SpaceLimits) -> None:
         """Change what its connections may have; for those that are there only the rates change."""
-        self.usage.limits = limits
+        self.usage.limits = self.retained.limits = limits
         if self.meter is not None:
             self.meter.configure(limits.message_rate, limits.byte_rate)
         elif limits.message_rate or limits.byte_rate:
             self.meter = Meter(self.core, self.name, limits.message_rate, limits.byte_rate)
 
     def balance(self, address: Address) -> None:
-        """An address has its turn: it waits while the space is full, and none waits once there is room again."""
+        """Have an address wait while the space is full; none waits once there is room again."""
         if self.bytes_stored >= self.max_bytes:
             self._held[address] = None
         elif self._held:
@@ -122,58 +138,78 @@ class Space:
             address.due()
 
     def address(self, name: str) -> Address | None:
-        """The address of a name, made now if it was not before."""
+        """Return the address of a name, made now if it was not before."""
         return self.addresses.get(name) or self.wake(name)
 
-    def declared(self, name: str) -> None:
-        """An address can be woken from now on."""
+    def serves(self, address: Address) -> bool:
+        """Return whether this node serves an address, and not another one."""
+        return address not in self.homes
+
+    def wait_for(self, name: str, reason: str) -> None:
+        """Note why an address does not exist yet, for refusals of links; without a reason the note is removed."""
+        if not reason:
+            self.pending.pop(name, None)
+        elif name in self.pending or len(self.pending) < MAX_PENDING:
+            self.pending[name] = reason[:MAX_REASON]
+
+    @property
+    def max_session_bytes(self) -> int:
+        """Bytes that may wait in one session."""
+        return self.usage.limits.session_bytes
+
+    def declared(self, name: str, kind: str) -> None:
+        """Note that an address of a type is declared, and can be made on request."""
+        self.pending.pop(name, None)
         self.version += 1
-        self._tell_fallbacks(name)
+        self._update_fallbacks(name)
+        self.sessions.address_came(name, kind)
+
+    def undeclared(self, name: str) -> None:
+        """Note that an address is not declared any more; one that was made is removed besides."""
+        self.sessions.address_went(name)
 
     def add(self, address: Address) -> None:
         """Make an address reachable; a subscription is fed by its topic from now on."""
         self.addresses[address.name] = address
         self.version += 1
-        if isinstance(address, Backlog | Stream | Topic | Direct):
-            address.join(self)
-        self._tell_fallbacks(address.name)
-        if isinstance(address, Subscription):
-            topic = self.addresses.get(address.topic_name)
-            if isinstance(topic, Topic):
-                topic.subscribe(address)
-        elif isinstance(address, Topic):
-            for other in self.addresses.values():
-                if isinstance(other, Subscription) and other.topic_name == address.name:
-                    address.subscribe(other)
+        address.join(self)
+        self._update_fallbacks(address.name)
+        address.on_added(self)
+        self.sessions.address_made(address)
 
     def remove(self, address: Address) -> None:
-        """The address is deleted: its links are detached."""
+        """Remove an address that is deleted, and detach its links."""
+        self.undeclared(address.name)
         if self.addresses.get(address.name) is address:
             del self.addresses[address.name]
         self.version += 1
-        if isinstance(address, Subscription) and address.topic is not None:
-            address.topic.unsubscribe(address)
+        address.on_removed()
         self.dynamic.forget(address)
         self.homes.pop(address, None)
         address.close("amqp:resource-deleted", f"address {address.name!r} was deleted")
-        self._tell_fallbacks(address.name)
+        self._update_fallbacks(address.name)
         self._held.pop(address, None)
         self._go_on()
+        self.sessions.address_gone(address.name)
 
-    def _tell_fallbacks(self, name: str) -> None:
-        """A queue has come or gone that direct addresses may fall back to."""
+    def _update_fallbacks(self, name: str) -> None:
+        """Run the direct addresses that may fall back to a queue, as it was added or removed."""
         for direct in self.fallbacks.get(name, ()):
             direct.due()
 
     def close(self) -> None:
-        """The space is deleted, and every address with it."""
+        """Close the space, as it is deleted, and every address with it."""
+        self.sessions.close()
         for address in list(self.addresses.values()):
             self.remove(address)
         for service in self.services.values():
             service.close("amqp:resource-deleted", f"space {self.name!r} was deleted")
 
     def find(self, name: str) -> Address:
-        """The address that a link names: itself, a name below a topic, or ``topic::subscription``.
+        """Return the address that a link names.
+
+        That is, in this order: the address of that very name, ``topic::subscription``, the topic with the longest
+        name above it at a ``/``, and the topic ``#``, which has all other names that do not begin with ``$``.
 
         Raises:
             RedirectError: another node serves the address.
@@ -185,6 +221,22 @@ class Space:
             raise self._redirect(name, home)
         return found
 
+    def find_target(self, name: str) -> Address:
+        """Return the address that a sender names.
+
+        Raises:
+            RedirectError: another node serves the address.
+            AttachError: no address of the space has that name, or it is a pattern below a topic.
+        """
+        found = self.find(name)
+        if found.owns_subtree and is_pattern(name if found.name == ROOT else name.removeprefix(found.name)):
+            raise AttachError(
+                "amqp:not-allowed",
+                f"{name!r} is a pattern, which receivers have; a sender names one address, such as {found.name!r} or "
+                "a name below it",
+            )
+        return found
+
     def _find(self, name: str) -> Address:
         found = self.address(name) or self.services.get(name)
         if found is not None:
@@ -192,35 +244,45 @@ class Space:
         if "::" in name:
             topic, _, subscription = name.partition("::")
             address = self.address(subscription)
-            if isinstance(address, Subscription) and address.topic_name == topic:
+            if address is not None and address.topic_name == topic:
                 return address
-        upper = name
+        # No address has a longer name, and clients may send names of thousands of words.
+        upper = name[: MAX_ADDRESS_CHARACTERS + 1]
         while "/" in upper:
             upper = upper.rpartition("/")[0]
             found = self.address(upper)
-            if isinstance(found, Topic):
+            if found is not None and found.owns_subtree:
                 return found
-        raise AttachError("amqp:not-found", f"space {self.name!r} has no address {name!r}")
+        root = self._root(name)
+        if root is not None:
+            return root
+        reason = self.pending.get(name)
+        problem = f"has no address {name!r}" if reason is None else f"does not serve address {name!r} yet: {reason}"
+        raise AttachError("amqp:not-found", f"space {self.name!r} {problem}")
+
+    def _root(self, name: str) -> Address | None:
+        """Return the topic that owns names which nothing else does, if there is one and the name may be its."""
+        if not name or name.startswith("$") or ("::" in name and self.address(name.partition("::")[0]) is not None):
+            return None
+        root = self.address(ROOT)
+        return root if root is not None and root.owns_subtree else None
 
     def rehome(self, address: Address, home: Home | None) -> None:
         """Have links to an address redirected to the node that serves it, or serve it here again."""
         if home == self.homes.get(address):
             return
         self.version += 1
-        self._tell_fallbacks(address.name)
+        self._update_fallbacks(address.name)
         if home is None:
             del self.homes[address]
             return
         self.homes[address] = home
         error = self._redirect(address.name, home)
-        told = AmqpError(error.condition, error.description, error.info)
-        sources = [address, *address.subscriptions] if isinstance(address, Topic) else [address]
-        ends: list[Consumer | Producer] = [consumer for source in sources for consumer in source.consumers]
-        if isinstance(address, Backlog):
-            ends += address.browsers
-        for end in [*ends, *address.producers]:
-            end.port.detach(told)
-            end.gone()
+        amqp_error = AmqpError(error.condition, error.description, error.info)
+        ends: list[Consumer | Producer] = [*address.receivers(), *address.producers]
+        for end in ends:
+            end.port.detach(amqp_error)
+            end.on_detached()
 
     def _redirect(self, name: str, home: Home) -> RedirectError:
         namespace, _, space = self.name.partition("/")
@@ -234,24 +296,24 @@ class Space:
         }
         return RedirectError(name, f"{scheme}://{home.host}:{home.port}", info)
 
-    def add_dynamic(self, wish: Wish | None = None) -> Address:
-        """A new address with a name of its own, for replies if nothing else is wished.
+    def add_dynamic(self, request: DynamicRequest | None = None) -> Address:
+        """Make an address with a name of its own, for replies if nothing else is requested.
 
         Raises:
             AttachError: there are too many already.
         """
-        return self.dynamic.make(wish or Wish())
+        return self.dynamic.make(request or DynamicRequest())
 
 
 class AnonymousTerminus(Producer):
     """A sender that names the address in each message's ``to`` [AMQP anonterm 2].
 
-    Each delivery must find credit of its own on arrival: a receiver's that nobody was promised, or
+    Each delivery must find credit of its own on arrival: a receiver's that is not promised, or
     room in a stored address. Otherwise it is released. One that names no address which takes messages is
-    rejected with what a link to that address would be told; a settled one is dropped and counted.
+    rejected with the error that a link to that address would get; a settled one is dropped and counted.
 
     Args:
-        space: whose addresses are meant.
+        space: the space of the addresses.
         port: the sender's link.
         knows_rejected: whether the sender understands rejections; else its link ends with the first.
         require: raises an ``AttachError`` for an address that the sender may not send to; asked when an
@@ -287,13 +349,13 @@ class AnonymousTerminus(Producer):
                 raise AttachError("amqp:precondition-failed", "a message without an address in its field to")
             target = self._target(to)
         except RemoteError as error:
-            told = AmqpError(error.condition, error.description, getattr(error, "info", None))
+            amqp_error = AmqpError(error.condition, error.description, getattr(error, "info", None))
             if settled:
                 self._space.unroutable += 1
             elif self._knows_rejected:
-                self.settle(delivery_id, Rejected(told))
+                self.settle(delivery_id, Rejected(amqp_error))
             else:
-                port.detach(told)
+                port.detach(amqp_error)
             return
         target.on_crossed(payload, delivery_id, settled, message_format)
 
@@ -312,34 +374,30 @@ class AnonymousTerminus(Producer):
         return target
 
     def find(self, to: str) -> Address:
-        """The address that a message names.
+        """Return the address that a message names.
 
         Raises:
             AttachError: there is none, or the sender may not send there.
         """
         if self._require is not None:
             self._require(to)
-        return self._space.find(to)
+        return self._space.find_target(to)
 
     def _make(self, address: Address, to: str) -> Producer:
-        if isinstance(address, Subscription):
-            raise AttachError("amqp:not-allowed", f"send to topic {address.topic_name!r}, not to {to!r}")
-        if isinstance(address, Anycast | Multicast | Queue | Stream | Topic | Service):
-            producer = address.make_producer(self.port, to)
-            if address.limits is None:
-                return producer
-            return Guest(producer, address.meter, address.limits.message_bytes)
-        raise AttachError("amqp:not-allowed", f"{to!r} takes no messages from senders")
+        producer = address.make_producer(self.port, to)
+        if address.limits is None:
+            return producer
+        return Guest(producer, address.meter, address.limits.max_message_size)
 
-    def gone(self) -> None:
-        """The link is detached: outcomes that are still due have nobody to hear them."""
-        super().gone()
+    def on_detached(self) -> None:
+        """Note that the link is detached: outcomes that are still due are not sent."""
+        super().on_detached()
         for target in self._targets.values():
-            target.gone()
+            target.on_detached()
 
 
 class _Nowhere(Address):
-    """What an anonymous terminus is attached to before a message names its address."""
+    """The address of an anonymous terminus before a message names one."""
 
     kind = "anonymous"
 
@@ -365,7 +423,7 @@ class Service(Address):
     """An address behind which the node itself answers, such as ``$management``.
 
     Args:
-        core: whose turn it takes part in.
+        core: the core whose turn it takes part in.
         name: the address.
         serve: called with each request's payload.
     """
@@ -377,11 +435,11 @@ class Service(Address):
         self.serve = serve
 
     def attach_producer(self, port: ProducerPort, target: str, options: AttachOptions) -> Producer:
-        """A sender of requests joins."""
+        """Attach a sender of requests."""
         producer = self.make_producer(port, target)
         port.grant(ANONYMOUS_CREDIT)
         return self.add_producer(producer)
 
     def make_producer(self, port: ProducerPort, target: str) -> Producer:
-        """A sender's end that is not granted credit."""
+        """Return a sender's end that is not granted credit."""
         return ServiceProducer(self, port, target)

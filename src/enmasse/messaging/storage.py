@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-__all__ = ["Fetched", "Operation", "Storage", "StorageListener", "Table"]
-
 
 class Table(IntEnum):
     """The first byte of every key; each table's key layout is owned by the module named."""
@@ -38,19 +36,26 @@ class Table(IntEnum):
     SUBSCRIPTION = 6
     """Durable subscriptions, by (topic's log, name); ``messaging.subscriptions``."""
     TIME = 7
-    """Nothing, by (log, partition, first timestamp in microseconds, first offset); ``messaging.stream_log``."""
+    """Nothing, by (log, partition, first timestamp in microseconds, first offset); ``messaging.streams.index``."""
     ATTEMPTS = 8
     """Failed deliveries and rows that receivers have, by (log, partition, first offset of the frame);
     ``messaging.queue_entry``."""
     OFFSET = 9
     """Offsets that named consumers committed, by (log, partition, name); ``messaging.stream``."""
+    HOLDER = 10
+    """The owners of a frame's rows where not all owners of its log share it, by (log, partition, first offset of the
+    frame); ``messaging.log.holders``."""
+    RETAINED = 11
+    """Retained values, by (address's log, digest of the name); ``messaging.retained_log``."""
+    SESSION = 12
+    """Sessions, filters, what is in flight, and wills, by (log, kind, number); ``messaging.sessions.records``."""
     MERGE = 250
     """No table but an instruction, by (log, partition, first offset) with the end offset as a u64
     (big-endian): make one frame of the adjacent frames in between. See ``messaging.merge``."""
 
 
 class Operation(NamedTuple):
-    """One change to one record."""
+    """A change to one record."""
 
     table: Table
     key: bytes
@@ -60,17 +65,17 @@ class Operation(NamedTuple):
 
 
 Fetched = Callable[[list[tuple[bytes, bytes]], list[bytes]], None]
-"""Hears what ``fetch`` found: the records, and the keys of those that are damaged and so left out."""
+"""Called with what ``fetch`` found: the records, and the keys of those that are damaged and so left out."""
 
 
 class StorageListener(Protocol):
-    """Hears the fate of batches."""
+    """Receives the outcomes of batches."""
 
     def on_committed(self, number: int) -> None:
-        """Every batch up to and including ``number`` is on disk."""
+        """Note that every batch up to and including ``number`` is on disk."""
 
     def on_failed(self, number: int, reason: str) -> None:
-        """Batch ``number`` was not written (disk full, say) and counts for nothing."""
+        """Note that batch ``number`` was not written (disk full, say) and counts for nothing."""
 
 
 class Storage(Protocol):
@@ -87,10 +92,10 @@ class Storage(Protocol):
         """Bytes handed over and not yet answered; the core grants no stored credit above a bound."""
 
     def get(self, table: Table, key: bytes) -> bytes | None:
-        """The committed value of one record."""
+        """Return the committed value of one record."""
 
     def scan(self, table: Table, first: bytes, last: bytes, limit_bytes: int) -> list[tuple[bytes, bytes]]:
-        """Committed records with ``first <= key < last`` in key order.
+        """Return committed records with ``first <= key < last`` in key order.
 
         Stops after the record that brings the values to ``limit_bytes`` or more, so at least one
         record is returned where one exists.
@@ -111,10 +116,10 @@ class Storage(Protocol):
         """
 
     def heads(self, table: Table, first: bytes, last: bytes) -> Iterator[tuple[bytes, bytes, int]]:
-        """Key, first 64 bytes and length of every committed record with ``first <= key < last``; for loading."""
+        """Return key, first 64 bytes and length of committed records with ``first <= key < last``; for loading."""
 
     def floor(self, table: Table, key: bytes, first: bytes) -> tuple[bytes, bytes] | None:
-        """The committed record with the greatest key at most ``key`` and at least ``first``."""
+        """Return the committed record with the greatest key at most ``key`` and at least ``first``."""
 
     def scan_all(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
-        """Every committed record of a table in key order; for loading at start."""
+        """Return every committed record of a table in key order; for loading at start."""

@@ -5,68 +5,104 @@ Replies to dynamic addresses may be part of one, too: they are handed out once t
 Rules:
 1. Until its commit nothing of a transaction leaves it: its messages are held here, the deliveries that it
    settles stay with their receivers.
-2. A commit enlists everything in one go and has the logs concerned cut into one batch, whose fate is the
+2. A commit enlists everything at once and has the logs concerned cut into one batch, whose outcome is the
    transaction's.
 3. Acceptance is part of that batch. The other outcomes take nothing away for good, so the addresses are
-   told of them once the batch is on disk: after a crash in between, such a message comes again.
-4. What went wrong leaves a transaction good for a rollback only, and its end tells the reason.
+   settled once the batch is on disk: after a crash in between, such a message comes again.
+4. An error leaves a transaction good for a rollback only, and its end reports the reason.
 5. An address that is deleted during the commit takes its part of the transaction with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
-from enmasse.messaging.delivery import ACCEPTED, Producer
+from enmasse.messaging.budget import Budget, Holder
+from enmasse.messaging.delivery import Producer
 from enmasse.messaging.facts import facts_of
 from enmasse.wire.amqp.errors import DecodeError
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.wire.amqp.performatives import ACCEPTED, ROLLBACK, TIMEOUT, AmqpError
 from enmasse.wire.amqp.sections import check_order
-from enmasse.wire.amqp.transactions import ROLLBACK, TIMEOUT
 
 if TYPE_CHECKING:
     from enmasse.messaging.core import Core, Log
     from enmasse.messaging.storage import Operation
 
-__all__ = ["Account", "Done", "Fate", "GivesMessages", "Retirement", "TakesMessages", "Transaction", "sender_of"]
+
+TRANSACTION_TIMEOUT_S = 60.0
+"""Long for a program, short for a queue whose messages a program that hangs keeps from the others."""
 
 MESSAGE_OVERHEAD_BYTES = 200
-"""What a held message costs beside its payload, so that many small ones count for what they take."""
+"""Bytes that a held message costs beside its payload, so that many small ones count for what they take."""
+
+GRAIN_BYTES = 16 << 10
+"""Transactions take their share in multiples of this: asking for each message would cost it more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLimits:
+    """Limits of transactions at a node.
+
+    Attributes:
+        timeout_s: from a transaction's declaration to its discharge; 0 waits for ever.
+        max_open: transactions of one connection that are not discharged.
+        max_bytes: messages that one transaction holds, with their overhead.
+        budget: what all transactions of the node hold together.
+    """
+
+    timeout_s: float = TRANSACTION_TIMEOUT_S
+    max_open: int = 100
+    max_bytes: int = 16 << 20
+    budget: Budget = field(default_factory=lambda: Budget(256 << 20, GRAIN_BYTES))
+
 
 Done = Callable[[str | None], None]
-"""Hears the fate of one part: nothing, or why the part was not written and counts for nothing."""
+"""Called with the outcome of one part: ``None``, or why the part was not written and counts for nothing."""
 
 
-class Party(Protocol):
+class Participant(Protocol):
     """An address that can take part in a transaction."""
 
     kind: str
     name: str
     is_closed: bool
-    """Whether it is deleted."""
+    """True if it is deleted."""
+    keeps_room: ClassVar[bool]
+    """True if room that was found for a message is still there at the commit."""
 
 
 @runtime_checkable
-class TakesMessages(Party, Protocol):
+class TakesMessages(Participant, Protocol):
     """An address to which messages can be sent within a transaction: a stored one, or one for replies."""
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes more could be stored now."""
+        """Return whether so many bytes more could be stored now."""
+
+    def annotate(self, payload: bytes, target: str) -> bytes:
+        """Return the message with what the address itself writes into its annotations.
+
+        Raises:
+            DecodeError: the message's annotations cannot be read.
+        """
+
+    def why_not_retained(self, payload: bytes, target: str) -> AmqpError | None:
+        """Return why a message cannot be the retained value of its name; most addresses retain nothing."""
 
     def enlist_message(self, payload: bytes, target: str, done: Done) -> Log:
         """Have a message written with the next batch of the log returned, and be invisible until then.
 
         Args:
-            payload: the message.
+            payload: the message, annotated.
             target: the address as its sender named it.
-            done: called once; with a reason, the message is gone.
+            done: called once; with a reason if the message is lost.
         """
 
 
 @runtime_checkable
-class GivesMessages(Party, Protocol):
+class GivesMessages(Participant, Protocol):
     """An address whose deliveries can be settled within a transaction."""
 
     def enlist_settlement(self, entry: Any, done: Done) -> Log | None:
@@ -79,7 +115,7 @@ class GivesMessages(Party, Protocol):
 
         Returns:
             ``None`` where nothing is to be written. Then nothing has been done, ``done`` is not called, and
-            the outcome is told in the ordinary way once the rest is on disk.
+            the outcome is reported in the ordinary way once the rest is on disk.
         """
 
 
@@ -87,32 +123,18 @@ class Retirement(Protocol):
     """A delivery whose outcome waits for the end of a transaction."""
 
     delivery: Any
-    """What the receiver was sent; its ``sink`` is the receiver's end."""
+    """The delivery that the receiver was sent; its ``sink`` is the receiver's end."""
     outcome: Any
 
     def committed(self) -> None:
-        """The outcome has taken effect."""
+        """Note that the outcome has taken effect."""
 
     def rolled_back(self) -> None:
-        """The outcome counts for nothing: the delivery is its receiver's again."""
+        """Note that the outcome counts for nothing: the delivery is its receiver's again."""
 
 
-class Account:
-    """What all transactions of a node may hold together.
-
-    Args:
-        max_bytes: held messages with their overhead.
-    """
-
-    __slots__ = ("held_bytes", "max_bytes")
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.held_bytes = 0
-
-
-class Fate:
-    """A log that writes nothing and hears what becomes of the batch that it is part of.
+class OutcomeLog:
+    """A log that writes nothing and reports the outcome of the batch that it is part of.
 
     Args:
         name: what to call it in a report.
@@ -126,15 +148,15 @@ class Fate:
         self._done = done
 
     def cut(self, wall_us: int) -> tuple[list[Operation], Any]:
-        """Nothing is written, something hangs on it."""
+        """Return no operations, and a token so that the outcome is reported."""
         return [], self._done
 
     def committed(self, token: Done) -> None:
-        """What else the batch holds is on disk."""
+        """Report that the rest of the batch is on disk."""
         token(None)
 
     def failed(self, token: Done, reason: str) -> None:
-        """What else the batch holds was not written and never will be."""
+        """Report that the rest of the batch was not written and never will be."""
         token(reason)
 
 
@@ -159,7 +181,7 @@ class _Veto:
 
 
 class _Sender:
-    """What an address takes for the sender of a message that a transaction brings."""
+    """The stand-in for the sender of a message that a transaction brings."""
 
     __slots__ = ("_done",)
 
@@ -167,12 +189,12 @@ class _Sender:
         self._done = done
 
     def settle(self, _delivery_id: int, state: Any) -> None:
-        """The message is stored, or never will be."""
+        """Report that the message is stored, or never will be."""
         self._done(None if state is ACCEPTED else "a message could not be written")
 
 
 def sender_of(done: Done) -> Producer:
-    """A stand-in for a sender: ``done`` hears what the sender would be told."""
+    """Return a stand-in for a sender: ``done`` is called with the outcome."""
     return cast("Producer", _Sender(done))
 
 
@@ -183,36 +205,48 @@ class _Phase(Enum):
 
 
 class Transaction:
-    """One transaction from its declaration to its end.
+    """A transaction from its declaration to its end.
 
     Args:
-        core: whose batches it is written with.
-        account: what it may hold together with the others.
+        core: the core whose batches it is written with.
+        budget: what all transactions of a node may hold together: messages with their overhead.
         max_bytes: what it may hold by itself.
+        path: the names of its owners: space, user, address, connection.
     """
 
-    __slots__ = ("_account", "_core", "_done", "_phase", "_posts", "_retired", "_sizes", "_told",
-                 "held_bytes", "max_bytes", "problem")  # fmt: skip
+    __slots__ = (
+        "_core",
+        "_done",
+        "_phase",
+        "_posts",
+        "_retired",
+        "_room",
+        "_settled_later",
+        "_sizes",
+        "held_bytes",
+        "max_bytes",
+        "problem",
+    )  # fmt: skip
 
-    def __init__(self, core: Core, account: Account, max_bytes: int) -> None:
+    def __init__(self, core: Core, budget: Budget, max_bytes: int, path: tuple[Hashable, ...] = ()) -> None:
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self.problem: AmqpError | None = None
-        """Why it can only be rolled back."""
+        """The reason why it can only be rolled back."""
         self._core = core
-        self._account = account
+        self._room = Holder(budget, path, self._give_up)
         self._phase = _Phase.OPEN
         self._posts: list[tuple[TakesMessages, str, bytes]] = []
         self._sizes: dict[TakesMessages, int] = {}
         """Bytes for each address, with their overhead."""
         self._retired: dict[Retirement, None] = {}
-        self._told: list[Retirement] = []
-        """Those whose outcome is told in the ordinary way."""
-        self._done: Callable[[AmqpError | None], None] = _nobody
+        self._settled_later: list[Retirement] = []
+        """Deliveries whose outcome is reported in the ordinary way."""
+        self._done: Callable[[AmqpError | None], None] = _ignore_end
 
     @property
     def is_open(self) -> bool:
-        """Whether it is neither ended nor being committed."""
+        """True if it is neither ended nor being committed."""
         return self._phase is _Phase.OPEN
 
     # What belongs to it
@@ -223,39 +257,51 @@ class Transaction:
         Returns:
             Why that cannot be, which leaves the transaction good for a rollback only.
         """
-        problem = self.problem or self._check(address, payload)
+        problem = self.problem
+        if problem is None and address not in self._sizes and not isinstance(address, TakesMessages):
+            problem = not_stored(address)
+        if problem is None:
+            try:
+                facts = facts_of(payload)
+                check_order(payload)
+                payload = address.annotate(payload, target)
+                if facts.retain:
+                    problem = address.why_not_retained(payload, target)
+            except DecodeError as error:
+                problem = AmqpError("amqp:decode-error", str(error))
+            else:
+                problem = problem or self._check_room(address, payload)
         if problem is not None:
             self.fail(problem)
             return problem
         size = len(payload) + MESSAGE_OVERHEAD_BYTES
         self.held_bytes += size
-        self._account.held_bytes += size
         self._sizes[address] = self._sizes.get(address, 0) + size
         self._posts.append((address, target, payload))
         return None
 
-    def _check(self, address: Any, payload: bytes) -> AmqpError | None:
-        if address not in self._sizes and not isinstance(address, TakesMessages):
-            return not_stored(address)
-        try:
-            facts_of(payload)
-            check_order(payload)
-        except DecodeError as error:
-            return AmqpError("amqp:decode-error", str(error))
+    def _check_room(self, address: Any, payload: bytes) -> AmqpError | None:
         size = len(payload) + MESSAGE_OVERHEAD_BYTES
         if self.held_bytes + size > self.max_bytes:
             return AmqpError(
                 "amqp:resource-limit-exceeded", f"a transaction holds messages of up to {self.max_bytes} bytes"
             )
-        if self._account.held_bytes + size > self._account.max_bytes:
-            return AmqpError(
-                "amqp:resource-limit-exceeded",
-                f"the transactions of this node hold messages of up to {self._account.max_bytes} bytes",
-            )
         # While the journal is behind nothing has room; what its sender had credit for is held here till then.
         if not self._core.is_pressed and not address.has_room(self._sizes.get(address, 0) + len(payload)):
             return full(address)
+        if self.held_bytes + size > self._room.held and not self._room.resize(self.held_bytes + size):
+            return AmqpError(
+                "amqp:resource-limit-exceeded",
+                "the transactions of this node hold as much as they may together, and others hold no more than "
+                "these; discharge some first",
+            )
         return None
+
+    def _give_up(self) -> None:
+        """Fail, as others who hold less need the room."""
+        problem = "others, whose transactions hold less, need the room of this one: roll it back and try again"
+        self.fail(AmqpError("amqp:resource-limit-exceeded", problem))
+        self._release()
 
     def retire(self, item: Retirement) -> AmqpError | None:
         """Have a delivery's outcome take effect with the commit.
@@ -272,32 +318,32 @@ class Transaction:
         return problem
 
     def forget(self, item: Retirement) -> None:
-        """A delivery's outcome does not wait for this transaction any more."""
+        """Forget a delivery whose outcome does not wait for this transaction any more."""
         self._retired.pop(item, None)
 
     def fail(self, problem: AmqpError) -> None:
         """Leave it good for a rollback only, for the first reason that was given."""
         if self.problem is None:
-            is_told = problem.condition in (ROLLBACK, TIMEOUT)
+            is_reason = problem.condition in (ROLLBACK, TIMEOUT)
             text = f"{problem.condition}: {problem.description}"
-            self.problem = problem if is_told else AmqpError(ROLLBACK, text)
+            self.problem = problem if is_reason else AmqpError(ROLLBACK, text)
 
     # Its end
 
     def rollback(self) -> None:
-        """Let go of the messages and give the deliveries back to their receivers; once only."""
+        """Drop the messages and give the deliveries back to their receivers; once only."""
         if self._phase is _Phase.OPEN:
             self._undo()
 
     def _undo(self) -> None:
         self._phase = _Phase.ENDED
-        self._let_go()
+        self._release()
         retired, self._retired = self._retired, {}
         for item in retired:
             item.rolled_back()
 
-    def _let_go(self) -> None:
-        self._account.held_bytes -= self.held_bytes
+    def _release(self) -> None:
+        self._room.leave()
         self.held_bytes = 0
         self._posts = []
         self._sizes = {}
@@ -311,8 +357,7 @@ class Transaction:
         for address, size in self._sizes.items():
             if address.is_closed:
                 self.fail(AmqpError("amqp:resource-deleted", f"address {address.name!r} was deleted"))
-            elif address.kind == "anycast" and not address.has_room(size):
-                # Stored addresses take what they had room for; replies wait in memory, which others may have used.
+            elif not address.keeps_room and not address.has_room(size):
                 self.fail(full(address))
         if self.problem is not None:
             self._undo()
@@ -323,17 +368,17 @@ class Transaction:
         logs: dict[Log, None] = {}
         try:
             for address, target, payload in self._posts:
-                logs[address.enlist_message(payload, target, self._hear(address))] = None
+                logs[address.enlist_message(payload, target, self._on_decided(address))] = None
             for item in self._retired:
                 log = self._enlist(item)
                 if log is not None:
                     logs[log] = None
         except Exception as error:  # noqa: BLE001  what was enlisted before must not be written without the rest
             logs[_Veto("a transaction", error)] = None
-        self._let_go()
+        self._release()
         if logs:
-            # Heard last, so that everything else has been told by then.
-            self._core.write_together([*logs, Fate("a transaction", self._end)])
+            # Called last, so that everything else has been reported by then.
+            self._core.write_together([*logs, OutcomeLog("a transaction", self._end)])
         else:
             self._end(None)
 
@@ -343,13 +388,13 @@ class Transaction:
         if address.is_closed:
             return None
         if item.outcome is ACCEPTED:
-            log: Log | None = address.enlist_settlement(delivery, self._hear(address))
+            log: Log | None = address.enlist_settlement(delivery, self._on_decided(address))
             if log is not None:
                 return log
-        self._told.append(item)
+        self._settled_later.append(item)
         return None
 
-    def _hear(self, address: Party) -> Done:
+    def _on_decided(self, address: Participant) -> Done:
         def done(reason: str | None) -> None:
             if reason is not None and not address.is_closed:
                 self.fail(AmqpError(ROLLBACK, f"{address.name!r}: {reason}"))
@@ -364,7 +409,7 @@ class Transaction:
             self._undo()
         else:
             self._phase = _Phase.ENDED
-            for item in self._told:
+            for item in self._settled_later:
                 if not item.delivery.sink.address.is_closed:
                     item.delivery.sink.on_outcome(item.delivery, item.outcome)
             for item in self._retired:
@@ -373,18 +418,18 @@ class Transaction:
         self._done(self.problem)
 
 
-def full(address: Party) -> AmqpError:
-    """Why an address takes no more."""
+def full(address: Participant) -> AmqpError:
+    """Return why an address takes no more."""
     return AmqpError("amqp:resource-limit-exceeded", f"{address.name!r} is full")
 
 
 def not_stored(address: Any) -> AmqpError:
-    """Why an address cannot take part."""
+    """Return why an address cannot take part."""
     return AmqpError(
         "amqp:not-implemented",
         f"{address.kind} {address.name!r} stores nothing, so it cannot be part of a transaction",
     )
 
 
-def _nobody(_problem: AmqpError | None) -> None:
-    """Nobody waits for the end yet."""
+def _ignore_end(_problem: AmqpError | None) -> None:
+    """Ignore the end: it is not awaited yet."""

@@ -1,16 +1,15 @@
-"""What every installation starts with; its text lies in ``catalog.yaml``."""
+"""The objects that every installation starts with; their text is in ``catalog.yaml``."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 
-from enmasse.model.manifest import load_manifest
-from enmasse.model.plans import PLAN_NAMESPACE, AddressPlan, AddressSpacePlan
-from enmasse.model.resource import Resource
+from enmasse.model.kinds.plans import AddressPlan, AddressSpacePlan
+from enmasse.model.schema.manifest import load_manifest
+from enmasse.model.schema.names import PLAN_NAMESPACE
+from enmasse.model.schema.resource import Resource
 
-__all__ = ["CATALOG_REVISION", "default_objects", "default_plans"]
-
-CATALOG_REVISION = 3
+CATALOG_REVISION = 5
 """Rises with every change of the text, so that existing installations get what is new."""
 
 

@@ -1,24 +1,22 @@
 """CustomResourceDefinitions of our kinds, made from the classes.
 
-What the classes check beyond single fields is there in CEL as far as a Kubernetes
-API server can check it: what is fixed, which fields belong to which type, and names.
-The controllers check all of it anyway.
+Checks of the classes beyond single fields are written in CEL as far as a Kubernetes
+API server can make them: fixed fields, fields of some types alone, and names.
+The controllers make all checks anyway.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from enmasse.model.addresses import FIELD_OWNERS, AddressSpec
-from enmasse.model.columns import columns_of
-from enmasse.model.kinds import KINDS
-from enmasse.model.openapi import kind_schema
+from enmasse.model.kinds.addresses import FIELD_OWNERS, AddressSpec
+from enmasse.model.schema.kinds import KINDS
+from enmasse.model.schema.objects import class_of
+from enmasse.model.schema.openapi import kind_schema
 
 if TYPE_CHECKING:
-    from enmasse.model.kinds import Kind
-    from enmasse.model.openapi import Schema
-
-__all__ = ["CATEGORY", "crd", "crds", "file_name"]
+    from enmasse.model.schema.kinds import Kind
+    from enmasse.model.schema.openapi import Schema
 
 CATEGORY: Final = "enmasse"
 """``kubectl get enmasse`` lists everything of ours."""
@@ -92,7 +90,7 @@ def _version(kind: Kind, version: str) -> Schema:
         "served": True,
         "storage": version == kind.version,
         "subresources": {"status": {}},
-        "additionalPrinterColumns": [_column(column) for column in columns_of(kind.name)],
+        "additionalPrinterColumns": [_column(column) for column in kind.printer_columns],
         "schema": {"openAPIV3Schema": schema},
     }
     if selectable := _SELECTABLE.get(kind.name):
@@ -115,9 +113,9 @@ def _plain(schema: Any) -> Any:
 
 
 def _fixed(kind: Kind) -> list[Schema]:
-    """Return a rule for each field that keeps its first value; who leaves it out means what is there."""
+    """Return a rule for each field that keeps its first value; leaving it out means the present one."""
     rules = []
-    for path in kind.model.immutable:
+    for path in class_of(kind).immutable:
         parts = path.split(".")
         steps = [".".join(parts[: end + 1]) for end in range(len(parts))]
         absent = [f"!has({who}.{step})" for step in steps for who in ("oldSelf", "self")]

@@ -1,4 +1,4 @@
-"""The certificates of a directory, the right one for each client, looked at again while running.
+"""The TLS certificates of a directory, chosen by the host that a client names, and reloaded when they change.
 
 - ``NAME.crt`` with ``NAME.key``, both PEM: a certificate with its chain, for clients that name (SNI) one of the
   hosts in it. ``*.example.org`` stands for one label.
@@ -25,32 +25,30 @@ from cryptography import x509
 from enmasse.errors import ConfigError
 from enmasse.net.tls_names import ServerTls
 
-__all__ = ["CertificateStore"]
-
 DEFAULT = "default"
 CLIENTS = "clients-ca.crt"
 
-LOOK_EVERY_S = 0.25
-"""How long a changed file may go unnoticed, as somebody may be waiting who was just told of a new endpoint; a look
-costs one ``stat`` for each file."""
+CHECK_EVERY_S = 0.25
+"""Seconds until a changed file is noticed, as a client may be waiting for a new endpoint; a check costs one ``stat``
+for each file."""
 
 REST = 20.0
-"""So many times as long as it took to read many certificates they are left alone then."""
+"""The pause after a check, as a multiple of the time that it took."""
 
 SETTLED_NS = 1_000_000_000
-"""So long after its last change a directory is taken to be as it was listed."""
+"""The age of a directory's last change from which on its listing is trusted."""
 
 WEB = b"\x08http/1.1"
-"""How a client that speaks HTTP says so in its hello (ALPN); those of AMQP name no protocol."""
+"""The ALPN name of HTTP in a client's hello; AMQP clients send none."""
 
 State = dict[str, tuple[int, int, int]]
-"""Each file by its name: when it was changed, its size, and which file it is."""
+"""The modification time, size and inode of each file, by name."""
 
 _log = logging.getLogger(__name__)
 
 
 class CertificateStore:
-    """What a node shows its clients.
+    """The certificates that a node shows its clients.
 
     Args:
         directory: see above.
@@ -61,31 +59,31 @@ class CertificateStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._told: State = {}
+        self._listed: State = {}
         self._own: list[str] = []
         self._listed_at = -1
-        """When the directory was changed last, if no change since can have gone unnoticed."""
-        self._seen = self._look()
+        """The directory's modification time at the listing, if no later change can be missed."""
+        self._seen = self._state()
         self._failed: object = None
         self._watch: asyncio.TimerHandle | None = None
         self._by_host: dict[str, ssl.SSLContext] = {}
         self._pairs: dict[str, tuple[object, ssl.SSLContext, list[str]]] = {}
-        """By name: the state of its files, and what was made of them."""
+        """The state of each pair's files by name, with its context and hosts."""
         self._context: ssl.SSLContext
         self._web_context: ssl.SSLContext
         self._load(self._seen)
 
     def context(self, hello: bytes) -> ssl.SSLContext:
-        """Give what a handshake begins with that a client opens with ``hello``."""
+        """Return the context for a handshake that a client begins with ``hello``."""
         return self._web_context if WEB in hello else self._context
 
     def reload(self) -> bool:
-        """Take the files as they are now, for handshakes to come.
+        """Load the files as they are now, for new handshakes.
 
         Returns:
             False if they cannot be used; then everything stays as it was, and the log says why.
         """
-        return self._take(self._look())
+        return self._take(self._state())
 
     def _take(self, seen: State) -> bool:
         try:
@@ -101,28 +99,28 @@ class CertificateStore:
         return True
 
     def watch(self, rest_s: float = 0.0) -> None:
-        """Look at the files from time to time, and reload when they have changed.
+        """Check the files regularly, and reload them when they have changed.
 
         Args:
-            rest_s: how long not to look at first, at least.
+            rest_s: the least seconds until the first check.
         """
-        self._watch = asyncio.get_running_loop().call_later(max(LOOK_EVERY_S, rest_s), self._look_again)
+        self._watch = asyncio.get_running_loop().call_later(max(CHECK_EVERY_S, rest_s), self._check)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
 
-    def _look_again(self) -> None:
+    def _check(self) -> None:
         began = time.perf_counter()
-        seen = self._look()
+        seen = self._state()
         if seen not in (self._seen, self._failed):
             self._take(seen)
         self.watch((time.perf_counter() - began) * REST)
 
-    def _look(self) -> State:
-        """What tells one state of the files from another.
+    def _state(self) -> State:
+        """Return the state of the files, which differs after any change.
 
         Files with ``NAME.hosts`` are many and are always replaced, never changed in place: as long as the
         directory is as it was, so are they.
@@ -131,10 +129,10 @@ class CertificateStore:
             changed = self._directory.stat().st_mtime_ns
             if changed != self._listed_at:
                 found = _list(self._directory)
-                self._told = {
+                self._listed = {
                     name: entry for name, entry in found.items() if f"{name.rpartition('.')[0]}.hosts" in found
                 }
-                self._own = [name for name in found if name not in self._told]
+                self._own = [name for name in found if name not in self._listed]
                 # A change within the same tick of the file system's clock would look the same.
                 self._listed_at = changed if time.time_ns() - changed > SETTLED_NS else -1
         except OSError:
@@ -146,7 +144,7 @@ class CertificateStore:
             except OSError:
                 continue  # it is being replaced
             own[name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        return self._told | own
+        return self._listed | own
 
     def _load(self, state: State) -> None:
         names = [name[:-4] for name in state if name.endswith(".crt") and name != CLIENTS]
@@ -228,11 +226,11 @@ def _reason(error: Exception) -> str:
 
 
 def _hosts_of(path: Path) -> list[str]:
-    """The hosts that a certificate is shown for."""
-    told = path.with_suffix(".hosts")
+    """Return the hosts for which a certificate is shown."""
+    hosts = path.with_suffix(".hosts")
     try:
-        if told.exists():
-            return [line.strip().lower() for line in told.read_text(encoding="ascii").splitlines() if line.strip()]
+        if hosts.exists():
+            return [line.strip().lower() for line in hosts.read_text(encoding="ascii").splitlines() if line.strip()]
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

@@ -1,49 +1,97 @@
-"""Which protocol a peer speaks, told by the first bytes that it sends.
+"""Recognises the protocol that a peer speaks by the first bytes that it sends.
 
-A further protocol is one more value and its row here, and who takes it in ``net/listener.py``.
+This package knows TLS and HTTP, which carry others. The protocols of clients are data: a port is given a table of
+``ProtocolSignature``, so that a further protocol changes nothing here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from enum import Enum, auto
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-__all__ = ["Speech", "recognise"]
-
-
-class Speech(Enum):
-    """What may be spoken on a port."""
-
-    AMQP = auto()
-    AMQP_TLS = auto()
-    """AMQP's own header that asks for TLS [AMQP 5.2.1]."""
-    TLS = auto()
-    HTTP = auto()
+MAX_LENGTH_BYTES = 4
+"""The most bytes of a packet's length that are written seven bits to a byte."""
 
 
-_BEGINNINGS: dict[Speech, tuple[bytes, ...]] = {
-    Speech.AMQP: (b"AMQP\x00", b"AMQP\x03"),
-    Speech.AMQP_TLS: (b"AMQP\x02\x01\x00\x00",),
-    Speech.TLS: (b"\x16",),
-    Speech.HTTP: (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS "),
-}
+@dataclass(frozen=True, slots=True)
+class PacketStart:
+    """The beginning of a packet whose type and content are known, with its length between them.
+
+    Attributes:
+        kind: its first byte.
+        content: the first bytes after its length, which takes up to ``MAX_LENGTH_BYTES``, each but the last with its
+            highest bit set.
+    """
+
+    kind: int
+    content: bytes
+
+    def fits(self, data: bytes) -> bool | None:
+        """Return whether bytes begin so; None if more of them are needed."""
+        if not data or data[0] != self.kind:
+            return False if data else None
+        at = 1
+        while at < len(data) and data[at] & 0x80:
+            at += 1
+            if at > MAX_LENGTH_BYTES:
+                return False
+        content = data[at + 1 : at + 1 + len(self.content)]
+        if not self.content.startswith(content):
+            return False
+        return True if len(content) == len(self.content) else None
 
 
-def recognise(data: bytes, among: Collection[Speech]) -> Speech | None:
-    """Tell what is spoken.
+@dataclass(frozen=True, slots=True)
+class ProtocolSignature:
+    """How a protocol that a port accepts is recognised.
+
+    Attributes:
+        name: in lower case, such as ``amqp``.
+        beginnings: the first bytes that it may begin with.
+        tls_header: first bytes that ask for TLS. They are answered with the same bytes, and only this protocol may
+            follow inside TLS. Empty if the protocol has none.
+        subprotocols: the WebSocket sub-protocols that select it; none if WebSocket does not carry it.
+        takes_text: true if its bytes may come in WebSocket's text messages, too.
+        over_tls: true if TLS may carry it.
+        packets: beginnings of the first packet, of a protocol that has a length in it.
+    """
+
+    name: str
+    beginnings: tuple[bytes, ...]
+    tls_header: bytes = b""
+    subprotocols: tuple[str, ...] = ()
+    takes_text: bool = False
+    over_tls: bool = True
+    packets: tuple[PacketStart, ...] = ()
+
+
+TLS = ProtocolSignature("tls", (b"\x16",))
+
+HTTP = ProtocolSignature("http", (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS "))
+
+
+def recognise(
+    data: bytes, among: Iterable[ProtocolSignature], default: ProtocolSignature
+) -> ProtocolSignature | None:
+    """Return the protocol that the first bytes of a connection belong to.
 
     Args:
-        data: what has come so far.
-        among: what may be spoken here; anything else is told to be AMQP, whose engine answers strangers with the
-            header that it would have taken [AMQP 2.2].
+        data: the bytes received so far.
+        among: the protocols that are accepted.
+        default: the protocol for anything else: its engine answers peers that are not recognised.
 
     Returns:
-        None if more bytes are needed.
+        The protocol, or None if more bytes are needed.
     """
     is_open = False
-    for speech in among:
-        for beginning in _BEGINNINGS[speech]:
+    for signature in among:
+        for beginning in signature.beginnings:
             if data.startswith(beginning):
-                return speech
+                return signature
             is_open = is_open or beginning.startswith(data)
-    return None if is_open else Speech.AMQP
+        for packet in signature.packets:
+            fits = packet.fits(data)
+            if fits:
+                return signature
+            is_open = is_open or fits is None
+    return None if is_open else default

@@ -1,15 +1,22 @@
-"""A fair share of each turn for those who use one loop beside others.
+"""Fair scheduling of one event loop among the tenants and connections that share it.
 
-Each tenant has a *road* with two *lanes*: one for its connections that keep the loop busy, one for the
-others. While more than one lane brings bytes, what a lane brings keeps a turn for its share at most: the
-rest waits in the order in which it came, and is taken in the turns that follow. So whoever brings little
-waits for little, however much other tenants, or other connections of its own, bring. A lane that is alone
-has the whole turn.
+The loop runs in turns (``loop.py``). The scheduler is a form of deficit round robin: it decides how long the bytes
+of each party may keep one turn, and what has to wait for a later one.
 
-Short turns cost more of the processor. They are worth that to other tenants, and to whoever waits for a commit
-of a few messages, as a commit is two turns longer for the node; not to other connections of a tenant's own.
-Where they are, what busy connections bring is put aside until a turn has written what it has for the others,
-and what they are to be sent is gathered over some turns.
+1. A *lane* is a first-come, first-served queue with a *quantum*: the time that its connections may take of a turn,
+   all of them together. What comes once the quantum is used up waits in the lane, and goes on in later turns.
+   So a party that sends little waits little, however much others send.
+2. A tenant has two lanes: *calm*, and *busy* for each connection that keeps the loop occupied for ``BUSY`` of the
+   time. Thus a tenant's heavy connections delay its light ones no more than they delay other tenants.
+3. A lane that is alone is not scheduled at all and has whole turns. Lanes share turns for ``ACTIVE_S`` after bytes
+   have come on more than one.
+4. The quantum is ``SHARED_QUANTUM`` while only lanes of one tenant compete. It is ``CONTENDED_QUANTUM``, and so turns
+   are short, while tenants compete, or while somebody waits for the commit of a few messages, as a commit takes two
+   turns more. Short turns cost more of the processor, so they are not spent on a tenant's own connections.
+5. While turns are short, busy lanes yield: their input waits until the turn has written what it has for others, and
+   their output is written every ``DEFER_S`` at most, several turns' worth at once.
+6. Connections that are not open yet, and those that are lost, have one lane with ``HANDSHAKE_QUANTUM`` of each turn,
+   whosever they are: thousands that come or go at once delay nobody by more than that.
 """
 
 from __future__ import annotations
@@ -21,53 +28,56 @@ from weakref import WeakValueDictionary
 
 from enmasse.net.loop import Flushable, Turn
 
-__all__ = ["BESIDE_OTHERS", "BESIDE_OWN", "Lane", "Lanes", "Load", "Road", "Share"]
-
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A lane's part of a turn.
+class Quantum:
+    """The part of a turn that a lane may take.
 
     Attributes:
-        seconds: how long its bytes may keep the turn.
-        least: as many bytes of one connection are taken at once even so: fewer are not worth another turn.
+        seconds: the time that its bytes may take.
+        least: bytes of one connection that are taken at once even so; fewer are not worth another turn.
     """
 
     seconds: float
     least: int
 
 
-BESIDE_OWN = Share(0.0005, 32 << 10)
-"""While another lane of the tenant brings something."""
+SHARED_QUANTUM = Quantum(0.0005, 32 << 10)
+"""While only lanes of one tenant share the loop."""
 
-BESIDE_OTHERS = Share(0.0001, 2 << 10)
-"""While another tenant does, or somebody waits for the commit of a few messages."""
+CONTENDED_QUANTUM = Quantum(0.0001, 2 << 10)
+"""While several tenants do, or somebody waits for the commit of a few messages."""
 
-BESIDE_S = 1.0
-"""For so long after another lane brought bytes there is another, in seconds."""
+HANDSHAKE_QUANTUM = Quantum(0.001, 32 << 10)
+"""While many connect at once: some five handshakes, or one of TLS. Whoever sends messages meanwhile waits for a few
+such turns at most."""
+
+ACTIVE_S = 1.0
+"""Lanes share turns for so long after bytes came on another lane, in seconds."""
 
 AWAITED_S = 0.02
-"""For so long after a commit was awaited the next one is: its message is to find short turns, and its answer, too."""
+"""Turns stay short for so long after somebody waited for a commit, in seconds: a client that sends one message after
+the other is about to wait again, and its next message and the answer to that are to find short turns, too."""
 
-PUT_OFF_S = 0.0004
-"""For how long what busy connections are to be sent is gathered while turns are short, in seconds."""
+DEFER_S = 0.0004
+"""Output of busy connections is gathered for so long while turns are short, in seconds."""
 
 WINDOW_S = 0.1
-"""How long it takes to see how busy a connection keeps the loop."""
+"""The time over which a connection's part of the loop is measured, in seconds."""
 
 BUSY = 0.15
-"""The part of the time from which a connection is a busy one."""
+"""The part of the time from which on a connection is busy."""
 
 CALM = 0.05
-"""The part below which it is one no more."""
+"""The part of the time below which it is calm again."""
 
 
-class Lanes:
-    """All lanes of one loop.
+class LaneScheduler:
+    """The lanes of one loop.
 
     Args:
-        turn: of the loop.
-        is_awaited: tells whether somebody waits for the commit of a few messages.
+        turn: the loop's turn.
+        is_awaited: returns true while somebody waits for the commit of a few messages.
     """
 
     def __init__(self, turn: Turn, is_awaited: Callable[[], bool] = lambda: False) -> None:
@@ -75,30 +85,30 @@ class Lanes:
         self._is_awaited = is_awaited
         self._awaited_until = 0.0
         self.last: Lane | None = None
-        """Who brought bytes last."""
+        """The lane on which bytes came last."""
         self.shared_until = 0.0
-        """Beside another lane."""
-        self.crowded_until = 0.0
-        """Beside another tenant."""
-        self._roads: WeakValueDictionary[str, Road] = WeakValueDictionary()
+        """When lanes cease to share turns, unless more comes on several."""
+        self.contended_until = 0.0
+        """When tenants cease to."""
+        self._tenants: WeakValueDictionary[str, TenantLanes] = WeakValueDictionary()
 
     def is_awaited(self) -> bool:
-        """Whether somebody waits for the commit of a few messages, or has just done so and may again."""
+        """Return true while somebody waits for the commit of a few messages, and ``AWAITED_S`` longer."""
         now = self.turn.now
         if self._is_awaited():
             self._awaited_until = now + AWAITED_S
         return now < self._awaited_until
 
-    def of(self, name: str) -> Road:
-        """The road of a tenant; it lasts as long as a connection has it."""
-        road = self._roads.get(name)
-        if road is None:
-            road = self._roads[name] = Road(Lane(self, name), Lane(self, name, gives_way=True))
-        return road
+    def of(self, name: str) -> TenantLanes:
+        """Return the lanes of a tenant; they last as long as one of its connections holds them."""
+        lanes = self._tenants.get(name)
+        if lanes is None:
+            lanes = self._tenants[name] = TenantLanes(Lane(self, name), Lane(self, name, yields=True))
+        return lanes
 
 
-class Road:
-    """The lanes of one tenant."""
+class TenantLanes:
+    """The two lanes of one tenant."""
 
     __slots__ = ("__weakref__", "busy", "calm")
 
@@ -107,119 +117,76 @@ class Road:
         self.busy = busy
 
 
-class Load:
-    """How busy one connection keeps the loop.
+class ConnectionLoad:
+    """Measures how busy one connection keeps the loop, and chooses its lane by that.
 
     Args:
-        road: of its tenant.
+        lanes: of its tenant.
         now: the loop's clock.
 
     Attributes:
-        lane: where it belongs.
+        lane: the one where the connection belongs now.
     """
 
-    __slots__ = ("_road", "_since", "_spent_s", "lane")
+    __slots__ = ("_lanes", "_since", "_spent_s", "lane")
 
-    def __init__(self, road: Road, now: float) -> None:
-        self.lane = road.calm
-        self._road = road
+    def __init__(self, lanes: TenantLanes, now: float) -> None:
+        self.lane = lanes.calm
+        self._lanes = lanes
         self._since = now
         self._spent_s = 0.0
 
     def add(self, seconds: float, now: float) -> None:
-        """It has kept the loop for so long."""
+        """Account for time that the connection has kept the loop."""
         self._spent_s += seconds
         passed = now - self._since
         if passed >= WINDOW_S:
             part = self._spent_s / passed
             if part >= BUSY:
-                self.lane = self._road.busy
+                self.lane = self._lanes.busy
             elif part < CALM:
-                self.lane = self._road.calm
+                self.lane = self._lanes.calm
             self._since, self._spent_s = now, 0.0
 
 
-class Lane:
-    """Some connections that share a part of each turn.
+class TurnQueue:
+    """A queue of calls that together take a part of each turn.
 
     Args:
-        lanes: of the loop.
-        tenant: whose it is.
-        gives_way: what it brings waits until a turn is over for the others, if somebody needs short turns.
+        turn: the turn of the loop.
     """
 
-    __slots__ = (
-        "_gives_way", "_is_due", "_lanes", "_left_s", "_put_off", "_turn", "_turn_number", "_waiting",
-        "_written_at", "_written_in", "tenant",
-    )  # fmt: skip
+    __slots__ = ("_is_due", "_left_s", "_turn", "_turn_number", "_waiting")
 
-    def __init__(self, lanes: Lanes, tenant: str, *, gives_way: bool = False) -> None:
-        self.tenant = tenant
-        self._gives_way = gives_way
-        self._lanes = lanes
-        self._turn = lanes.turn
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
         self._turn_number = 0
         self._left_s = 0.0
         self._is_due = False
         self._waiting: deque[Callable[[], None]] = deque()
-        self._put_off: list[Flushable] = []
-        self._written_at = 0.0
-        self._written_in = 0
-
-    def is_shared(self) -> bool:
-        """Note that bytes have come in this turn; tell whether others bring some, too."""
-        lanes, now = self._lanes, self._turn.now
-        if (last := lanes.last) is not self:
-            if last is not None:
-                lanes.shared_until = now + BESIDE_S
-                if last.tenant != self.tenant:
-                    lanes.crowded_until = now + BESIDE_S
-            lanes.last = self
-        return now < lanes.shared_until
 
     @property
-    def share(self) -> Share:
-        """What it has of a turn beside others."""
-        is_short = self._turn.now < self._lanes.crowded_until or self._lanes.is_awaited()
-        return BESIDE_OTHERS if is_short else BESIDE_OWN
+    def quantum(self) -> Quantum:
+        """The part of a turn that the queue has."""
+        raise NotImplementedError
 
     def is_full(self) -> bool:
-        """Whether what comes now waits: for the next turn, for what came before, or for who needs short turns."""
-        if self._waiting or self._left() <= 0:
-            return True
-        return self._gives_way and self.share is not BESIDE_OWN
-
-    def puts_off(self, output: Flushable) -> bool:
-        """Whether the output of one of its connections waits: if so, ``output`` is flushed anew in a later turn."""
-        turn = self._turn
-        if not self._gives_way or turn.now >= self._lanes.shared_until or self._written_in == turn.number:
-            return False
-        if turn.now - self._written_at >= PUT_OFF_S or self.share is BESIDE_OWN:
-            self._written_at, self._written_in = turn.now, turn.number
-            return False
-        if not self._put_off:
-            turn.later(self._flush)
-        self._put_off.append(output)
-        return True
-
-    def _flush(self) -> None:
-        outputs, self._put_off = self._put_off, []
-        for output in outputs:
-            self._turn.mark(output)
+        """Return true if what comes now has to wait: behind what came earlier, or for its quantum."""
+        return bool(self._waiting) or self._left() <= 0
 
     def _left(self) -> float:
-        """How much of its share of this turn is left, in seconds."""
+        """Return how many seconds of this turn's quantum are left."""
         if self._turn_number != self._turn.number:
             self._turn_number = self._turn.number
-            self._left_s = self.share.seconds
+            self._left_s = self.quantum.seconds
         return self._left_s
 
-    def spend(self, seconds: float) -> None:
-        """So much of this turn is used up."""
+    def charge(self, seconds: float) -> None:
+        """Take time off this turn's quantum."""
         self._left_s -= seconds
 
-    def wait(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called in one of the turns that follow, after all that waits now; it must not raise."""
+    def enqueue(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called in a later turn, after everything that waits now; it must not raise."""
         self._waiting.append(call)
         if not self._is_due:
             self._is_due = True
@@ -235,3 +202,92 @@ class Lane:
         if waiting and not self._is_due:
             self._is_due = True
             self._turn.later(self._go_on)
+
+
+class HandshakeLane(TurnQueue):
+    """The lane of all connections that are not open yet, and of those that are lost; see rule 6."""
+
+    __slots__ = ()
+
+    @property
+    def quantum(self) -> Quantum:
+        """The part of a turn that these connections have, all of them together."""
+        return HANDSHAKE_QUANTUM
+
+    @property
+    def lane(self) -> HandshakeLane:
+        """The lane of each of these connections, however busy it is."""
+        return self
+
+    def add(self, seconds: float, now: float) -> None:
+        """Account for time that one of them has kept the loop: they are not told apart."""
+
+    def is_shared(self) -> bool:
+        """Return true: there are others."""
+        return True
+
+    def defers(self, output: Flushable) -> bool:
+        """Return false: output does not wait."""
+        return False
+
+
+class Lane(TurnQueue):
+    """A queue of connections' input with a quantum of each turn.
+
+    Args:
+        scheduler: of the loop.
+        tenant: the tenant's name.
+        yields: input and output wait for others while turns are short (rule 5).
+    """
+
+    __slots__ = ("_deferred", "_scheduler", "_written_at", "_written_in", "_yields", "tenant")
+
+    def __init__(self, scheduler: LaneScheduler, tenant: str, *, yields: bool = False) -> None:
+        super().__init__(scheduler.turn)
+        self.tenant = tenant
+        self._yields = yields
+        self._scheduler = scheduler
+        self._deferred: list[Flushable] = []
+        self._written_at = 0.0
+        self._written_in = 0
+
+    def is_shared(self) -> bool:
+        """Note that bytes have come on this lane in this turn, and return true if other lanes are active, too."""
+        scheduler, now = self._scheduler, self._turn.now
+        if (last := scheduler.last) is not self:
+            if last is not None:
+                scheduler.shared_until = now + ACTIVE_S
+                if last.tenant != self.tenant:
+                    scheduler.contended_until = now + ACTIVE_S
+            scheduler.last = self
+        return now < scheduler.shared_until
+
+    @property
+    def quantum(self) -> Quantum:
+        """The part of a turn that the lane has beside others."""
+        is_short = self._turn.now < self._scheduler.contended_until or self._scheduler.is_awaited()
+        return CONTENDED_QUANTUM if is_short else SHARED_QUANTUM
+
+    def is_full(self) -> bool:
+        """Return true if what comes now has to wait: behind earlier input, for its quantum, or as the lane yields."""
+        if super().is_full():
+            return True
+        return self._yields and self.quantum is not SHARED_QUANTUM
+
+    def defers(self, output: Flushable) -> bool:
+        """Return true if output of a connection waits; ``output`` is then flushed again in a later turn."""
+        turn = self._turn
+        if not self._yields or turn.now >= self._scheduler.shared_until or self._written_in == turn.number:
+            return False
+        if turn.now - self._written_at >= DEFER_S or self.quantum is SHARED_QUANTUM:
+            self._written_at, self._written_in = turn.now, turn.number
+            return False
+        if not self._deferred:
+            turn.later(self._flush)
+        self._deferred.append(output)
+        return True
+
+    def _flush(self) -> None:
+        outputs, self._deferred = self._deferred, []
+        for output in outputs:
+            self._turn.mark(output)

@@ -1,19 +1,22 @@
-"""One port for every protocol: who a peer is, is told by its first bytes.
+"""Serves every protocol on one port: the first bytes that a peer sends choose it.
 
-The greeter takes a connection's first bytes, in the clear or inside TLS, and hands both connection and bytes to
-whoever speaks that protocol. From then on it is not in the way.
+A ``ProtocolDetector`` takes a connection's first bytes, in the clear or inside TLS, and hands connection and bytes
+to the protocol that they belong to; from then on it is not involved. Where thousands come at once, each waits for its
+turn (``HandshakeLane``). A port is given a table of the protocols that it accepts, each with the function that makes
+its engines: the same table in the clear, inside TLS and inside WebSocket.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from enmasse.net.door import Door, Ticket
-from enmasse.net.first_bytes import Speech, recognise
+from enmasse.net.connection_limiter import ConnectionLimiter, Slot
+from enmasse.net.first_bytes import HTTP, TLS, ProtocolSignature, recognise
 from enmasse.net.loop import Turn
 from enmasse.net.tls_layer import TlsLayer
 from enmasse.net.transport import Engine, EngineProtocol
@@ -21,104 +24,173 @@ from enmasse.net.transport import Engine, EngineProtocol
 if TYPE_CHECKING:
     from enmasse.net.web import Answer
 
-__all__ = ["Greeter", "Port"]
 
 MAX_RECORD_BYTES = 16384
 
-AMQP_TLS_HEADER = b"AMQP\x02\x01\x00\x00"
+_log = logging.getLogger(__name__)
+
+MakeEngine = Callable[[EngineProtocol], Engine]
+"""Makes the engine of a connection whose socket is connected; it refuses the peer if ``shell.refusal`` says so."""
 
 
-@dataclass(frozen=True, slots=True)
 class Port:
-    """What is spoken on a port, and by whom.
-
-    Attributes:
-        turn: of the loop.
-        make_engine: makes an AMQP engine for a shell; ``shell.ticket`` tells whether to refuse it.
-        door: who may come in.
-        context: gives what a TLS handshake begins with, from the client's first record; None if TLS is not spoken.
-        answer: what HTTP requests get.
-        origins: where web pages may come from that open a WebSocket, beside this machine.
-    """
-
-    turn: Turn
-    make_engine: Callable[[EngineProtocol], Engine]
-    door: Door
-    answer: Answer
-    context: Callable[[bytes], ssl.SSLContext] | None = None
-    origins: Collection[str] = ()
-    is_tls_only: bool = False
-    """Whether nothing is spoken in the clear."""
-
-    def greet(self) -> Greeter:
-        """Make the protocol of a connection that is accepted; the factory of ``create_server``."""
-        if self.is_tls_only:
-            return Greeter(self, {Speech.TLS})
-        spoken = {Speech.AMQP, Speech.HTTP}
-        if self.context is not None:
-            spoken |= {Speech.TLS, Speech.AMQP_TLS}
-        return Greeter(self, spoken)
-
-
-class Greeter(asyncio.Protocol):
-    """Takes the first bytes of a connection.
+    """One port, the protocols that it accepts, and the functions that make their engines.
 
     Args:
-        port: where it is.
-        spoken: what may be spoken here.
-        ticket: the connection's place, if it has one already.
+        turn: the turn of the loop.
+        protocols: the functions that make engines, by protocol; the first protocol gets peers that none recognises.
+        limiter: counts and limits the connections.
+        answer: answers HTTP requests.
+        context: returns the TLS context for a client's first record; None if TLS is not accepted.
+        origins: origins of web pages that may open a WebSocket, beside those of this machine.
+        is_tls_only: accept nothing in the clear.
     """
 
-    __slots__ = ("_given", "_port", "_spoken", "_ticket", "_transport")
+    def __init__(
+        self,
+        turn: Turn,
+        protocols: Mapping[ProtocolSignature, MakeEngine],
+        limiter: ConnectionLimiter,
+        answer: Answer,
+        context: Callable[[bytes], ssl.SSLContext] | None = None,
+        origins: Collection[str] = (),
+        *,
+        is_tls_only: bool = False,
+    ) -> None:
+        self.turn = turn
+        self.protocols = protocols
+        self.limiter = limiter
+        self.answer = answer
+        self.context = context
+        self.origins = origins
+        self.upgrades: dict[ProtocolSignature, ProtocolSignature] = {}
+        """Headers that ask for TLS, each with the protocol that follows inside."""
+        inside = [signature for signature in protocols if signature.over_tls]
+        self.inside_tls = (*inside, HTTP)
+        """The protocols that are accepted inside TLS; anything unknown goes to the first."""
+        self.carried = {name: signature for signature in protocols for name in signature.subprotocols}
+        """The protocols that WebSocket carries, by its sub-protocols."""
+        self.default = next(iter(protocols))
+        if is_tls_only:
+            self.accepted: tuple[ProtocolSignature, ...] = (TLS,)
+            return
+        self.accepted = (*protocols, HTTP)
+        if context is not None:
+            self.upgrades = {
+                ProtocolSignature(f"{signature.name}-tls", (signature.tls_header,)): signature
+                for signature in inside
+                if signature.tls_header
+            }
+            self.accepted += (TLS, *self.upgrades)
 
-    def __init__(self, port: Port, spoken: Collection[Speech], ticket: Ticket | None = None) -> None:
+    def make_protocol(self) -> ProtocolDetector:
+        """Return the detector for a new connection; the protocol factory of ``create_server``."""
+        return ProtocolDetector(self, self.accepted, self.default)
+
+
+class ProtocolDetector(asyncio.Protocol):
+    """Reads the first bytes of a connection and hands it to the protocol that they belong to.
+
+    Args:
+        port: the port of the connection.
+        accepted: the protocols that are accepted here.
+        default: the protocol of a peer that none recognises.
+        slot: the connection's slot, if it has one already.
+    """
+
+    __slots__ = ("_accepted", "_default", "_given", "_is_lost", "_is_waiting", "_port", "_slot", "_transport")
+
+    def __init__(
+        self,
+        port: Port,
+        accepted: Collection[ProtocolSignature],
+        default: ProtocolSignature,
+        slot: Slot | None = None,
+    ) -> None:
         self._port = port
-        self._spoken = spoken
-        self._ticket = ticket
+        self._accepted = accepted
+        self._default = default
+        self._slot = slot
         self._given = b""
+        self._is_waiting = self._is_lost = False
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Give the connection its place."""
+        """Ask the limiter for a slot, and abort the connection without one."""
         # uvloop's transports implement the interface without inheriting it.
         self._transport = cast("asyncio.Transport", transport)
-        if self._ticket is None:
-            self._ticket = self._port.door.enter(self._transport)
-            if self._ticket is None:
+        if self._slot is None:
+            self._slot = self._port.limiter.enter(self._transport)
+            if self._slot is None:
                 transport.abort()  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes until they tell what is spoken."""
-        ticket = self._ticket
-        if ticket is None:
+        """Collect bytes until they identify the protocol."""
+        slot = self._slot
+        if slot is None:
             return
         self._given += data
-        speech = recognise(self._given, self._spoken)
-        if speech is None or (speech is Speech.TLS and not _is_record(self._given)):
+        self._port.turn.begin()
+        if slot.lane.is_full():
+            self._wait(slot)
+        else:
+            self._take(slot)
+
+    def _wait(self, slot: Slot) -> None:
+        """Leave further bytes in the socket, and go on in a later turn."""
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._transport.pause_reading()
+            slot.lane.enqueue(lambda: self._go_on(slot))
+
+    def _go_on(self, slot: Slot) -> None:
+        self._is_waiting = False
+        if self._is_lost or self._transport.is_closing():
             return
-        if speech not in self._spoken:  # what is not recognised counts as AMQP, which is not spoken everywhere
-            ticket.drop()
-            return
-        given, self._given = self._given, b""
-        if speech is Speech.AMQP_TLS:
-            self._transport.write(AMQP_TLS_HEADER)
-            given = given[len(AMQP_TLS_HEADER) :]
-        if speech in (Speech.TLS, Speech.AMQP_TLS):
-            self._secure(speech, ticket, given)
-            return
-        protocol = self._choose(speech, ticket)
+        try:
+            self._transport.resume_reading()
+            self._take(slot)
+        except Exception:  # noqa: BLE001  whatever it is, only this connection may suffer
+            _log.exception("a connection failed at its first bytes")
+            slot.drop()
+
+    def _take(self, slot: Slot) -> None:
+        """Give the bytes to their protocol once they identify it; the time that this takes is the lane's."""
+        began = perf_counter()
+        protocol = self._protocol_of(slot)
+        slot.lane.charge(perf_counter() - began)
+        if protocol is not None:
+            given, self._given = self._given, b""
+            if given:
+                protocol.data_received(given)
+
+    def _protocol_of(self, slot: Slot) -> asyncio.Protocol | None:
+        """Return the protocol that is to have the bytes; None if it is not known yet, or has taken them."""
+        signature = recognise(self._given, self._accepted, self._default)
+        if signature is None or (signature is TLS and not _is_record(self._given)):
+            return None
+        if signature not in self._accepted:  # in the clear, where only TLS is accepted
+            slot.drop()
+            return None
+        upgraded = self._port.upgrades.get(signature)
+        if upgraded is not None or signature is TLS:
+            given, self._given = self._given, b""
+            if upgraded is None:
+                self._secure(self._port.inside_tls, slot, given)
+            else:
+                self._transport.write(upgraded.tls_header)
+                self._secure((upgraded,), slot, given[len(upgraded.tls_header) :])
+            return None
+        protocol = self._choose(signature, slot)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
-        if given:
-            protocol.data_received(given)
+        return protocol
 
-    def _secure(self, speech: Speech, ticket: Ticket, given: bytes) -> None:
-        """Have TLS spoken from now on, and another greeter ask what is spoken inside."""
+    def _secure(self, inside: Collection[ProtocolSignature], slot: Slot, given: bytes) -> None:
+        """Begin TLS, with another detector for the protocol inside."""
         port, transport = self._port, self._transport
         assert port.context is not None
-        # After AMQP's own header for TLS nothing but AMQP follows [AMQP 5.2.1].
-        inside = {Speech.AMQP} if speech is Speech.AMQP_TLS else {Speech.AMQP, Speech.HTTP}
-        layer = TlsLayer(Greeter(port, inside, ticket), port.context(given))
+        layer = TlsLayer(ProtocolDetector(port, inside, next(iter(inside)), slot), port.context(given))
         transport.set_protocol(layer)
         # uvloop heeds what kind of protocol it reads for when it begins to read.
         transport.pause_reading()
@@ -126,26 +198,29 @@ class Greeter(asyncio.Protocol):
         layer.connection_made(transport)
         layer.take(given)
 
-    def _choose(self, speech: Speech, ticket: Ticket) -> asyncio.Protocol:
-        """Make whoever speaks that in the clear, or inside TLS."""
-        port = self._port
-        if speech is Speech.HTTP:
-            # Many nodes are never asked, and its libraries take time to load.
+    def _choose(self, signature: ProtocolSignature, slot: Slot) -> asyncio.Protocol:
+        """Make the asyncio protocol that serves a protocol."""
+        if signature is HTTP:
+            # Many nodes never get an HTTP request, and its libraries take time to load.
             from enmasse.net.web import WebProtocol  # noqa: PLC0415
 
-            return WebProtocol(ticket, port.answer, lambda: self._make_shell(ticket), port.origins)
-        return self._make_shell(ticket)
+            port = self._port
+            return WebProtocol(
+                slot, port.answer, port.carried, lambda carried: self._make_shell(carried, slot), port.origins
+            )
+        return self._make_shell(signature, slot)
 
-    def _make_shell(self, ticket: Ticket) -> EngineProtocol:
-        return EngineProtocol(self._port.turn, self._port.make_engine, ticket=ticket)
+    def _make_shell(self, signature: ProtocolSignature, slot: Slot) -> EngineProtocol:
+        return EngineProtocol(self._port.turn, self._port.protocols[signature], slot=slot)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It was gone before it had said what it speaks."""
-        if self._ticket is not None:
-            self._ticket.leave()
+        """Give the slot back: the peer left before its protocol was known."""
+        self._is_lost = True
+        if self._slot is not None:
+            self._slot.leave()
 
 
 def _is_record(data: bytes) -> bool:
-    """Tell whether a TLS record is complete, or longer than any may be [RFC 8446 5.1]."""
+    """Return true if a TLS record is complete, or longer than any may be [RFC 8446 5.1]."""
     length = int.from_bytes(data[3:5], "big")
     return len(data) >= 5 and (len(data) >= 5 + length or length > MAX_RECORD_BYTES)

@@ -1,11 +1,11 @@
-"""Log lines: as text or as JSON, one line for each event, and never more than a reader can bear.
+"""Formats log lines as text or JSON, one for each event, and limits their rate.
 
 Rules:
 1. An event has a name and fields (``log_event``); any other line is a message. Both end up as one line,
    whatever a client has put into a name: what cannot be printed is escaped, what is long is cut.
 2. Lines are limited by kind, so that nobody floods the log and nobody's flood hides other kinds. A kind is
    an event's name, or a message without its arguments. What was left out is counted in the next line of
-   its kind, or told once the flood is over.
+   its kind, or in a line of its own once the flood is over.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-__all__ = ["FORMATS", "JsonFormatter", "LimitedHandler", "TextFormatter", "log_event", "set_up_logging"]
-
 FORMATS = ("text", "json")
 
 BURST = 100
@@ -29,7 +27,7 @@ PER_SECOND = 2.0
 """Lines of one kind in the long run: some 20 MB a day if somebody floods on purpose."""
 
 QUIET_S = 10.0
-"""How long a flood must be over before it is told how many lines it had."""
+"""Seconds after a flood until the number of its lines is logged."""
 
 MAX_KINDS = 1_000
 """Kinds that are accounted for; our own programs have far fewer."""
@@ -48,8 +46,8 @@ def log_event(logger: logging.Logger, level: int, event: str, **fields: Any) -> 
         fields: what it is about; those that are ``None`` are left out.
     """
     if logger.isEnabledFor(level):
-        told = {key: value for key, value in fields.items() if value is not None}
-        logger.log(level, event, extra={"event": event, "fields": told})
+        given = {key: value for key, value in fields.items() if value is not None}
+        logger.log(level, event, extra={"event": event, "fields": given})
 
 
 def _cut(value: Any) -> Any:
@@ -81,7 +79,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as a line; the trace of an exception follows it."""
+        """Return a record as a line; the trace of an exception follows it."""
         fields = getattr(record, "fields", None)
         message = _printable(record.getMessage())
         if fields:
@@ -97,7 +95,7 @@ class JsonFormatter(logging.Formatter):
     """Lines for programs: one JSON object each, the trace of an exception in it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as a line."""
+        """Return a record as a line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -120,7 +118,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Allowance:
-    """What one kind may still say."""
+    """The lines that one kind may still log."""
 
     __slots__ = ("at", "dropped_at", "left", "left_out", "level")
 
@@ -147,10 +145,10 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         self._flooded: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, unless its kind has said enough."""
+        """Write a record, unless its kind has exceeded its limit."""
         now = self._clock()
         if self._flooded:
-            self._tell_of_floods(now)
+            self._report_floods(now)
         kind = getattr(record, "event", None) or f"{record.name}: {record.msg}"
         allowance = self._allowance(kind, now)
         allowance.left = min(float(BURST), allowance.left + (now - allowance.at) * PER_SECOND)
@@ -177,12 +175,12 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             allowance = self._kinds[kind] = _Allowance(now)
         return allowance
 
-    def _tell_of_floods(self, now: float) -> None:
+    def _report_floods(self, now: float) -> None:
         for kind in [kind for kind in self._flooded if now - self._kinds[kind].dropped_at >= QUIET_S]:
             allowance = self._kinds[kind]
             self._flooded.discard(kind)
             record = logging.LogRecord(
-                "enmasse.logs", allowance.level, __file__, 0, "lines-left-out", None, None, "_tell_of_floods"
+                "enmasse.logs", allowance.level, __file__, 0, "lines-left-out", None, None, "_report_floods"
             )
             record.event = "lines-left-out"
             record.fields = {"kind": kind, "lines": allowance.left_out}
@@ -191,7 +189,10 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
 
 def set_up_logging(form: str = "text", stream: TextIO | None = None) -> None:
-    """Have everything that is logged go to standard error, as ``text`` or ``json``."""
+    """Log everything to standard error, as ``text`` or ``json``."""
+    # What no line shows is not looked up: a node logs each connection.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001  documented for this purpose
     handler = LimitedHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import uvloop
 
-__all__ = ["Flushable", "Turn", "new_loop", "run"]
+from enmasse.net.deadlines import Deadlines
 
 T = TypeVar("T")
 
@@ -37,9 +37,12 @@ class Turn:
         now: the loop's clock at the start of the turn, in seconds.
         wall: the time of day then, in seconds since 1970 UTC.
         number: how many turns there have been; several may begin at one reading of the clock.
+        deadlines: far deadlines of the loop.
     """
 
-    __slots__ = ("_clock", "_dirty", "_due", "_hooks", "_is_begun", "_later", "loop", "now", "number", "wall")
+    __slots__ = (
+        "_clock", "_dirty", "_due", "_hooks", "_is_begun", "_later", "deadlines", "loop", "now", "number", "wall"
+    )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -47,6 +50,7 @@ class Turn:
         self.now = loop.time()
         self.wall = time.time()
         self.number = 0
+        self.deadlines = Deadlines(self)
         self._is_begun = False
         self._dirty: list[Flushable] = []
         self._later: list[Callable[[], None]] = []

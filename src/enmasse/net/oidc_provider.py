@@ -1,11 +1,11 @@
-"""One OpenID provider, as a process that needs it sees it: its keys, and its word on passwords.
+"""Verifies tokens and passwords with one OpenID provider.
 
 Rules:
-1. Keys that were fetched once are good until newer ones have come: while the provider cannot be reached,
-   whoever has a token signed with a known key notices nothing.
-2. A token with an unknown key makes them be fetched anew, once in ``REFETCH_S`` at most, whoever sends such
-   tokens and however many.
-3. Few passwords are asked for at a time, and few wait: a provider works hard on each of them.
+1. Keys are used until newer ones are fetched: while the provider cannot be reached, tokens signed with a known key
+   stay valid.
+2. A token with an unknown key makes the keys be fetched again, once in ``REFETCH_S`` at most, however many such
+   tokens come.
+3. Few passwords are verified at a time, and few wait: each of them costs the provider much time.
 4. Nothing follows a redirect, reads more than ``MAX_ANSWER_BYTES``, or takes longer than ``DEADLINE_S``.
 """
 
@@ -18,7 +18,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote_plus, urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 import httpx
 
@@ -27,24 +27,22 @@ from enmasse.identity.errors import TokenError, UnknownKeyError
 from enmasse.identity.oidc import Identity, KeySet, read_discovery, verify_token
 from enmasse.identity.oidc_settings import OidcSettings, check_provider_url, is_loopback
 
-__all__ = ["DEADLINE_S", "OidcProvider"]
-
 REFETCH_S = 10.0
-"""Between two questions for keys that somebody else causes; a new key is known that much later at worst."""
+"""Seconds between two fetches of keys that tokens cause; a new key is known that much later at worst."""
 
 REFRESH_S = 300.0
-"""Keys that are older are fetched anew when they are next needed, beside the work: those that the provider
-has withdrawn are gone then."""
+"""The age in seconds from which on keys that are used are fetched again in the background, so that withdrawn ones are
+dropped."""
 
 DEADLINE_S = 10.0
-"""For an answer with everything that it needs; a client waits for it with its login."""
+"""Seconds for an answer with everything that it needs; a client's login waits for it."""
 
 REQUEST_S = 5.0
-"""For one request; so a slow one leaves time for a second."""
+"""Seconds for one request; so a slow one leaves time for a second."""
 
 MAX_ASKING, MAX_WAITING = 8, 256
-"""Passwords that are asked for at a time, and those that wait for it: Keycloak checks some 20 in a second for
-each core, so that the last one is answered in time."""
+"""The passwords that are verified at a time, and those that wait: Keycloak verifies some 20 per second and core, so
+the last one is answered in time."""
 
 MAX_ANSWER_BYTES = 1 << 20
 """Documents of providers have some KiB; with hundreds of keys, some hundred."""
@@ -53,18 +51,18 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 _log = logging.getLogger(__name__)
 
-# It would tell of each request.
+# It would log each request.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 class OidcProvider:
-    """Judges tokens and passwords of one provider.
+    """One OpenID provider, its keys and its verification of passwords.
 
     Args:
-        settings: what is agreed with it.
-        wall: seconds since 1970 UTC.
-        clock: seconds, by which it is spared.
-        keys: its keys, as far as they are known already.
+        settings: the settings for the provider.
+        wall: returns seconds since 1970 UTC.
+        clock: returns monotonic seconds, for the limits of requests.
+        keys: the provider's keys, if they are known already.
     """
 
     def __init__(
@@ -81,6 +79,7 @@ class OidcProvider:
         self._clock = clock
         self._http: httpx.AsyncClient | None = None
         self._token_endpoint = ""
+        self._authorization_endpoint = ""
         self._asked_at: float | None = None
         self._failure: str | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -90,7 +89,7 @@ class OidcProvider:
     # Tokens
 
     def judge(self, token: str) -> Identity | None:
-        """Who the bearer of a token is; nothing if the provider has to be asked for that, see ``fetch_and_judge``.
+        """Return the identity of a token's bearer, or None if keys have to be fetched: see ``fetch_and_judge``.
 
         Raises:
             TokenError: the token is not good.
@@ -112,7 +111,7 @@ class OidcProvider:
         return None
 
     async def fetch_and_judge(self, token: str) -> Identity:
-        """Fetch keys if that may help, and say who the bearer of a token is.
+        """Fetch keys if that may help, and return the identity of a token's bearer.
 
         Raises:
             TokenError: the token is not good.
@@ -134,12 +133,12 @@ class OidcProvider:
         return self._asked_at is not None and self._clock() - self._asked_at < REFETCH_S
 
     def prepare(self) -> None:
-        """Fetch the keys, beside the work, if that has never been tried."""
+        """Fetch the keys in the background, if that has never been tried."""
         if self._asked_at is None:
             self.refresh()
 
     def refresh(self) -> None:
-        """Fetch the keys, beside the work."""
+        """Fetch the keys in the background."""
         if self._fetching is None:
             self._asked_at = self._clock()
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(), name="fetch keys")
@@ -147,7 +146,7 @@ class OidcProvider:
     async def _fetched(self) -> None:
         self.refresh()
         assert self._fetching is not None
-        # Others wait for the same answer: whoever goes away does not end it.
+        # Others wait for the same answer, so a client that leaves must not cancel it.
         await asyncio.shield(self._fetching)
 
     async def _fetch(self) -> None:
@@ -155,8 +154,9 @@ class OidcProvider:
             async with asyncio.timeout(DEADLINE_S):
                 issuer = self.settings.issuer
                 said = await self._get(issuer.rstrip("/") + DISCOVERY)
-                keys_url, self._token_endpoint = read_discovery(said, issuer)
-                self.keys = KeySet(await self._get(keys_url))
+                named = read_discovery(said, issuer)
+                self._token_endpoint, self._authorization_endpoint = named.token, named.authorization
+                self.keys = KeySet(await self._get(named.keys))
         except (TokenError, UnavailableError, ConfigError) as error:
             self._failed(error.description if isinstance(error, TokenError) else str(error))
         except TimeoutError:
@@ -176,7 +176,7 @@ class OidcProvider:
     # Passwords
 
     async def judge_password(self, user: str, password: str) -> Identity:
-        """Who a user is whose password the provider finds right.
+        """Return the identity of a user whose password the provider confirms.
 
         Raises:
             TokenError: it is not right, or the provider does not say for whom.
@@ -196,13 +196,20 @@ class OidcProvider:
             self._waiting -= 1
 
     async def _show_password(self, user: str, password: str) -> Identity:
+        form = {"grant_type": "password", "username": user, "password": password, "scope": self.settings.scopes}
+        return await self._exchange(form, "wrong password")
+
+    async def _exchange(self, form: dict[str, str], wrong: str) -> Identity:
+        """Return the identity in the tokens that the provider gives for what a form shows.
+
+        Raises:
+            TokenError: the provider refuses it, for the reason ``wrong``.
+            UnavailableError: the provider cannot be asked now.
+        """
+        await self._discovered()
         if not self._token_endpoint:
-            if not self._is_spared or self._fetching is not None:
-                await self._fetched()
-            if not self._token_endpoint:
-                raise UnavailableError(self._failure or "the provider names no place to ask for tokens")
+            raise UnavailableError(self._failure or "the provider names no place to ask for tokens")
         settings = self.settings
-        form = {"grant_type": "password", "username": user, "password": password, "scope": settings.scopes}
         authentication = None
         if settings.client_secret:
             # Both are encoded before they are put together [RFC 6749 2.3.1].
@@ -212,16 +219,16 @@ class OidcProvider:
         status, said = await self._ask("POST", self._token_endpoint, data=form, auth=authentication)
         code = said.get("error") if isinstance(said, dict) else None
         if status in (400, 401) and code == "invalid_grant":
-            raise TokenError("wrong password")
+            raise TokenError(wrong)
         if status != 200 or not isinstance(said, dict):
-            raise UnavailableError(f"the provider answers a password with status {status} {code or ''!s:.100}")
+            raise UnavailableError(f"the provider answers with status {status} {code or ''!s:.100}")
         return await self._read_grant(said)
 
     async def _read_grant(self, said: dict[str, Any]) -> Identity:
-        """Who it is by the tokens that came for a password."""
-        # Not every provider's access token can be read by others than itself; the other one is always for us.
+        """Return the identity in the tokens that the provider gave for a password."""
+        # Access tokens of some providers are opaque; the ID token is always for this client.
         ours = replace(self.settings, audience=(*self.settings.audience, self.settings.client_id))
-        reason = TokenError("the provider gives no token for a password")
+        reason = TokenError("the provider gives no token")
         for name, settings in (("access_token", self.settings), ("id_token", ours)):
             token = said.get(name)
             if isinstance(token, str):
@@ -243,6 +250,66 @@ class OidcProvider:
             await self._fetched()
         raise UnavailableError("the provider signs with a key that it does not publish")
 
+    # Browsers
+
+    async def login_url(self, redirect: str, state: str, challenge: str) -> str:
+        """Return where a browser logs in, which then leads it to ``redirect`` with a code.
+
+        Args:
+            redirect: our own URL.
+            state: comes back with the code.
+            challenge: the hash of the secret that the code is exchanged with [RFC 7636].
+
+        Raises:
+            UnavailableError: the provider does not answer, or names no such place.
+        """
+        await self._discovered()
+        if not self._authorization_endpoint:
+            raise UnavailableError(self._failure or "the provider names no place to log in")
+        try:
+            check_provider_url(
+                "the provider's authorization_endpoint", self._authorization_endpoint.partition("?")[0]
+            )
+        except ConfigError as error:
+            raise UnavailableError(str(error)) from None
+        asked = {
+            "response_type": "code",
+            "client_id": self.settings.client_id,
+            "redirect_uri": redirect,
+            "scope": self.settings.scopes,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        joint = "&" if "?" in self._authorization_endpoint else "?"
+        return f"{self._authorization_endpoint}{joint}{urlencode(asked)}"
+
+    async def judge_code(self, code: str, redirect: str, verifier: str) -> Identity:
+        """Return the identity of who has logged in with a browser.
+
+        Args:
+            code: as the provider gave it to the browser.
+            redirect: our own URL, as the browser was sent away with it.
+            verifier: the secret whose hash it was sent away with.
+
+        Raises:
+            TokenError: the code is not right, or has been used.
+            UnavailableError: the provider cannot be asked now.
+        """
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                return await self._exchange(form, "the provider does not know the code, or no longer")
+        except TimeoutError:
+            raise UnavailableError(f"no answer within {DEADLINE_S:.0f} s") from None
+        except ConfigError as error:
+            raise UnavailableError(str(error)) from None
+
+    async def _discovered(self) -> None:
+        """Ask the provider for its URLs, if they are not known and that may help."""
+        if not self._token_endpoint and (not self._is_spared or self._fetching is not None):
+            await self._fetched()
+
     # HTTP
 
     async def _get(self, url: str) -> Any:
@@ -252,7 +319,7 @@ class OidcProvider:
         return said
 
     async def _ask(self, method: str, url: str, **options: Any) -> tuple[int, Any]:
-        """Status and JSON of an answer.
+        """Return status and JSON of an answer.
 
         Raises:
             UnavailableError: there is none.
@@ -283,14 +350,14 @@ class OidcProvider:
                 timeout=REQUEST_S,
                 limits=httpx.Limits(max_connections=MAX_ASKING + 2, keepalive_expiry=30.0),
                 follow_redirects=False,
-                # Proxies are for what is far away.
+                # Proxies are for other machines.
                 trust_env=not is_loopback(urlsplit(self.settings.issuer).hostname or ""),
                 headers={"Accept": "application/json"},
             )
         return self._http
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel what is under way."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)

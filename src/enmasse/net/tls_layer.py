@@ -1,4 +1,4 @@
-"""A server's TLS on any transport, by OpenSSL through memory.
+"""The server's side of TLS on any transport, by OpenSSL with buffers in memory.
 
 The event loop's own TLS is not used: it takes over a socket from its first byte on, whereas a port that
 speaks several protocols has read some by then; and it costs more (``benchmarks/tls.py`` compares the two).
@@ -16,13 +16,11 @@ from typing import Any
 from enmasse.net.layer import Borrower, Layer
 from enmasse.net.logs import log_event
 
-__all__ = ["TlsLayer"]
-
 RECORD_BYTES = 16384
 """No record holds more [RFC 8446 5.1]."""
 
 SEALED_RECORD_BYTES = 5 + RECORD_BYTES + 1 + 16
-"""What a full record takes on its way: with its header, its type and the cipher's tag [RFC 8446 5.2]."""
+"""The size of a full record when it is sent: with its header, its type and the cipher's tag [RFC 8446 5.2]."""
 
 SLICE_BYTES = 4 * RECORD_BYTES
 """So much goes through OpenSSL at once: its buffers keep the size that they once had."""
@@ -47,8 +45,8 @@ class TlsLayer(Layer, asyncio.BufferedProtocol):
     earlier, as OpenSSL may have had most of one before, and so never reaches what is not decrypted yet.
 
     Args:
-        upper: what it carries, connected once the handshake is done.
-        context: certificates and options.
+        upper: the protocol above, connected once the handshake is done.
+        context: the certificates and options.
     """
 
     __slots__ = ("_incoming", "_is_over", "_outgoing", "_tls")
@@ -61,15 +59,15 @@ class TlsLayer(Layer, asyncio.BufferedProtocol):
         self._is_over = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Give what is known of the connection; ``ssl_object`` among it."""
+        """Return what is known of the connection, ``ssl_object`` included."""
         return self._tls if name == "ssl_object" else super().get_extra_info(name, default)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Give the place for what comes next."""
+        """Return the buffer for the next read."""
         return _SEALED
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Decrypt what has come."""
+        """Decrypt the bytes that were read."""
         self.take(_SEALED[:nbytes])
 
     def take(self, data: bytes | memoryview) -> None:
@@ -93,7 +91,7 @@ class TlsLayer(Layer, asyncio.BufferedProtocol):
             self.close()
 
     def _decrypt(self, data: memoryview) -> tuple[int, bool]:
-        """Read every complete record; tell how many bytes they held, and whether the peer has said its last."""
+        """Read every complete record; return the number of bytes, and true at the end of the peer's data."""
         incoming = self._incoming
         # Typeshed does not know that it returns a number when it is given a buffer.
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]
@@ -120,7 +118,7 @@ class TlsLayer(Layer, asyncio.BufferedProtocol):
         self.raise_upper()
 
     def _fail(self, error: ssl.SSLError) -> None:
-        """Tell the peer what OpenSSL has against it, and hang up."""
+        """Send the peer OpenSSL's alert, and close the connection."""
         self._is_over = True
         peer = self.get_extra_info("peername")
         host = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
@@ -157,14 +155,14 @@ class TlsLayer(Layer, asyncio.BufferedProtocol):
         self.lower.writelines(sealed)
 
     def is_closing(self) -> bool:
-        """Tell whether the connection is closed or about to be."""
+        """Return true if the connection is closed or about to be."""
         return self._is_over or self.lower.is_closing()
 
     def close(self) -> None:
-        """Say that no more comes, and close when all has been written."""
+        """Send the end of data, and close when everything is written."""
         if not self._is_over:
             self._is_over = True
-            with contextlib.suppress(ssl.SSLError):  # nobody waits for the peer's own farewell
+            with contextlib.suppress(ssl.SSLError):  # the peer's own end of data is not waited for
                 self._tls.unwrap()
             if self._outgoing.pending:
                 self.lower.write(self._outgoing.read())

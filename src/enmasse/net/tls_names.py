@@ -1,11 +1,9 @@
-"""Who is at the other end of a TLS connection, and whom it meant to reach."""
+"""The names of a TLS connection: those of the peer's certificate, and the host that the client named."""
 
 from __future__ import annotations
 
 import ssl
 from typing import Any
-
-__all__ = ["ServerTls", "peer_names_of", "server_name_of"]
 
 
 class ServerTls(ssl.SSLObject):
@@ -18,13 +16,13 @@ class ServerTls(ssl.SSLObject):
 
 
 def server_name_of(tls: ssl.SSLObject) -> str | None:
-    """Give the host that the client named (SNI), in lower case, on either side of a connection."""
+    """Return the host that the client named (SNI), in lower case, on either side of a connection."""
     name = tls.asked_name if isinstance(tls, ServerTls) else tls.server_hostname
     return None if name is None else name.lower()
 
 
 def peer_names_of(tls: ssl.SSLObject) -> tuple[str, ...]:
-    """Give the names of the peer's verified certificate: common name first, then DNS names and mail addresses."""
+    """Return the names of the peer's verified certificate: common name first, then DNS names and mail addresses."""
     # Without verification this is empty, whatever certificate the peer has shown.
     certificate: Any = tls.getpeercert() or {}
     names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]

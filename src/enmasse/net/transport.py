@@ -2,8 +2,9 @@
 
 Rules:
 1. An engine hears of bytes at once, of as many in a turn as it takes in ``SHARE_S``: all others wait for
-   it. What it wants to write is written at the end of the turn. Beside others, busy connections share
-   one part of the turn, and their output may be gathered over several (``lanes``).
+   it. It asks between frames whether that is over (``is_late``). What it wants to write is written at the
+   end of the turn. Beside others, busy connections share one part of the turn, and their output may be
+   gathered over several (``lanes``).
 2. A peer that does not read is sent nothing more: above ``HIGH_WATER`` bytes owed, the engine's
    links are blocked and, on a server, the peer's own bytes are left in the socket. Clients go on
    reading, or two ends that both wait for the other to read would wait for ever. A server leaves a peer's
@@ -20,13 +21,12 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Protocol, cast
 
-from enmasse.net.door import Ticket
-from enmasse.net.lanes import Load
+from enmasse.net.connection_limiter import Slot
+from enmasse.net.deadlines import Step
+from enmasse.net.lanes import ConnectionLoad, HandshakeLane, Quantum
 from enmasse.net.layer import Borrower
 from enmasse.net.loop import Turn
 from enmasse.net.tls_names import peer_names_of, server_name_of
-
-__all__ = ["MIN_SHARE_BYTES", "SHARE_S", "Engine", "EngineProtocol"]
 
 HIGH_WATER = 1 << 20
 """Bytes owed to a peer above which it is asked to read first: as many as one turn may put out."""
@@ -39,6 +39,12 @@ SHARE_S = 0.0005
 
 MIN_SHARE_BYTES = 32 << 10
 """Fewer bytes are not worth another turn."""
+
+ALONE = Quantum(SHARE_S, MIN_SHARE_BYTES)
+
+HOT_SHARES = 4
+"""Shares that messages and their outcomes may take where few bytes of them last long: shorter turns would cost
+those who send many more than others win."""
 
 LINGER_S = 5.0
 """How long the last words to a peer may take to be read."""
@@ -62,6 +68,8 @@ class Engine(Protocol):
     """The verbs of every protocol engine."""
 
     wake: Callable[[Any], None]
+    is_late: Callable[[bool], bool]
+    has_more: bool
     is_paused: bool
     is_blocked: bool
     is_held: bool
@@ -103,7 +111,7 @@ class EngineProtocol(Borrower):
         make_engine: makes the engine when the socket is connected; it is given this shell, whose
             ``transport`` and ``peer`` are set, and may take the clock from ``turn.now``.
         yields: whether to leave bytes unread while the peer does not read (see rule 2).
-        ticket: its place among a server's connections.
+        slot: its place among a server's connections.
 
     Attributes:
         engine: the engine, once connected.
@@ -116,14 +124,14 @@ class EngineProtocol(Borrower):
         bytes_in: bytes read.
         bytes_out: bytes written.
         is_lost: whether the socket is gone.
-        load: how busy it keeps the loop, once it is known whose it is.
+        load: its lane, and how busy it keeps the loop once it is known whose it is.
     """
 
     __slots__ = (
-        "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_reading_paused", "_linger",
-        "_make_engine", "_owed", "_pace", "_rest", "_timer", "_timer_at", "_turn", "_yields", "bytes_in",
-        "bytes_out", "engine", "is_lost", "is_secure", "load", "peer", "peer_names", "server_name", "ticket",
-        "transport",
+        "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_put_off",
+        "_is_reading_paused", "_linger", "_make_engine", "_owed", "_pace", "_rest", "_share_s", "_timer",
+        "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost", "is_secure", "load",
+        "peer", "peer_names", "server_name", "slot", "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
@@ -134,7 +142,7 @@ class EngineProtocol(Borrower):
         make_engine: Callable[[EngineProtocol], Engine],
         *,
         yields: bool = True,
-        ticket: Ticket | None = None,
+        slot: Slot | None = None,
     ) -> None:
         self._turn = turn
         self._make_engine = make_engine
@@ -142,17 +150,20 @@ class EngineProtocol(Borrower):
         self._is_dirty = False
         self._is_held = False
         self._is_hung_up = False
+        self._is_put_off = False
         self._is_reading_paused = False
         self._rest = _NOTHING
         self._pace = 0.0
+        self._began = 0.0
+        self._share_s = 0.0
         self._owed = 0
         self._flushes = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | Step | None = None
         self._timer_at = 0.0
         self._linger: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
-        self.ticket = ticket
-        self.load: Load | None = None
+        self.slot = slot
+        self.load: ConnectionLoad | HandshakeLane | None = None if slot is None else slot.lane
         self.peer = ""
         self.is_secure = False
         self.server_name: str | None = None
@@ -162,9 +173,16 @@ class EngineProtocol(Borrower):
         self.is_lost = False
 
     @property
+    def tls(self) -> str:
+        """The version of TLS and its cipher; empty without TLS."""
+        tls = self.transport.get_extra_info("ssl_object") if self.is_secure else None
+        cipher = None if tls is None else tls.cipher()
+        return f"{tls.version()} {cipher[0]}" if tls is not None and cipher is not None else ""
+
+    @property
     def refusal(self) -> str | None:
         """Why the peer is not to be admitted, if so."""
-        return None if self.ticket is None else self.ticket.refusal
+        return None if self.slot is None else self.slot.refusal
 
     # What the socket does
 
@@ -185,6 +203,7 @@ class EngineProtocol(Borrower):
         self._turn.begin()
         self.engine = self._make_engine(self)
         self.engine.wake = self._wake
+        self.engine.is_late = self._is_late
         self._wake(self.engine)
         self._arm()
 
@@ -203,54 +222,79 @@ class EngineProtocol(Borrower):
         self._turn.begin()
         load = self.load
         if load is None:
-            self._receive_share(data, MIN_SHARE_BYTES, SHARE_S)
+            self._receive_slice(data, ALONE)
         elif not load.lane.is_shared():
-            load.add(self._receive_share(data, MIN_SHARE_BYTES, SHARE_S), self._turn.now)
+            load.add(self._receive_slice(data, ALONE), self._turn.now)
         elif load.lane.is_full() and not self.transport.is_closing():
             self._rest = memoryview(b"".join((self._rest, data)))
             self.transport.pause_reading()
-            load.lane.wait(self._read_on)
+            self._put_off()
         else:
-            self._receive_beside_others(load, data)
+            self._receive_shared(load, data)
 
-    def _receive_beside_others(self, load: Load, data: bytes | memoryview) -> None:
+    def _receive_shared(self, load: ConnectionLoad | HandshakeLane, data: bytes | memoryview) -> None:
         lane = load.lane
-        seconds = self._receive_share(data, lane.share.least, lane.share.seconds)
-        lane.spend(seconds)
+        seconds = self._receive_slice(data, lane.quantum)
+        lane.charge(seconds)
         load.add(seconds, self._turn.now)
 
-    def _receive_share(self, data: bytes | memoryview, least: int, share_s: float) -> float:
+    def _receive_slice(self, data: bytes | memoryview, quantum: Quantum) -> float:
         """Take as much as others may wait for, and the rest in the turns that follow; how long it took."""
-        began = perf_counter()
+        self._share_s = quantum.seconds
+        self._began = began = perf_counter()
+        engine = self.engine
+        least = quantum.least
         size = len(data)
-        most = size if size <= least else max(least, int(self._pace * share_s))
+        most = size if size <= least else max(least, int(self._pace * quantum.seconds))
         part = bytes(data if size <= most else data[:most])
-        self._guard("input from", self.engine.receive, part, self._turn.now)
+        self._guard("input from", engine.receive, part, self._turn.now)
         seconds = perf_counter() - began
-        if size > least:
+        if size > least and not engine.has_more:
             self._pace = len(part) / seconds
-        if size > most and not self.transport.is_closing():
+        if (size > most or engine.has_more) and (self.is_lost or not self.transport.is_closing()):
             self._rest = memoryview(data)[most:]
-            self.transport.pause_reading()
+            if not self.is_lost:
+                self.transport.pause_reading()
+            self._put_off()
+        return seconds
+
+    def _put_off(self) -> None:
+        """Have reading go on in one of the turns that follow."""
+        if not self._is_put_off:
+            self._is_put_off = True
             if self.load is not None and self.load.lane.is_shared():
-                self.load.lane.wait(self._read_on)
+                self.load.lane.enqueue(self._read_on)
             else:
                 self._turn.later(self._read_on)
-        return seconds
+
+    def _is_late(self, is_hot: bool) -> bool:
+        """Whether others have waited long enough for what the engine takes."""
+        return perf_counter() - self._began >= (HOT_SHARES if is_hot else 1) * self._share_s
 
     def _read_on(self) -> None:
         """Take what has come, then what comes, unless that is to wait (rule 2)."""
+        self._is_put_off = False
+        if self.is_lost:
+            self._lose_in_lane()
+            return
         if self._may_read():
-            data, self._rest = self._rest, _NOTHING
-            if data and self.load is not None and self.load.lane.is_shared():
-                self._receive_beside_others(self.load, data)
-            elif data:
-                self._receive_share(data, MIN_SHARE_BYTES, SHARE_S)
-            if not self._rest and self._may_read():
+            self._receive_rest()
+            if not (self._rest or self.engine.has_more) and self._may_read():
                 self.transport.resume_reading()
+        # Reading is paused: a hold that ends with this turn has it go on, too.
+        self._is_held |= self.engine.is_held
+
+    def _receive_rest(self) -> None:
+        data, self._rest = self._rest, _NOTHING
+        if not data and not self.engine.has_more:
+            return
+        if self.load is not None and self.load.lane.is_shared():
+            self._receive_shared(self.load, data)
+        else:
+            self._receive_slice(data, ALONE)
 
     def _may_read(self) -> bool:
-        return not (self._is_reading_paused or self._is_held or self.transport.is_closing())
+        return not (self._is_reading_paused or self.engine.is_held or self.transport.is_closing())
 
     def pause_writing(self) -> None:
         """The peer does not keep up."""
@@ -266,21 +310,40 @@ class EngineProtocol(Borrower):
         self.engine.is_paused = False
         if self._is_reading_paused:
             self._is_reading_paused = False
-            self._turn.later(self._read_on)
+            self._put_off()
         self._turn.later(self._resume)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self.is_lost = True
-        if self.ticket is not None:
-            self.ticket.leave()
-        for timer in (self._timer, self._linger):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._linger = None
-        if self._rest:
-            self._guard("input from", self.engine.receive, bytes(self._rest), self._turn.begin())
-            self._rest = _NOTHING
+        if self.slot is not None:
+            self.slot.leave()
+        self._disarm()
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        self._turn.begin()
+        if self._is_put_off:
+            return
+        if self.slot is not None and self.slot.lane.is_full():
+            self._is_put_off = True
+            self.slot.lane.enqueue(self._read_on)
+        else:
+            self._lose_in_lane()
+
+    def _lose_in_lane(self) -> None:
+        began = perf_counter()
+        self._lose()
+        if self.slot is not None:
+            self.slot.lane.charge(perf_counter() - began)
+
+    def _lose(self) -> None:
+        """Tell the engine of the loss once it has taken what came before, in turns as ever."""
+        if not self.engine.is_held:
+            self._receive_rest()
+            if self._rest or self.engine.has_more:
+                return
+        self._rest = _NOTHING
         self._guard("the loss of", self.engine.lost)
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
@@ -294,7 +357,7 @@ class EngineProtocol(Borrower):
 
     def flush(self) -> None:
         """Write what the engine has to say, unless its lane puts that off; called at the end of a turn."""
-        if self.load is not None and self.load.lane.puts_off(self):
+        if self.load is not None and self.load.lane.defers(self):
             return
         self._guard("output for", self._write)
         self._is_dirty = False
@@ -320,7 +383,9 @@ class EngineProtocol(Borrower):
             if self._is_held:
                 self.transport.pause_reading()
             else:
-                self._turn.later(self._read_on)
+                self._put_off()
+        elif (self._rest or engine.has_more) and not engine.is_held:
+            self._put_off()
         if engine.is_blocked and not engine.is_paused:
             self._turn.later(self._resume)
         if self._flushes < HANDSHAKE_FLUSHES:
@@ -342,11 +407,20 @@ class EngineProtocol(Borrower):
         if self._timer is not None:
             if self._timer_at <= deadline:
                 return
-            self._timer.cancel()
+            self._disarm()
         self._timer_at = deadline
-        self._timer = self._turn.loop.call_at(deadline, self._on_deadline)
+        turn = self._turn
+        self._timer = turn.deadlines.add(deadline, self) or turn.loop.call_at(deadline, self.on_deadline)
 
-    def _on_deadline(self) -> None:
+    def _disarm(self) -> None:
+        timer, self._timer = self._timer, None
+        if isinstance(timer, Step):
+            timer.cancel(self)
+        elif timer is not None:
+            timer.cancel()
+
+    def on_deadline(self) -> None:
+        """Let the engine do what is due."""
         self._timer = None
         self._guard("a deadline of", self._keep_time)
 

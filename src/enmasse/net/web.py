@@ -1,24 +1,26 @@
-"""HTTP on a port of other protocols: short answers, and the way to WebSocket.
+"""HTTP on a port of other protocols: short answers, and the upgrade to WebSocket.
 
-Each connection has one request. It is answered and closed, unless it asks for WebSocket.
+A connection has one request; it is closed with the answer, unless the request asks for WebSocket.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
 import h11
 
-if TYPE_CHECKING:
-    from enmasse.net.door import Ticket
+from enmasse.net.origins import SAFE_METHODS, SECURITY_HEADERS
 
-__all__ = ["Answer", "WebProtocol"]
+if TYPE_CHECKING:
+    from enmasse.net.connection_limiter import Slot
+    from enmasse.net.first_bytes import ProtocolSignature
+
 
 Answer = Callable[[str], tuple[int, str] | None]
-"""Gives status and text for a request's target, None if there is nothing."""
+"""Returns status and text for a request's target; None if there is nothing."""
 
 MAX_HEAD_BYTES = 16 << 10
 """Browsers send a few KiB of headers at most."""
@@ -28,21 +30,24 @@ class WebProtocol(asyncio.Protocol):
     """One connection whose first bytes are HTTP.
 
     Args:
-        ticket: its place.
-        answer: what is answered.
-        make_upper: makes what a WebSocket carries.
-        origins: where web pages may come from that open a WebSocket, beside this machine.
+        slot: the connection's slot.
+        answer: returns the answer to a request.
+        carried: the protocols that WebSocket may carry, by sub-protocol.
+        make_upper: makes a carried protocol.
+        origins: origins of web pages that may open a WebSocket, beside those of this machine.
     """
 
     def __init__(
         self,
-        ticket: Ticket,
+        slot: Slot,
         answer: Answer,
-        make_upper: Callable[[], asyncio.Protocol],
+        carried: Mapping[str, ProtocolSignature],
+        make_upper: Callable[[ProtocolSignature], asyncio.Protocol],
         origins: Collection[str],
     ) -> None:
-        self._ticket = ticket
+        self._slot = slot
         self._answer = answer
+        self._carried = carried
         self._make_upper = make_upper
         self._origins = origins
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
@@ -50,11 +55,11 @@ class WebProtocol(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is connected."""
+        """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the request."""
+        """Read the request."""
         if self._transport.is_closing():
             return
         self._given += data
@@ -62,7 +67,7 @@ class WebProtocol(asyncio.Protocol):
             self._http.receive_data(data)
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
-            self._say(error.error_status_hint, f"this is no request that is understood here: {error}\n")
+            self._respond(error.error_status_hint, f"this is no request that is understood here: {error}\n")
             return
         if isinstance(event, h11.Request):
             self._serve(event)
@@ -70,31 +75,36 @@ class WebProtocol(asyncio.Protocol):
     def _serve(self, request: h11.Request) -> None:
         headers = {name.lower(): value.lower() for name, value in request.headers}
         if headers.get(b"upgrade") == b"websocket" and request.method == b"GET":
-            # Its library takes time to load, and who asks for health asks for no more.
+            # Its library takes time to load, and requests for health do not need it.
             from enmasse.net.websocket_layer import WebSocketLayer  # noqa: PLC0415
 
-            layer = WebSocketLayer(self, self._origins)
+            layer = WebSocketLayer(self, self._carried, self._origins)
             given, self._given = self._given, b""
             self._transport.set_protocol(layer)
             layer.connection_made(self._transport)
             layer.begin(given, self._make_upper)
             return
         found = self._answer(request.target.decode("ascii", "replace"))
-        if found is None:
-            self._say(404, "there is /healthz, /readyz, and WebSocket with the sub-protocol amqp\n")
+        if b"origin" in headers and request.method.decode("ascii") not in SAFE_METHODS:
+            self._respond(403, "web pages may only ask here\n")
+        elif found is None:
+            self._respond(
+                404, f"there is /healthz, /readyz, and WebSocket with the sub-protocol {' or '.join(self._carried)}\n"
+            )
         elif request.method not in (b"GET", b"HEAD"):
-            self._say(405, "GET or HEAD is expected\n", (("Allow", "GET, HEAD"),))
+            self._respond(405, "GET or HEAD is expected\n", (("Allow", "GET, HEAD"),))
         else:
-            self._say(*found)
+            self._respond(*found)
 
-    def _say(self, status: int, text: str, more: tuple[tuple[str, str], ...] = ()) -> None:
-        """Answer and close."""
+    def _respond(self, status: int, text: str, more: tuple[tuple[str, str], ...] = ()) -> None:
+        """Send an answer and close."""
         body = text.encode()
         headers = [
             ("Content-Type", "text/plain; charset=utf-8"),
             ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
             ("Connection", "close"),
+            *SECURITY_HEADERS,
             *more,
         ]
         response = h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase)
@@ -107,5 +117,5 @@ class WebProtocol(asyncio.Protocol):
         return self._given.startswith(b"HEAD ")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
-        self._ticket.leave()
+        """Give the slot back."""
+        self._slot.leave()

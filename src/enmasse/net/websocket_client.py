@@ -1,4 +1,4 @@
-"""AMQP over WebSocket from the client's side: the request, its answer, and then the same as a server's."""
+"""The client's side of AMQP over WebSocket: the request, its answer, and then the same as the server's side."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import logging
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidHandshake, InvalidStatus
 from websockets.protocol import OPEN
+from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from enmasse.errors import EnmasseError
+from enmasse.net.first_bytes import ProtocolSignature
 from enmasse.net.layer import Layer
-from enmasse.net.websocket_layer import SUBPROTOCOL, WebSocketLayer
+from enmasse.net.websocket_layer import WebSocketLayer
 
-__all__ = ["WebSocketClientLayer", "WebSocketRefusedError"]
+SUBPROTOCOL = Subprotocol("amqp")
+
+_AMQP = ProtocolSignature("amqp", (b"AMQP",), subprotocols=(SUBPROTOCOL,))
 
 MAX_FRAGMENT_BYTES = 16 << 20
-"""A fragment is held whole before it is heard; servers send whole AMQP frames, which may be as large."""
+"""The largest fragment, as it is held whole; servers send whole AMQP frames, which may be as large."""
 
 _quiet = logging.getLogger("enmasse.net.websocket")
 
@@ -26,17 +30,18 @@ class WebSocketClientLayer(WebSocketLayer):
     """One WebSocket on the client's side; the handshake begins when it is connected.
 
     Args:
-        upper: what it carries, connected once the handshake is done.
+        upper: the carried protocol, connected once the handshake is done.
         uri: ``ws://host:port/path``, or ``wss://`` on a transport with TLS.
 
     Attributes:
-        opened: done when the upper protocol is connected; fails if it will never be.
+        opened: a future, done when the upper protocol is connected; it fails with the reason otherwise.
     """
 
     __slots__ = ("_is_answered", "_request", "opened")
 
     def __init__(self, upper: asyncio.Protocol, uri: str) -> None:
         Layer.__init__(self, upper)
+        self._signature = _AMQP
         self._request = ClientProtocol(
             parse_uri(uri), subprotocols=[SUBPROTOCOL], max_size=(None, MAX_FRAGMENT_BYTES), logger=_quiet
         )
@@ -46,13 +51,13 @@ class WebSocketClientLayer(WebSocketLayer):
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The transport below is connected: ask for a WebSocket."""
+        """Send the request for a WebSocket."""
         super().connection_made(transport)
         self._request.send_request(self._request.connect())
         self._put_out()
 
     def data_received(self, data: bytes) -> None:
-        """Unpack what has come; before that, the answer to our request."""
+        """Unpack received bytes; before that, read the answer to the request."""
         if self._is_up:
             super().data_received(data)
             return
@@ -69,7 +74,7 @@ class WebSocketClientLayer(WebSocketLayer):
             self.raise_upper()
             if not self.opened.done():
                 self.opened.set_result(None)
-            self._hear(events[1:])
+            self._handle(events[1:])
 
     def _fail(self, error: Exception) -> None:
         self._is_over = True
@@ -81,7 +86,7 @@ class WebSocketClientLayer(WebSocketLayer):
         self.lower.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport below is gone; the upper protocol hears of it if it was connected."""
+        """Pass on the loss of the connection to the upper protocol, or fail ``opened``."""
         if self._is_up:
             super().connection_lost(exc)
         elif not self.opened.done():
@@ -94,7 +99,7 @@ class WebSocketClientLayer(WebSocketLayer):
 
 
 class WebSocketRefusedError(EnmasseError):
-    """The server gave us no WebSocket; the message says why."""
+    """Raised when the server refuses the WebSocket; the message has the reason."""
 
 
 def _explain(error: BaseException) -> str:

@@ -1,16 +1,15 @@
-"""AMQP over WebSocket, on any transport.
+"""Carries clients' protocols over WebSocket, on any transport; the sub-protocol selects one.
 
-What is carried is a stream of bytes: how a peer cuts it into messages and fragments means nothing. Text is
-refused; pings are answered; no extension is spoken, as AMQP's own bytes hardly shrink.
+The content is a stream of bytes: how a peer cuts it into messages and fragments has no meaning. Text is refused
+unless the protocol takes it; pings are answered; extensions are not supported, as AMQP's bytes hardly compress.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-from collections.abc import Callable, Collection, Iterable
-from urllib.parse import urlsplit
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from websockets.exceptions import InvalidOrigin, NegotiationError
 from websockets.frames import CloseCode, Frame, Opcode
@@ -19,16 +18,17 @@ from websockets.server import ServerProtocol
 from websockets.typing import Origin, Subprotocol
 
 from enmasse.net.layer import Layer
+from enmasse.net.origins import SECURITY_HEADERS, is_loopback_name, page_host_of
 
-__all__ = ["SUBPROTOCOL", "WebSocketLayer"]
+if TYPE_CHECKING:
+    from enmasse.net.first_bytes import ProtocolSignature
 
-SUBPROTOCOL = Subprotocol("amqp")
 
 MAX_FRAGMENT_BYTES = 1 << 20
-"""A fragment is held whole before it is heard. Clients send AMQP frames of 64 KiB or less, each by itself."""
+"""The largest fragment, as it is held whole. Clients send AMQP frames of 64 KiB or less, each by itself."""
 
 CHUNK_BYTES = 32 << 10
-"""Some clients take messages of no more than 64 KiB."""
+"""The largest message that is sent, as some clients take no more than 64 KiB."""
 
 _quiet = logging.getLogger("enmasse.net.websocket")
 _quiet.setLevel(logging.WARNING)
@@ -40,23 +40,28 @@ class WebSocketLayer(Layer, asyncio.Protocol):
     Call ``begin`` once it is connected.
 
     Args:
-        upper: who hears of the loss of the connection, should the handshake fail.
-        origins: where web pages may come from, beside this machine; ``*`` is from everywhere.
+        upper: the protocol whose ``connection_lost`` is called if the handshake fails.
+        carried: the protocols that it may carry, by sub-protocol.
+        origins: origins of web pages that may connect, beside those of this machine; ``*`` is all.
     """
 
-    __slots__ = ("_is_over", "_protocol")
+    __slots__ = ("_carried", "_is_over", "_protocol", "_signature")
+    _signature: ProtocolSignature
 
-    def __init__(self, upper: asyncio.Protocol, origins: Collection[str] = ()) -> None:
+    def __init__(
+        self, upper: asyncio.Protocol, carried: Mapping[str, ProtocolSignature], origins: Collection[str] = ()
+    ) -> None:
         super().__init__(upper)
-        self._protocol: Protocol = _Protocol(origins)
+        self._carried = carried
+        self._protocol: Protocol = _Protocol(tuple(carried), origins)
         self._is_over = False
 
-    def begin(self, request: bytes, make_upper: Callable[[], asyncio.Protocol]) -> None:
+    def begin(self, request: bytes, make_upper: Callable[[ProtocolSignature], asyncio.Protocol]) -> None:
         """Answer a request.
 
         Args:
-            request: its bytes.
-            make_upper: makes what is carried, if the request is accepted.
+            request: the bytes of the request.
+            make_upper: makes the carried protocol, if the request is accepted.
         """
         protocol = self._protocol
         assert isinstance(protocol, ServerProtocol)
@@ -70,37 +75,41 @@ class WebSocketLayer(Layer, asyncio.Protocol):
             self.lower.close()
             return
         response = protocol.accept(events[0])  # type: ignore[arg-type]  # the first event is the request
+        for name, value in SECURITY_HEADERS:
+            response.headers[name] = value
         protocol.send_response(response)
         self._put_out()
         if protocol.state is not OPEN:
             self._is_over = True
             self.lower.close()
             return
-        self.upper = make_upper()
+        self._signature = self._carried[str(protocol.subprotocol)]
+        self.upper = make_upper(self._signature)
         self.raise_upper()
         if rest:
             self.data_received(rest)
 
     def data_received(self, data: bytes) -> None:
-        """Unpack what has come."""
+        """Unpack received bytes."""
         self._protocol.receive_data(data)
-        self._hear(self._protocol.events_received())
+        self._handle(self._protocol.events_received())
 
-    def _hear(self, events: Iterable[object]) -> None:
+    def _handle(self, events: Iterable[object]) -> None:
         chunks: list[bytes] = []
         for event in events:
             if isinstance(event, Frame):
-                if event.opcode in (Opcode.BINARY, Opcode.CONT):
-                    chunks.append(bytes(event.data))
-                elif event.opcode is Opcode.TEXT:
-                    self._protocol.fail(CloseCode.UNSUPPORTED_DATA, "AMQP is sent in binary messages")
+                if event.opcode is Opcode.TEXT and not self._signature.takes_text:
+                    reason = f"{self._signature.name.upper()} is sent in binary messages"
+                    self._protocol.fail(CloseCode.UNSUPPORTED_DATA, reason)
                     break
+                if event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                    chunks.append(bytes(event.data))
         self._put_out()
         if chunks and not self._is_over:
             self.upper.data_received(b"".join(chunks))
 
     def _put_out(self) -> None:
-        """Write what the protocol has to say; an empty chunk is its farewell."""
+        """Write the protocol's output; an empty chunk asks to close the socket."""
         chunks = self._protocol.data_to_send()
         if chunks:
             data = b"".join(chunks)
@@ -129,11 +138,11 @@ class WebSocketLayer(Layer, asyncio.Protocol):
             self.write(data)
 
     def is_closing(self) -> bool:
-        """Tell whether the connection is closed or about to be."""
+        """Return true if the connection is closed or about to be."""
         return self._is_over or self._protocol.state is not OPEN or self.lower.is_closing()
 
     def close(self) -> None:
-        """Say farewell; the socket is closed when the peer has answered."""
+        """Send a close frame; the socket is closed when the peer has answered."""
         if self._protocol.state is OPEN:
             self._protocol.send_close(CloseCode.NORMAL_CLOSURE)
             self._put_out()
@@ -142,12 +151,17 @@ class WebSocketLayer(Layer, asyncio.Protocol):
 
 
 class _Protocol(ServerProtocol):
-    """The library's protocol, with our rule for origins."""
+    """The library's protocol, with a rule of its own for origins.
 
-    def __init__(self, origins: Collection[str]) -> None:
+    Args:
+        expected: sub-protocols, one of which has to be offered.
+        origins: where web pages may come from.
+    """
+
+    def __init__(self, expected: Collection[str], origins: Collection[str]) -> None:
         super().__init__(
             origins=None,
-            subprotocols=[SUBPROTOCOL],
+            subprotocols=[Subprotocol(name) for name in expected],
             select_subprotocol=_select,
             max_size=(None, MAX_FRAGMENT_BYTES),
             logger=_quiet,
@@ -155,23 +169,22 @@ class _Protocol(ServerProtocol):
         self._allowed = origins
 
     def process_origin(self, headers: object) -> Origin | None:
-        """Refuse web pages of strangers: a browser would lend them its place in the network."""
+        """Refuse web pages of other origins, which would use the browser's place in the network."""
         origin = super().process_origin(headers)  # type: ignore[arg-type]
         if origin is None or "*" in self._allowed or origin in self._allowed or _is_of_this_machine(origin):
             return origin
         raise InvalidOrigin(origin)
 
 
-def _select(_: ServerProtocol, offered: Iterable[str]) -> Subprotocol | None:
-    """Choose ``amqp``; the handshake fails without it."""
-    if SUBPROTOCOL in offered:
-        return SUBPROTOCOL
-    raise NegotiationError("the sub-protocol 'amqp' is expected")
+def _select(server: ServerProtocol, offered: Iterable[str]) -> Subprotocol | None:
+    """Choose the first sub-protocol that the client offers and the port knows; without one the handshake fails."""
+    known = server.available_subprotocols or ()
+    for name in offered:
+        if name in known:
+            return Subprotocol(name)
+    raise NegotiationError(f"the sub-protocol {' or '.join(map(repr, known))} is expected")
 
 
 def _is_of_this_machine(origin: str) -> bool:
-    host = urlsplit(origin).hostname
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
+    host = page_host_of(origin)
+    return host is not None and is_loopback_name(host[0])

@@ -1,185 +1,235 @@
-"""A node's account of its connections and links, as management shows them."""
+"""The registry of a node's connections and links, of every protocol, as management shows them.
+
+``LaneWatcher`` assigns each connection to the scheduler's lanes of its space.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from enmasse.messaging.delivery import Producer
-from enmasse.node.entity_types import CONNECTION_TYPE, LINK_TYPE
-from enmasse.node.recovery import Recovery
-from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.net.lanes import ConnectionLoad, LaneScheduler
+from enmasse.node.management.entity_types import CONNECTION_TYPE, LINK_TYPE
+from enmasse.node.unfinished import unfinished_budget
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
+    from enmasse.net.loop import Turn
     from enmasse.net.transport import EngineProtocol
-    from enmasse.node.binding import Binding
-    from enmasse.node.space_desk import SpaceDesk
-    from enmasse.wire.amqp.link import Link
+    from enmasse.node.client_connection import ClientConnection, ClientLink
+    from enmasse.node.management.space_management import SpaceManagement
+    from enmasse.storage.link import JournalLink
 
-__all__ = ["Connections"]
+T = TypeVar("T")
 
 
 class Watcher(Protocol):
-    """Who hears of connections as they come and go."""
+    """Called when connections come and go."""
 
-    def on_connected(self, binding: Binding, number: int) -> None:
-        """A socket is connected; nothing was read or written yet."""
+    def on_connected(self, connection: ClientConnection, number: int) -> None:
+        """Called when a socket is connected; nothing was read or written yet."""
 
-    def on_opened(self, binding: Binding, number: int) -> None:
-        """Its client has opened the connection; the container is known."""
+    def on_opened(self, connection: ClientConnection, number: int) -> None:
+        """Called when the client has opened the connection; space and container are known."""
 
-    def on_closed(self, binding: Binding) -> None:
-        """It is gone."""
+    def on_closed(self, connection: ClientConnection) -> None:
+        """Called when the connection is closed."""
 
 
 class Connections:
-    """Every open connection of a node.
+    """The connections of a node.
 
     Args:
-        wall_ms: gives the wall clock in milliseconds since 1970 UTC.
+        wall_ms: returns the wall clock in milliseconds since 1970 UTC.
     """
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
-        self.shells: dict[Binding, EngineProtocol] = {}
-        """Every connected socket, from its first byte on."""
-        self.numbers: dict[Binding, int] = {}
-        """Of every connected socket; never given twice."""
+        self.shells: dict[ClientConnection, EngineProtocol] = {}
+        """The connected sockets, from their first byte on."""
+        self.numbers: dict[ClientConnection, int] = {}
+        """The number of each connected socket; a number is never used twice."""
         self.watchers: list[Watcher] = []
-        self.recovery = Recovery()
-        """What is kept for links that are detached and may come back."""
-        self.desk: SpaceDesk | None = None
-        """Answers what users ask of their space."""
-        self._open: dict[Binding, int] = {}
+        self.unfinished = unfinished_budget()
+        """The budget for incomplete messages, of all connections."""
+        self.space_management: SpaceManagement | None = None
+        """Serves ``$management`` of the spaces."""
+        self._shared: dict[type[Any], Any] = {}
+        self._open: dict[ClientConnection, int] = {}
         self._last_number = 0
         self._wall_ms = wall_ms
 
-    def connected(self, binding: Binding, shell: EngineProtocol) -> None:
-        """A socket is connected."""
-        self.shells[binding] = shell
+    def shared(self, kind: type[T]) -> T:
+        """Return the state that a protocol shares among its connections, such as links that may be resumed.
+
+        Args:
+            kind: the class of the state; one is made at the first call.
+        """
+        found = self._shared.get(kind)
+        if found is None:
+            found = self._shared[kind] = kind()
+        return found
+
+    def connected(self, connection: ClientConnection, shell: EngineProtocol) -> None:
+        """Register a connected socket."""
+        self.shells[connection] = shell
         self._last_number += 1
-        self.numbers[binding] = self._last_number
+        self.numbers[connection] = self._last_number
         for watcher in self.watchers:
-            watcher.on_connected(binding, self._last_number)
+            watcher.on_connected(connection, self._last_number)
 
-    def opened(self, binding: Binding) -> None:
-        """Its client has opened the connection and belongs to a space."""
-        binding.opened_at_ms = self._wall_ms()
-        number = self._open[binding] = self.numbers[binding]
-        for watcher in self.watchers:
-            watcher.on_opened(binding, number)
+    def waits(self, connection: ClientConnection, *, is_waiting: bool) -> None:
+        """Let no time run for a client that waits for the node's verdict on its login, or let it run again."""
+        shell = self.shells.get(connection)
+        if shell is not None and shell.slot is not None:
+            if is_waiting:
+                shell.slot.suspend()
+            else:
+                shell.slot.resume()
 
-    def closed(self, binding: Binding) -> None:
-        """The connection is gone."""
-        self._open.pop(binding, None)
-        self.shells.pop(binding, None)
-        self.numbers.pop(binding, None)
+    def opened(self, connection: ClientConnection) -> None:
+        """Mark a connection as open, in its space."""
+        connection.opened_at_ms = self._wall_ms()
+        number = self._open[connection] = self.numbers[connection]
         for watcher in self.watchers:
-            watcher.on_closed(binding)
+            watcher.on_opened(connection, number)
+
+    def closed(self, connection: ClientConnection) -> None:
+        """Remove a connection."""
+        self._open.pop(connection, None)
+        self.shells.pop(connection, None)
+        self.numbers.pop(connection, None)
+        for watcher in self.watchers:
+            watcher.on_closed(connection)
 
     def __len__(self) -> int:
-        """How many connections are open."""
+        """Return the number of open connections."""
         return len(self._open)
 
     @property
     def links(self) -> int:
-        """How many links are attached."""
-        return sum(len(binding.links) for binding in self._open)
+        """The number of attached links."""
+        return sum(len(connection.links) for connection in self._open)
 
     def close_space(self, space: Space) -> None:
-        """A space is deleted: its clients are to come again, should it be made anew."""
-        for binding in [b for b in self._open if b.space is space]:
-            binding.connection.close(AmqpError("amqp:connection:forced", f"space {space.name!r} was deleted"))
+        """Close the connections of a space that is deleted."""
+        for connection in [each for each in self._open if each.space is space]:
+            connection.close("amqp:connection:forced", f"space {space.name!r} was deleted")
 
     def meter(self, space: Space) -> None:
-        """Rates of a space are limited from now on: so they are for the senders that are there."""
-        for binding in self._open:
-            if binding.space is space:
-                binding.bounds.meter(space, binding.links)
+        """Apply the rate limits of a space, which are new, to its senders that are attached."""
+        for connection in self._open:
+            if connection.space is space:
+                connection.bounds.meter(space, connection.links.values())
 
     def close(self, name: str, reason: str, space: Space | None = None) -> bool:
-        """Close the connection of a number, if there is one (in a space); its client may come again at once."""
-        for binding, number in self._open.items():
-            if str(number) == name and (space is None or binding.space is space):
-                binding.connection.close(AmqpError("amqp:connection:forced", reason))
+        """Close the connection of a number, if there is one (in a space); its client may connect again at once."""
+        for connection, number in self._open.items():
+            if str(number) == name and (space is None or connection.space is space):
+                connection.close("amqp:connection:forced", reason)
                 return True
         return False
 
     def connections_of(self, space: Space) -> Iterator[dict[str, Any]]:
-        """The connections of a space, with their counters."""
-        return (self._connection(binding, number) for binding, number in self._of(space))
+        """Return the connections of a space, with their counters."""
+        return (self._connection(connection, number) for connection, number in self._of(space))
 
     def links_of(self, space: Space) -> Iterator[dict[str, Any]]:
-        """The links of a space, with their counters."""
+        """Return the links of a space, with their counters."""
         return (
-            self._link(binding, number, link, end)
-            for binding, number in self._of(space)
-            for link, end in list(binding.links.items())
+            self._link(connection, number, link)
+            for connection, number in self._of(space)
+            for link in list(connection.links.values())
         )
 
-    def _of(self, space: Space) -> list[tuple[Binding, int]]:
-        return [(binding, number) for binding, number in self._open.items() if binding.space is space]
+    def _of(self, space: Space) -> list[tuple[ClientConnection, int]]:
+        return [(connection, number) for connection, number in self._open.items() if connection.space is space]
 
     def read_connections(self) -> list[dict[str, Any]]:
-        """Every connection, with its counters."""
-        return [self._connection(binding, number) for binding, number in self._open.items()]
+        """Return every connection, with its counters."""
+        return [self._connection(connection, number) for connection, number in self._open.items()]
 
-    def _connection(self, binding: Binding, number: int) -> dict[str, Any]:
-        ends = list(binding.links.items())
-        producers = [end for _, end in ends if isinstance(end, Producer)]
-        shell = self.shells[binding]
+    def _connection(self, connection: ClientConnection, number: int) -> dict[str, Any]:
+        links = [(link, link.counts()) for link in connection.links.values()]
+        came = [counts["deliveries"] for link, counts in links if link.is_sender]
+        left = [counts["deliveries"] for link, counts in links if not link.is_sender]
+        shell = self.shells[connection]
         return {
             "type": CONNECTION_TYPE,
             "identity": str(number),
             "name": str(number),
-            "container": binding.container,
-            "host": binding.peer,
-            "space": binding.space.name if binding.space is not None else None,
-            "user": binding.user,
-            "mechanism": binding.admission.mechanism,
-            "openedAt": binding.opened_at_ms,
-            "senders": len(producers),
-            "receivers": len(ends) - len(producers),
+            "protocol": connection.protocol,
+            "container": connection.container,
+            "host": connection.peer,
+            "space": connection.space.name if connection.space is not None else None,
+            "user": connection.user,
+            "mechanism": connection.admission.mechanism,
+            "tls": shell.tls,
+            "properties": connection.properties,
+            "openedAt": connection.opened_at_ms,
+            "senders": len(came),
+            "receivers": len(left),
             "bytesIn": shell.bytes_in,
             "bytesOut": shell.bytes_out,
-            "messagesIn": sum(producer.port.received for producer in producers),
-            "transactions": binding.transactions,
-            "messagesOut": sum(end.deliveries for _, end in ends if not isinstance(end, Producer)),
+            "messagesIn": sum(came),
+            "transactions": connection.transactions,
+            "messagesOut": sum(left),
         }
 
     def read_links(self) -> list[dict[str, Any]]:
-        """Every link, with its counters, as the client sees itself."""
+        """Return every link, with its counters and the client's role."""
         return [
-            self._link(binding, number, link, end)
-            for binding, number in self._open.items()
-            for link, end in binding.links.items()
+            self._link(connection, number, link)
+            for connection, number in self._open.items()
+            for link in connection.links.values()
         ]
 
     @staticmethod
-    def _link(binding: Binding, number: int, link: Link, end: Any) -> dict[str, Any]:
-        is_receiver = isinstance(link, SendingLink)
-        common = {
+    def _link(connection: ClientConnection, number: int, link: ClientLink) -> dict[str, Any]:
+        end = link.end
+        assert end is not None  # it has joined
+        return {
             "type": LINK_TYPE,
-            "identity": f"{number}/{link.channel}/{link.handle}",
+            "identity": f"{number}/{link.handle}",
             "name": link.name,
             "connection": str(number),
-            "role": "receiver" if is_receiver else "sender",
-            "address": end.address.name if is_receiver else end.target,
-            "space": binding.space.name if binding.space is not None else None,
+            "role": link.role,
+            "address": end.target if isinstance(end, Producer) else end.address.name,
+            "space": connection.space.name if connection.space is not None else None,
+            **link.counts(),
+            **link.estimates(),
         }
-        if is_receiver:
-            counts = {
-                "credit": end.port.credit,
-                "unsettled": end.unsettled,
-                "deliveries": end.deliveries,
-                "accepted": end.accepted,
-                "rejected": end.rejected,
-                "released": end.released,
-                "modified": end.modified,
-            }
-        else:
-            # What the peer was told, which buckets may have made less than its address grants.
-            assert isinstance(link, ReceivingLink)
-            counts = {"credit": link.credit, "deliveries": end.port.received}
-        return common | counts
+
+
+FEW_BYTES: Final = 2 << 10
+"""The largest batch for which turns are kept short. Larger ones come from senders at full speed, which long turns
+serve better."""
+
+
+class LaneWatcher:
+    """Puts each connection that opens into a lane of its space.
+
+    Args:
+        connections: the node's connections.
+        admin: the administrator's space, whose connections are not scheduled.
+        turn: the turn of the loop.
+        journal: the journal, for the bytes that wait for a commit.
+    """
+
+    def __init__(self, connections: Connections, admin: Space, turn: Turn, journal: JournalLink) -> None:
+        self._connections = connections
+        self._admin = admin
+        self._lanes = LaneScheduler(turn, lambda: 0 < journal.unconfirmed_bytes <= FEW_BYTES)
+
+    def on_connected(self, connection: ClientConnection, number: int) -> None:
+        """Do nothing: the space is not known yet."""
+
+    def on_opened(self, connection: ClientConnection, number: int) -> None:
+        """Assign the connection to the lanes of its space."""
+        if connection.space is not None and connection.space is not self._admin:
+            self._connections.shells[connection].load = ConnectionLoad(
+                self._lanes.of(connection.space.name), self._lanes.turn.now
+            )
+
+    def on_closed(self, connection: ClientConnection) -> None:
+        """Do nothing: lanes end with their last connection."""

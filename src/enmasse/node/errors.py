@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from enmasse.errors import EnmasseError, RemoteError
 
-__all__ = ["EntityError", "TenancyError"]
-
 
 class TenancyError(RemoteError):
     """A connection that names no space, or more than one."""

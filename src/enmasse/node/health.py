@@ -1,13 +1,12 @@
-"""Whether a node lives and is ready: what it answers on ``/healthz`` and ``/readyz``.
+"""Liveness and readiness of a node: the answers of ``/healthz`` and ``/readyz``.
 
 Rules:
-1. *Live* means that the event loop turns; who gets an answer at all has the proof, and how late the loop
-   was is told with it. Nothing else makes a node unhealthy, as nothing else is mended by a restart.
-2. *Ready* means that clients can be served as usual: what was stored is loaded, the ports are open, the
-   journal process runs, and the node is not about to stop.
-3. A journal that is lost, as its file was deleted under it, makes the node not ready: nothing is stored any more.
-   A journal that cannot write (a full disk) is a warning and no more: receivers must still come in, for it is
-   they who make room.
+1. *Live* means that the event loop turns. Any answer is proof of that; it says how late the loop was. Nothing else
+   makes a node unhealthy, as a restart mends nothing else.
+2. *Ready* means that clients can be served as usual: the journal is loaded, the ports are open, the journal process
+   runs, and the node is not about to stop.
+3. A journal that is lost, as its file was deleted, makes the node not ready: nothing is stored any more. A journal
+   that cannot write (a full disk) is only a warning: receivers must still connect, as they make room.
 """
 
 from __future__ import annotations
@@ -19,56 +18,54 @@ from typing import Any
 
 from enmasse.storage.durations import LAG_BOUNDS_S, Durations
 
-__all__ = ["Check", "Health", "LoopWatch"]
+CHECK_S = 0.25
+"""Seconds between two checks of the loop: four timers a second cost nothing, and show a stall soon."""
 
-LOOK_S = 0.25
-"""How often the loop is looked at: four timers a second cost nothing, and a stall is seen soon."""
-
-RECENT_LOOKS = 40
-"""Looks whose greatest lag is told: ten seconds."""
+RECENT_CHECKS = 40
+"""The checks over which the greatest lag is reported: ten seconds."""
 
 
 class LoopWatch:
-    """Measures how late the event loop comes to what is due.
+    """Measures how late the event loop calls timers.
 
     Args:
         loop: the loop.
-        looked: called with every look.
+        checked: called with every check.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, looked: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, checked: Callable[[], object] = lambda: None) -> None:
         self.lags = Durations(LAG_BOUNDS_S)
         self._loop = loop
-        self._looked = looked
+        self._checked = checked
         self._due = 0.0
         self._handle: asyncio.TimerHandle | None = None
-        self._looks = 0
+        self._count = 0
         self._worst_s = 0.0
         self._worst_before_s = 0.0
 
     def start(self) -> None:
-        """Look regularly from now on."""
-        self._due = self._loop.time() + LOOK_S
-        self._handle = self._loop.call_at(self._due, self._look)
+        """Start to check regularly."""
+        self._due = self._loop.time() + CHECK_S
+        self._handle = self._loop.call_at(self._due, self._check)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = self._loop.time()
         lag = max(0.0, now - self._due)
         self.lags.add(lag)
         self._worst_s = max(self._worst_s, lag)
-        self._looks += 1
-        if self._looks >= RECENT_LOOKS:
-            self._looks = 0
+        self._count += 1
+        if self._count >= RECENT_CHECKS:
+            self._count = 0
             self._worst_before_s, self._worst_s = self._worst_s, 0.0
-        self._due = now + LOOK_S
-        self._handle = self._loop.call_at(self._due, self._look)
-        self._looked()
+        self._due = now + CHECK_S
+        self._handle = self._loop.call_at(self._due, self._check)
+        self._checked()
 
     @property
     def recent_s(self) -> float:
@@ -78,13 +75,13 @@ class LoopWatch:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that is looked at.
+    """The result of one check.
 
     Attributes:
-        name: what it is.
-        is_ok: whether it is as it should be.
-        detail: why not, or what is to be known all the same.
-        is_needed: whether the node is not ready without it.
+        name: the name of what is checked.
+        is_ok: true if it is as it should be.
+        detail: the reason if it is not, or a remark.
+        is_needed: true if the node is not ready without it.
     """
 
     name: str
@@ -94,12 +91,12 @@ class Check:
 
 
 class Health:
-    """Answers for one node.
+    """Answers questions about the health of a node.
 
     Args:
-        name: the node's.
-        watch: the loop's.
-        checks: gives what makes the node ready.
+        name: the node's name.
+        watch: measures the loop.
+        checks: returns the checks that decide on readiness.
     """
 
     def __init__(self, name: str, watch: LoopWatch, checks: Callable[[], list[Check]]) -> None:
@@ -109,17 +106,17 @@ class Health:
 
     @property
     def is_ready(self) -> bool:
-        """Whether clients can be served as usual."""
+        """True if clients can be served as usual."""
         return all(check.is_ok for check in self._checks() if check.is_needed)
 
     def answer(self, target: str) -> tuple[int, str] | None:
-        """What a request over HTTP gets.
+        """Answer an HTTP request.
 
         Args:
-            target: of the request, such as ``/readyz?verbose``.
+            target: the target of the request, such as ``/readyz?verbose``.
 
         Returns:
-            Status and text; ``None`` if the target is another.
+            Status and text, or None for any other target.
         """
         path, _, query = target.partition("?")
         if path == "/healthz":
@@ -136,7 +133,7 @@ class Health:
         return status, "\n".join([*lines, f"{self._name}: {path[1:]} {'passed' if is_ok else 'failed'}", ""])
 
     def read(self) -> list[dict[str, Any]]:
-        """The same as an entity of management."""
+        """Return the same as an entity of management."""
         checks = self._checks()
         return [
             {

@@ -1,13 +1,16 @@
-"""The node's process: arguments, signals, and the talk with a supervisor.
+"""How the C library keeps the memory that Python gives back.
+
+The node's process: arguments, signals, and the talk with a supervisor.
 
 With a supervisor the node writes one JSON line when snapshot and journal are loaded, and opens its
-listeners when it reads ``open``; so whoever looks for its ports finds the new process ids first. End
+listeners when it reads ``open``; so a reader of its ports finds the new process ids first. End
 of file means that the supervisor has died: the node stops in order.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import json
 import os
@@ -16,24 +19,38 @@ import sys
 from pathlib import Path
 
 from enmasse.errors import ConfigError, EnmasseError
+from enmasse.messaging.transaction import TRANSACTION_TIMEOUT_S, TransactionLimits
 from enmasse.net.logs import set_up_logging
 from enmasse.net.loop import run as run_loop
-from enmasse.node.coordinator import TRANSACTION_TIMEOUT_S, TransactionLimits
-from enmasse.node.gate import GateOptions
-from enmasse.node.heap import keep_heap
 from enmasse.node.ports import PortOptions
+from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
 from enmasse.node.server import Server
-from enmasse.node.tenancy import DOMAIN
+from enmasse.node.users.gate import GateOptions
+from enmasse.node.users.tenancy import DOMAIN
 from enmasse.storage.presence import marker_path
 
-__all__ = ["run"]
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 32 << 20
+"""A turn's worth of large messages. By default a quarter of what it costs to pass messages of 64 KiB goes into
+handing memory back to the kernel and having it zeroed again."""
+_MAPPED_FROM_BYTES = 16 << 20
 
-GC_THRESHOLDS = (100_000, 20, 50)
+
+def keep_heap() -> None:
+    """Make the C library keep freed memory up to a bound; without effect if it is not glibc."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
+
+
+GC_THRESHOLDS = (20_000, 100, 50)
 """Many messages' worth of objects: with Python's own thresholds a tenth of the node's time goes into looking
-for cycles."""
+for cycles. Not more, as a search through the new objects of thousands of clients that come at once holds up
+everybody."""
 
 MAX_SOCKET_PATH = 100
-"""Unix sockets have room for 107 bytes of path."""
+"""The longest path of a socket: the kernel takes 107 bytes."""
 
 
 def run(
@@ -49,23 +66,26 @@ def run(
     gate: GateOptions | None = None,
     ports: PortOptions | None = None,
     domain: str = DOMAIN,
+    machine: frozenset[str] = frozenset(),
     management: tuple[str, Path] | None = None,
 ) -> int:
-    """Run a node until it is told to stop.
+    """Run a node until it gets a signal to stop.
 
     Args:
         data: the installation's directory; the node's files lie in ``nodes/NAME`` below it.
         name: the node's name.
-        listen: ``HOST:PORT`` of each port for clients; port 0 takes a free one.
+        listen: ``HOST:PORT`` of each port for clients, with ``PROTOCOL=`` before it for one that is not AMQP's; port
+            0 takes a free one.
         admin: the administrator's socket; by default ``admin.sock`` among the node's files.
-        supervised: whether to talk with a supervisor on standard input and output.
+        supervised: report to a supervisor on standard output, and wait for its word on standard input; see above.
         default_space: ``NAMESPACE/SPACE`` of connections that name no space; by default the only one.
         transaction_timeout_s: how long a transaction may go on before it is rolled back; 0 waits for ever.
         log_format: ``text`` or ``json``, for each line on standard error.
-        users: the file of users; without it there are none.
-        gate: what the operator decides on who may come in.
-        ports: what the operator decides on the ports.
-        domain: below which spaces have their hosts.
+        users: the file of users, if there is one.
+        gate: the operator's options for logins.
+        ports: the operator's options for ports.
+        domain: the domain of the spaces' hosts.
+        machine: this machine's own names, in lower case.
         management: ``HOST:PORT`` for the control process on another machine, with the certificates for it.
 
     Returns:
@@ -74,7 +94,7 @@ def run(
     set_up_logging(log_format)
     try:
         limits = TransactionLimits(timeout_s=transaction_timeout_s)
-        endpoints = [_endpoint(text) for text in listen]
+        endpoints = [listening_place(text) for text in listen]
         run_loop(
             _main(
                 data,
@@ -88,6 +108,7 @@ def run(
                 gate,
                 ports,
                 domain,
+                machine,
                 management,
             )
         )
@@ -97,6 +118,19 @@ def run(
     return 0
 
 
+def listening_place(text: str) -> tuple[ProtocolRow, str, int]:
+    """Parse ``[PROTOCOL=]HOST:PORT``.
+
+    Raises:
+        ConfigError: the text has another form, or there is no such protocol.
+    """
+    named, equals, place = text.rpartition("=")
+    row = PROTOCOLS.get(named) if equals else main_protocol(PROTOCOLS)
+    if row is None:
+        raise ConfigError(f"{named!r} is no protocol of clients: {' or '.join(PROTOCOLS)} is expected before the =")
+    return row, *_endpoint(place)
+
+
 def _endpoint(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
@@ -104,14 +138,14 @@ def _endpoint(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _tell(**event: object) -> None:
+def _report(**event: object) -> None:
     print(json.dumps(event), flush=True)  # noqa: T201
 
 
 async def _main(
     data: Path,
     name: str,
-    listen: list[tuple[str, int]],
+    listen: list[tuple[ProtocolRow, str, int]],
     admin: Path | None,
     supervised: bool,
     default_space: str | None,
@@ -120,6 +154,7 @@ async def _main(
     gate: GateOptions | None,
     ports: PortOptions | None,
     domain: str,
+    machine: frozenset[str],
     management: tuple[str, Path] | None,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -129,7 +164,7 @@ async def _main(
 
     def journal_changed(pid: int) -> None:
         if supervised:
-            _tell(event="journal", journal_pid=pid)
+            _report(event="journal", journal_pid=pid)
 
     directory = data / "nodes" / name
     server = Server(
@@ -141,38 +176,38 @@ async def _main(
         users=users,
         ports=ports,
         domain=domain,
+        machine=machine,
         marker=marker_path(data, name),
     )
     loop.add_signal_handler(signal.SIGHUP, server.reload)
     await server.load()
-    # What is here now stays. A message makes no cycles, but a deep queue would be walked again and again.
+    # Objects that exist now stay. Messages make no cycles, but the collector would walk a deep queue again and again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     keep_heap()
     opened = asyncio.Event()
     if supervised:
-        await _hear_supervisor(opened, stopped)
-        _tell(event="loaded", pid=os.getpid(), journal_pid=server.journal.journal_pid)
+        await _watch_supervisor(opened, stopped)
+        _report(event="loaded", pid=os.getpid(), journal_pid=server.journal.journal_pid)
         await _first(opened, stopped)
     if not stopped.is_set():
         socket = admin or directory / "admin.sock"
         if len(str(socket.absolute())) > MAX_SOCKET_PATH:
             raise ConfigError(f"the path {socket} is too long for a socket; name a shorter one with --admin")
         await server.listen_admin(socket)
-        for host, port in listen:
-            port = await server.listen(host, port, default_space)  # noqa: PLW2901
-            shown = f"[{host}]" if ":" in host else host
-            _tell(event="listening", url=f"amqp://{shown}:{port}")
+        urls = [row.url(host, await server.listen(host, port, default_space, row.name)) for row, host, port in listen]
+        for url in urls:
+            _report(event="listening", url=url)
         if management is not None:
             at, certificates = management
             managed = await server.listen_management(*_endpoint(at), certificates)
-            _tell(event="management", port=managed)
+            _report(event="management", port=managed)
         await stopped.wait()
     await server.stop()
 
 
-async def _hear_supervisor(opened: asyncio.Event, stopped: asyncio.Event) -> None:
+async def _watch_supervisor(opened: asyncio.Event, stopped: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
 
     class Supervisor(asyncio.Protocol):

@@ -1,65 +1,78 @@
-"""A node's ports: what is spoken on all of them, who may come in, and which certificates are shown."""
+"""A node's ports: those for clients, those that belong to one space, and the one for the control process.
+
+A space's own port is for clients that need not name the space. These ports are opened and closed while the node runs.
+One that cannot be opened is tried again, and the space reports the reason (``portProblem``). Clients that are
+connected stay when the port closes.
+
+The port for the control process on another machine (``ManagementPort``) accepts TLS only, and only the control
+process's certificate. Its directory of certificates is not the one for clients: an authority that vouches for clients
+does not thereby vouch for control.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from enmasse.net.door import Door, DoorLimits
-from enmasse.net.listener import Port
+from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits
+from enmasse.net.listener import MakeEngine, Port
 
 if TYPE_CHECKING:
-    from enmasse.net.certificates import CertificateStore
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from enmasse.net.first_bytes import ProtocolSignature
     from enmasse.net.loop import Turn
-    from enmasse.net.transport import Engine, EngineProtocol
     from enmasse.net.web import Answer
-    from enmasse.node.binding import Binding
+    from enmasse.node.client_connection import ClientConnection
     from enmasse.node.connections import Connections
 
-__all__ = ["Admitting", "PortOptions", "Ports"]
-
 OTHER_FILES = 256
-"""Descriptors that are not connections: the journal, management, libraries."""
+"""File descriptors that are not connections: the journal, management, libraries."""
 
-BACKLOG = 1024
-"""Connections that the kernel accepts before we do."""
+BACKLOG = 4096
+"""Connections that the kernel holds until they are accepted, as many as it usually allows: one that finds no place is
+tried again after a second."""
+
+FEW_HANDSHAKES = 1_000
+"""Up to so many half-open connections may have a quarter of the file descriptors, and more of them an eighth."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortOptions:
-    """What the operator decides on the ports."""
+    """The operator's options for ports."""
 
     tls: Path | None = None
-    """Directory of certificates; without it TLS is not spoken."""
+    """The directory of certificates; without it there is no TLS."""
 
-    limits: DoorLimits = field(default_factory=DoorLimits)
-    """Who may come in."""
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    """The limits of connections."""
 
     origins: tuple[str, ...] = ()
-    """Where web pages may come from that open a WebSocket, beside this machine; ``*`` is from everywhere."""
+    """Origins of web pages that may open a WebSocket, beside those of this machine; ``*`` is all."""
 
 
 class Ports:
-    """The ports of one node.
+    """The ports of a node for clients.
 
     Args:
-        turn: of the loop.
-        options: the operator's.
-        answer: what HTTP requests get.
+        turn: the turn of the loop.
+        options: the operator's options.
+        answer: answers HTTP requests.
 
     Attributes:
-        door: the account of all connections.
+        limiter: counts and limits the connections.
 
     Raises:
         ConfigError: the certificates cannot be used.
     """
 
     def __init__(self, turn: Turn, options: PortOptions, answer: Answer) -> None:
-        self.door = Door(turn.loop, _fit(options.limits))
+        self.limiter = ConnectionLimiter(turn, _fit(options.limits))
         self._turn = turn
         self._origins = options.origins
         self._answer = answer
@@ -72,11 +85,16 @@ class Ports:
 
     @property
     def speaks_tls(self) -> bool:
-        """Whether clients may come by TLS."""
+        """True if clients may use TLS."""
         return self._certificates is not None
 
-    async def open(self, host: str, port: int, make_engine: Callable[[EngineProtocol], Engine]) -> asyncio.Server:
-        """Open one port.
+    async def open(self, host: str, port: int, protocols: Mapping[ProtocolSignature, MakeEngine]) -> asyncio.Server:
+        """Open one port for clients.
+
+        Args:
+            host: the interface.
+            port: the port's number.
+            protocols: the functions that make engines, by protocol; the port's own protocol is the first.
 
         Raises:
             OSError: it cannot be opened.
@@ -84,13 +102,13 @@ class Ports:
         store = self._certificates
         served = Port(
             self._turn,
-            make_engine,
-            self.door,
+            protocols,
+            self.limiter,
             self._answer,
             context=None if store is None else store.context,
             origins=self._origins,
         )
-        return await self._turn.loop.create_server(served.greet, host, port, backlog=BACKLOG)
+        return await self._turn.loop.create_server(served.make_protocol, host, port, backlog=BACKLOG)
 
     def reload(self) -> None:
         """Read the certificates again."""
@@ -98,14 +116,14 @@ class Ports:
             self._certificates.reload()
 
     def close(self) -> None:
-        """End what has not become a connection yet."""
-        self.door.shut()
+        """Abort the half-open connections."""
+        self.limiter.shut()
         if self._certificates is not None:
             self._certificates.close()
 
 
-class Admitting:
-    """Tells the door of connections that are open.
+class HandshakeWatcher:
+    """Tells the limiter which connections have opened in time.
 
     Args:
         connections: the node's.
@@ -114,27 +132,177 @@ class Admitting:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def on_connected(self, binding: Binding, number: int) -> None:
-        """It has its place since before."""
+    def on_connected(self, connection: ClientConnection, number: int) -> None:
+        """Do nothing: the connection has its slot already."""
 
-    def on_opened(self, binding: Binding, number: int) -> None:
-        """Its time for the handshake ends."""
-        ticket = self._connections.shells[binding].ticket
-        if ticket is not None:
-            ticket.admit()
+    def on_opened(self, connection: ClientConnection, number: int) -> None:
+        """End the time limit of the handshake."""
+        slot = self._connections.shells[connection].slot
+        if slot is not None:
+            slot.admit()
 
-    def on_closed(self, binding: Binding) -> None:
-        """Its shell tells the door."""
+    def on_closed(self, connection: ClientConnection) -> None:
+        """Do nothing: ``net/transport.py`` gives the slot back."""
 
 
-def _fit(limits: DoorLimits) -> DoorLimits:
-    """Take as many descriptors as we are given, and admit no more connections than there are."""
+def _fit(limits: ConnectionLimits) -> ConnectionLimits:
+    """Raise this process' limit of file descriptors, and admit no more connections than it allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         return limits
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     room = max(1, hard - OTHER_FILES)
-    handshakes = min(limits.max_handshakes, max(1, room // 4))
+    handshakes = min(limits.max_handshakes, max(1, room // 8, min(FEW_HANDSHAKES, room // 4)))
     return replace(
         limits, max_handshakes=handshakes, max_connections=max(1, min(limits.max_connections, room - handshakes))
     )
+
+
+RETRY_S = 2.0
+"""Seconds between two attempts to open a port that is in use."""
+
+Open = Callable[[str, int, str], Awaitable[asyncio.Server]]
+
+
+class SpacePorts:
+    """The ports that each belong to one space.
+
+    Args:
+        loop: the event loop.
+        open_port: opens a port on an interface for connections to a space; raises ``OSError``.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, open_port: Open) -> None:
+        self._loop = loop
+        self._open_port = open_port
+        self._hosts: list[str] = []
+        self._wanted: dict[str, int] = {}
+        self._open: dict[str, tuple[int, list[asyncio.Server]]] = {}
+        self._problems: dict[str, str] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_stale = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def serve_on(self, host: str) -> None:
+        """Open the spaces' ports on an interface, too."""
+        if host not in self._hosts:
+            self._hosts.append(host)
+            self._reopen_all()
+
+    def set(self, space: str, port: int) -> None:
+        """Set the port of a space; 0 is none."""
+        if port:
+            self._wanted[space] = port
+        else:
+            self._wanted.pop(space, None)
+            self._problems.pop(space, None)
+        self._request_reconcile()
+
+    def status(self, space: str) -> dict[str, Any]:
+        """Return ``portProblem``, the reason why a space's port is not open, if it should be."""
+        problem = self._problems.get(space)
+        return {} if problem is None else {"portProblem": problem}
+
+    def close(self) -> None:
+        """Close all ports."""
+        self._is_closed = True
+        self._wanted.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+        for space in list(self._open):
+            self._close(space)
+
+    def _reopen_all(self) -> None:
+        for space in list(self._open):
+            self._close(space)
+        self._request_reconcile()
+
+    def _close(self, space: str) -> None:
+        for server in self._open.pop(space)[1]:
+            server.close()
+
+    def _request_reconcile(self) -> None:
+        """Start to reconcile the open ports with the desired ones, unless that is under way."""
+        self._is_stale = True
+        if self._hosts and not self._is_closed and (self._task is None or self._task.done()):
+            self._task = self._loop.create_task(self._reconcile())
+
+    async def _reconcile(self) -> None:
+        while self._is_stale and not self._is_closed:
+            self._is_stale = False
+            for space in [name for name, (port, _) in self._open.items() if self._wanted.get(name) != port]:
+                self._close(space)
+            for space, port in list(self._wanted.items()):
+                if space not in self._open and self._wanted.get(space) == port:
+                    await self._try(space, port)
+        if self._problems and not self._is_closed:
+            if self._retry is not None:
+                self._retry.cancel()
+            self._retry = self._loop.call_later(RETRY_S, self._request_reconcile)
+
+    async def _try(self, space: str, port: int) -> None:
+        other = next((name for name, (taken, _) in self._open.items() if taken == port), None)
+        if other is not None:
+            self._problems[space] = f"port {port} belongs to another space already; choose another one"
+            return
+        servers: list[asyncio.Server] = []
+        try:
+            for host in self._hosts:
+                servers.append(await self._open_port(host, port, space))  # noqa: PERF401  those opened before are closed
+        except OSError as error:
+            for server in servers:
+                server.close()
+            self._problems[space] = (
+                f"port {port} cannot be opened ({error.strerror or error}); choose another one, or free it"
+            )
+            return
+        self._problems.pop(space, None)
+        self._open[space] = port, servers
+        if self._is_closed:
+            self._close(space)
+
+
+_LIMITS = ConnectionLimits(max_connections=64, max_handshakes=64)
+"""A control process has two connections; peers that never finish the handshake must not keep it out."""
+
+
+class ManagementPort:
+    """The port for the control process on another machine, with certificates on both sides.
+
+    Args:
+        turn: the turn of the loop.
+        tls: the directory of certificates: the node's, and ``clients-ca.crt``.
+        answer: answers HTTP requests.
+
+    Raises:
+        ConfigError: the certificates cannot be used.
+    """
+
+    def __init__(self, turn: Turn, tls: Path, answer: Answer) -> None:
+        self._turn = turn
+        self._answer = answer
+        self._limiter = ConnectionLimiter(turn, _LIMITS)
+        from enmasse.net.certificates import CertificateStore  # noqa: PLC0415  loads much, for TLS alone
+
+        self._certificates = CertificateStore(tls)
+        self._certificates.watch()
+
+    async def open(self, host: str, port: int, protocols: Mapping[ProtocolSignature, MakeEngine]) -> asyncio.Server:
+        """Open the port.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        context = self._certificates.context
+        served = Port(self._turn, protocols, self._limiter, self._answer, context=context, is_tls_only=True)
+        return await self._turn.loop.create_server(served.make_protocol, host, port)
+
+    def reload(self) -> None:
+        """Read the certificates again."""
+        self._certificates.reload()
+
+    def close(self) -> None:
+        """Abort the half-open connections."""
+        self._limiter.shut()
+        self._certificates.close()

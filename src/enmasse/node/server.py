@@ -1,7 +1,7 @@
-"""A node put together: journal, core, entities, listeners, management.
+"""Composes a node: journal, core, entities, users, ports and management; starts and stops it.
 
-Order of start: journal, snapshot, then listeners. Order of stop: no more credit, what is on its way is
-settled and committed, then the connections are closed with ``amqp:connection:forced``.
+Order of start: the journal, the entities, then the listeners. Order of stop: no more credit; deliveries under way are
+settled and committed; the connections are closed with ``amqp:connection:forced``.
 """
 
 from __future__ import annotations
@@ -10,64 +10,61 @@ import asyncio
 import logging
 import os
 import secrets
+import socket
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enmasse.errors import ConfigError
-from enmasse.messaging.anycast import Anycast
 from enmasse.messaging.core import Core
-from enmasse.messaging.delivery import Producer
+from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.space import Service, Space
+from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
-from enmasse.node.admission import Facts
-from enmasse.node.binding import Binding
-from enmasse.node.connections import Connections
-from enmasse.node.coordinator import Coordinator, TransactionLimits
-from enmasse.node.entities import Entities
-from enmasse.node.entity_fields import SPACE_TYPE
-from enmasse.node.expiry import Expiry
-from enmasse.node.federation import Federation
-from enmasse.node.gate import Gate, GateOptions
+from enmasse.node.connections import Connections, LaneWatcher
 from enmasse.node.health import Health, LoopWatch
-from enmasse.node.inspection import Inspection
-from enmasse.node.installation import INSTALLATION_TYPE, Installation
-from enmasse.node.logs import LoggedBinding, Tally
-from enmasse.node.management import Management
-from enmasse.node.ports import Admitting, PortOptions, Ports
-from enmasse.node.review import review, review_user
-from enmasse.node.space_desk import SpaceDesk
-from enmasse.node.space_lanes import SpaceLanes
-from enmasse.node.space_ports import SpacePorts
-from enmasse.node.statistics import check_server, read_configuration, read_statistics
-from enmasse.node.stored_users import StoredUsers
-from enmasse.node.tenancy import DOMAIN, Names
+from enmasse.node.logs import EventLog
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import SPACE_TYPE
+from enmasse.node.management.entity_types import SESSION_TYPE, WILL_TYPE
+from enmasse.node.management.installation import INSTALLATION_TYPE, Installation
+from enmasse.node.management.management import Inspection, Management
+from enmasse.node.management.session_views import read_sessions, read_wills
+from enmasse.node.management.space_management import SpaceManagement
+from enmasse.node.management.statistics import check_server, read_configuration, read_statistics
+from enmasse.node.ports import HandshakeWatcher, ManagementPort, PortOptions, Ports, SpacePorts
+from enmasse.node.protocols import PROTOCOLS, ProtocolRow, main_protocol
 from enmasse.node.trace import Tracer
-from enmasse.node.user_directory import NodeUsers
-from enmasse.node.user_fields import USER_TYPE
+from enmasse.node.users.admission import PeerInfo
+from enmasse.node.users.directory import NodeUsers, StoredUsers
+from enmasse.node.users.federation import Federation
+from enmasse.node.users.fields import USER_TYPE
+from enmasse.node.users.gate import Gate, GateOptions
+from enmasse.node.users.password_checker import ProcessChecker
+from enmasse.node.users.review import TokenExpiry, review, review_user
+from enmasse.node.users.rights import known_grants
+from enmasse.node.users.tenancy import DOMAIN, Names
 from enmasse.storage.link import JournalLink
-from enmasse.version import __version__
-from enmasse.wire.amqp.connection import Connection
-from enmasse.wire.amqp.performatives import AmqpError
 
 if TYPE_CHECKING:
-    from enmasse.identity.tokens import TokenAuthority
+    from enmasse.identity.login import TokenAuthority
     from enmasse.identity.users import Users
-    from enmasse.node.management_port import ManagementPort
-    from enmasse.node.users import UsersFile
+    from enmasse.net.first_bytes import ProtocolSignature
+    from enmasse.net.listener import MakeEngine
+    from enmasse.net.transport import Engine
+    from enmasse.node.users.users_file import UsersFile
 
-__all__ = ["Server"]
 
 DRAIN_S = 2.0
-"""How long a stopping node waits for receivers to settle what they have."""
+"""Seconds that a stopping node waits for receivers to settle their deliveries."""
 
 CLOSE_S = 2.0
-"""How long clients may take to answer the close."""
-
-ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
+"""Seconds that clients may take to answer the close."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +74,7 @@ def _present() -> str:
 
 
 class Listener:
-    """One open port, or the administrator's socket."""
+    """An open port, or the administrator's socket."""
 
     def __init__(self, name: str, host: str, port: int, server: asyncio.Server) -> None:
         self.name = name
@@ -86,23 +83,52 @@ class Listener:
         self.server = server
 
 
+@dataclass
+class _Origin:
+    """The port, or the administrator's socket, that a connection came by, and what follows from it.
+
+    Attributes:
+        row: the port's own protocol.
+        host: the interface.
+        port: the port's number, once it is open.
+        fixed: the space of every connection, whatever it names; its peers are administrators.
+        default: the name of the space for clients that name none.
+        port_of: the name of the space that the port belongs to, if it is one space's own.
+    """
+
+    row: ProtocolRow
+    host: str
+    port: int = 0
+    fixed: Space | None = None
+    default: str | None = None
+    port_of: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The node's URL by AMQP, which every port accepts."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return "" if self.fixed is not None else f"amqp://{host}:{self.port}"
+
+
 class Server:
-    """A data-plane process without its signals and arguments.
+    """A node, without the signals and arguments of its process.
 
     Args:
         directory: the node's own files; made if it is missing, readable by its owner alone.
         name: the node's name, and its container id.
         journal_changed: called with the process id of a journal that replaced one that died.
-        limits: what transactions may take, and how long.
-        gate: what the operator decides on who may come in.
-        tokens: knows the users of some spaces in place of the node; by default the providers of external ones do.
-        users: the file of users; without it there are none.
-        ports: what the operator decides on the ports.
-        domain: host names below it always mean a space, as in ``<space>.<namespace>.<domain>``.
-        marker: the file that tells that there was a journal; see ``JournalLink``.
+        limits: the limits of transactions.
+        gate: the operator's options for logins.
+        tokens: verifies tokens and passwords of external users; by default with the spaces' OpenID providers.
+        users: the file of users, if there is one.
+        ports: the operator's options for ports.
+        domain: the domain of hosts that mean a space: ``<space>.<namespace>.<domain>``.
+        machine: this machine's own names, in lower case, which never mean a space.
+        marker: the file that shows that there was a journal; see ``JournalLink``.
+        protocols: the protocols of clients by name; peers that none recognises get the first.
 
     Raises:
-        ConfigError: the file of users or a certificate cannot be read, or holds what cannot be.
+        ConfigError: the file of users or a certificate cannot be read, or is wrong.
     """
 
     def __init__(
@@ -117,11 +143,14 @@ class Server:
         users: Path | None = None,
         ports: PortOptions | None = None,
         domain: str = DOMAIN,
+        machine: frozenset[str] = frozenset(),
         marker: str | None = None,
+        protocols: Mapping[str, ProtocolRow] = PROTOCOLS,
     ) -> None:
         self.name = name
+        self.protocols = protocols
         self.instance = secrets.token_hex(8)
-        """Another one with every start."""
+        """An id of this start of the node."""
         self.directory = directory
         self._turn = Turn(asyncio.get_running_loop())
         try:
@@ -140,10 +169,11 @@ class Server:
         self.connections = Connections(lambda: int(time.time() * 1000))
         self.entities = Entities(self.core, secrets.token_hex, self._close_space)
         self.entities.space_changed = self._space_changed
+        self.entities.grants_of = lambda space, name: known_grants(self.gate, self.users, space, name)
         self.entities.rates_changed = self.connections.meter
         self.space_ports = SpacePorts(self._turn.loop, self._open_space_port)
         self.entities.port_changed = self.space_ports.set
-        self.entities.notes = self.space_ports.told
+        self.entities.extra_status = self.space_ports.status
         self.federation = Federation(
             self.entities.records[SPACE_TYPE],
             lambda: self.users,
@@ -152,20 +182,18 @@ class Server:
             settled=self._turn.begin,
         )
         clock = self._turn.loop.time
-        self.gate = Gate(self.entities.records[SPACE_TYPE], clock, gate, tokens or self.federation)
-        self.gate.names = Names(self.entities.hosts, domain.lower())
+        self.checker = ProcessChecker(self._turn)
+        self.gate = Gate(self.entities.records[SPACE_TYPE], clock, gate, tokens or self.federation, self.checker)
+        self.gate.names = Names(self.entities.hosts, domain.lower(), machine)
         self.installation = Installation(self.core, _present)
         self.stored_users = StoredUsers(self.core, self._uid_of_space, self._review_user)
         self.users = self.gate.users = NodeUsers(self.stored_users)
         self.reloads: list[Callable[[], None]] = []
-        """What is to be read again when the operator asks for it (SIGHUP)."""
+        """Functions that read files again, for SIGHUP."""
         self._users_file: UsersFile | None = None
         if users is not None:
-            from enmasse.node.users import UsersFile  # noqa: PLC0415  YAML is not loaded where there are no users
-
-            self._users_file = UsersFile(users, self._set_users, self._turn.loop)
-            self.reloads.append(self._users_file.reload)
-        self.connections.desk = SpaceDesk(self.entities, self.connections, self._turn.loop.time)
+            self._read_users(users)
+        self.connections.space_management = SpaceManagement(self.entities, self.connections, self._turn.loop.time)
         self.admin = Space(self.core, "$admin", secrets.token_hex)
         self.tracer = Tracer(
             self.admin,
@@ -173,30 +201,42 @@ class Server:
             soon=self._turn.later,
             clock_us=lambda: time.time_ns() // 1000,
             new_id=secrets.token_hex,
+            protocols=protocols,
         )
-        self.tally = Tally()
-        # So there is a turn every now and then, which finds out that the wall clock was set.
+        self.events = EventLog()
+        # It begins a turn regularly, so that the core notices when the wall clock is set.
         self.watch = LoopWatch(self._turn.loop, self._turn.begin)
         self.health = Health(name, self.watch, lambda: check_server(self))
         self.ports = Ports(self._turn, ports or PortOptions(), self.health.answer)
         self.reloads.append(self.ports.reload)
-        self.connections.watchers.append(Admitting(self.connections))
-        self.connections.watchers.append(SpaceLanes(self.connections, self.admin, self._turn, self.journal))
-        self.connections.watchers.append(Expiry(self._turn.loop, time.time, self.federation))
+        self.connections.watchers += (
+            HandshakeWatcher(self.connections),
+            LaneWatcher(self.connections, self.admin, self._turn, self.journal),
+            TokenExpiry(self._turn.loop, time.time, self.federation),
+        )
         self.management_port: ManagementPort | None = None
         self.is_loaded = False
         self.is_stopping = False
         self.listeners: list[Listener] = []
         self._limits = limits or TransactionLimits()
+        self.transactions = self._limits.budget
+        """The budget of all transactions."""
+        self._spaces = lambda: self.entities.spaces
         self._deadline: asyncio.TimerHandle | None = None
         self._deadline_at = 0.0
         self.started = time.time()
-        management = Management(
+        self.admin.add(Service(self.core, "$management", self._make_management().serve))
+        self._turn.add_hook(self._run_turn)
+
+    def _make_management(self) -> Management:
+        return Management(
             self.entities,
             {
                 "io.enmasse.listener": self._read_listeners,
                 "io.enmasse.connection": self.connections.read_connections,
                 "io.enmasse.link": self.connections.read_links,
+                SESSION_TYPE: lambda: read_sessions(self.entities),
+                WILL_TYPE: lambda: read_wills(self.entities),
                 "io.enmasse.statistics": lambda: read_statistics(self),
                 "io.enmasse.configuration": lambda: read_configuration(self),
                 "io.enmasse.health": self.health.read,
@@ -206,12 +246,17 @@ class Server:
                 ("io.enmasse.connection", "TRACE"): self.tracer.start,
                 (USER_TYPE, "LIST"): self.stored_users.list_after,
                 (USER_TYPE, "KEYS"): self.stored_users.keys_of,
+                (USER_TYPE, "MAY"): self.stored_users.may,
                 **Inspection(self.entities, self.connections).operations,
             },
             {USER_TYPE: self.stored_users, INSTALLATION_TYPE: self.installation},
         )
-        self.admin.add(Service(self.core, "$management", management.serve))
-        self._turn.add_hook(self._run_turn)
+
+    def _read_users(self, path: Path) -> None:
+        from enmasse.node.users.users_file import UsersFile  # noqa: PLC0415  YAML is not loaded where there are no users
+
+        self._users_file = UsersFile(path, self._set_users, self._turn.loop)
+        self.reloads.append(self._users_file.reload)
 
     def _set_users(self, users: Users) -> None:
         self.users.file = users
@@ -226,7 +271,7 @@ class Server:
         self.connections.close_space(space)
 
     def _review_user(self, space: str, name: str) -> None:
-        """A user is another one now, or none: so its connections are reviewed."""
+        """Review the connections of a user that was changed or deleted."""
         if self.gate.has(space, name):
             self._turn.begin()
             review_user(self.connections, self.entities.spaces.get(space), name)
@@ -236,12 +281,12 @@ class Server:
         self._review()
 
     def _review(self) -> None:
-        """Who may come in, or what they may do, has changed: so it does for those that are here."""
+        """Review all connections after users or permissions have changed."""
         self._turn.begin()
         review(self.connections, self.entities.spaces.values())
 
     def reload(self) -> None:
-        """Read files again that may have changed."""
+        """Read again the files that may have changed."""
         for again in self.reloads:
             again()
 
@@ -270,7 +315,9 @@ class Server:
     # Start
 
     async def load(self) -> None:
-        """Start the journal and take up what it holds."""
+        """Start the journal and load what it holds."""
+        for row in self.protocols.values():
+            row.load()  # now, so that no client waits for it later
         await self.journal.start(self.core)
         self.installation.load()
         self.entities.load()
@@ -285,32 +332,38 @@ class Server:
         self.is_loaded = True
         self.watch.start()
 
-    async def listen(self, host: str, port: int, default_space: str | None = None) -> int:
+    async def listen(
+        self, host: str, port: int, default_space: str | None = None, protocol: str | None = None
+    ) -> int:
         """Open a port for clients and return its number, which may have been 0.
 
         Connections that name no space belong to ``default_space``, or to the only one there is.
 
+        Args:
+            host: the interface.
+            port: the port's number.
+            default_space: ``NAMESPACE/SPACE``.
+            protocol: the port's own protocol: it accepts all, but peers that none recognises get this one.
+
         Raises:
-            ConfigError: the port cannot be opened.
+            ConfigError: the port cannot be opened, or there is no such protocol.
         """
-        url = ""
-
-        def connected(shell: EngineProtocol) -> Connection:
-            return self._make_engine(shell, None, default_space, url)
-
+        row = main_protocol(self.protocols) if protocol is None else self.protocols.get(protocol)
+        if row is None:
+            raise ConfigError(f"{protocol!r} is no protocol of clients; there are {', '.join(self.protocols)}")
+        origin = _Origin(row, host, default=default_space)
         try:
-            server = await self.ports.open(host, port, connected)
+            server = await self.ports.open(host, port, self._engine_makers(origin))
         except OSError as error:
             raise ConfigError(f"{host}:{port} cannot be opened ({error.strerror}); choose another port") from None
-        port = server.sockets[0].getsockname()[1]
-        url = f"amqp://[{host}]:{port}" if ":" in host else f"amqp://{host}:{port}"
-        self.listeners.append(Listener("amqp", host, port, server))
+        origin.port = port = server.sockets[0].getsockname()[1]
+        self.listeners.append(Listener(row.name, host, port, server))
         self.space_ports.serve_on(host)
         return port
 
     async def _open_space_port(self, host: str, port: int, space: str) -> asyncio.Server:
-        url = f"amqp://[{host}]:{port}" if ":" in host else f"amqp://{host}:{port}"
-        return await self.ports.open(host, port, lambda shell: self._make_engine(shell, None, space, url))
+        origin = _Origin(main_protocol(self.protocols), host, port, port_of=space)
+        return await self.ports.open(host, port, self._engine_makers(origin))
 
     async def listen_admin(self, path: Path) -> None:
         """Open the administrator's socket, which only this user can reach.
@@ -318,20 +371,17 @@ class Server:
         Raises:
             ConfigError: the socket cannot be made there.
         """
-
-        def connected(shell: EngineProtocol) -> Connection:
-            return self._make_engine(shell, self.admin, None, "")
-
+        origin = _Origin(main_protocol(self.protocols), "", fixed=self.admin)
+        make_engine = partial(self._make_engine, origin.row, origin)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
             path.unlink(missing_ok=True)
-            before = os.umask(0o177)
-            try:
-                server = await self._turn.loop.create_unix_server(
-                    lambda: EngineProtocol(self._turn, connected), str(path)
-                )
-            finally:
-                os.umask(before)
+            listening = socket.socket(socket.AF_UNIX)
+            os.fchmod(listening.fileno(), stat.S_IRUSR | stat.S_IWUSR)  # before bind, so never wider
+            listening.bind(str(path))
+            server = await self._turn.loop.create_unix_server(
+                lambda: EngineProtocol(self._turn, make_engine), sock=listening
+            )
         except OSError as error:
             raise ConfigError(f"the socket {path} cannot be made: {error.strerror or error}") from None
         self.listeners.append(Listener("admin", str(path), 0, server))
@@ -342,57 +392,51 @@ class Server:
         Args:
             host: the interface.
             port: its number.
-            tls: the directory with our certificate there, and with the authority that vouches for control's.
+            tls: the directory with the node's certificate, and with the authority that vouches for control's.
 
         Raises:
             ConfigError: the port cannot be opened, or the certificates cannot be used.
         """
-
-        def connected(shell: EngineProtocol) -> Connection:
-            return self._make_engine(shell, self.admin, None, "")
-
-        from enmasse.node.management_port import ManagementPort  # noqa: PLC0415  loads much, for this alone
-
         self.management_port = ManagementPort(self._turn, tls, self.health.answer)
         self.reloads.append(self.management_port.reload)
+        origin = _Origin(main_protocol(self.protocols), host, fixed=self.admin)
         try:
-            server = await self.management_port.open(host, port, connected)
+            server = await self.management_port.open(host, port, self._engine_makers(origin))
         except OSError as error:
             raise ConfigError(f"{host}:{port} cannot be opened ({error.strerror}); choose another port") from None
         port = server.sockets[0].getsockname()[1]
         self.listeners.append(Listener("management", host, port, server))
         return port
 
-    def _make_engine(self, shell: EngineProtocol, fixed: Space | None, default: str | None, url: str) -> Connection:
-        binding = (LoggedBinding if fixed is None else Binding)(
+    def _engine_makers(self, origin: _Origin) -> Mapping[ProtocolSignature, MakeEngine]:
+        """Return the functions that make engines for every protocol of a port, its own protocol first."""
+        rows = [origin.row]
+        if origin.fixed is None:
+            rows += [row for row in self.protocols.values() if row is not origin.row]
+        return {row.signature: partial(self._make_engine, row, origin) for row in rows}
+
+    def _make_engine(self, row: ProtocolRow, origin: _Origin, shell: EngineProtocol) -> Engine:
+        connection = row.load()(
             self.connections,
-            spaces=lambda: self.entities.spaces,
-            fixed=fixed,
-            default=default,
-            url=url,
+            spaces=self._spaces,
+            fixed=origin.fixed,
+            default=origin.default,
+            url=origin.url,
             peer=shell.peer,
             limits=self._limits,
             gate=self.gate,
-            facts=Facts(shell.peer, shell.is_secure, shell.server_name, shell.peer_names, shell.refusal),
+            peer_info=PeerInfo(shell.peer, shell.is_secure, shell.server_name, shell.peer_names, shell.refusal),
+            port_of=origin.port_of,
+            events=self.events if origin.fixed is None else None,
         )
-        binding.connection = Connection(
-            binding,
-            container_id=self.name,
-            sasl=binding.sasl(),
-            is_server=True,
-            now=self._turn.now,
-            properties={"product": "enmasse", "version": __version__},
-            offered_capabilities=(ANONYMOUS_RELAY,),
-        )
-        if isinstance(binding, LoggedBinding):
-            binding.tally = self.tally
-        self.connections.connected(binding, shell)
-        return binding.connection
+        engine = connection.make_engine(self.name, self._turn.now)
+        self.connections.connected(connection, shell)
+        return engine
 
     # Stop
 
     async def stop(self) -> None:
-        """Stop in order; returns when everything is committed and every socket is closed."""
+        """Stop in order, and return when everything is committed and every socket is closed."""
         self.is_stopping = True
         if self._users_file is not None:
             self._users_file.close()
@@ -402,20 +446,17 @@ class Server:
         self.ports.close()
         if self.management_port is not None:
             self.management_port.close()
-        for binding in list(self.connections.shells):
-            for end in binding.links.values():
-                # Control links go on: what has begun may still be discharged.
-                if isinstance(end, Producer) and not isinstance(end.address, Coordinator):
-                    end.port.grant(0)
-                    end.address.remove_producer(end)
+        for space in self.entities.spaces.values():
+            space.sessions.stop()
+        for connection in list(self.connections.shells):
+            connection.stop_senders()
         self._turn.begin()
         deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline and not (self._is_settled() and self.core.is_idle):
             await asyncio.sleep(0.01)
-        forced = AmqpError("amqp:connection:forced", "the node is stopping; connect again")
         shells = list(self.connections.shells.items())
-        for binding, _ in shells:
-            binding.connection.close(forced)
+        for connection, _ in shells:
+            connection.close("amqp:connection:forced", "the node is stopping; connect again")
         waits = [asyncio.ensure_future(shell.wait_closed()) for _, shell in shells]
         if waits:
             _, late = await asyncio.wait(waits, timeout=CLOSE_S)
@@ -425,21 +466,21 @@ class Server:
                 await asyncio.wait(late, timeout=CLOSE_S)
         self.watch.stop()
         await self.federation.close()
+        await self.checker.stop()
         if await self._is_idle_in_time():
             self.entities.end()
             await self._is_idle_in_time()
         await self.journal.stop()
 
     async def _is_idle_in_time(self) -> bool:
-        """Wait until everything is on disk; false where that takes too long."""
+        """Wait until everything is on disk; return false if that takes too long."""
         deadline = time.monotonic() + CLOSE_S
         while not self.core.is_idle and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         return self.core.is_idle
 
     def _is_settled(self) -> bool:
-        ends = [end for binding in self.connections.shells for end in binding.links.values()]
-        return not any(end.unsettled for end in ends if not isinstance(end, Producer))
+        return all(connection.is_settled for connection in self.connections.shells)
 
     # Management
 

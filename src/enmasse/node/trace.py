@@ -1,18 +1,18 @@
-"""Frame traces: the frames of connections, copied to whoever asked by management while they come and go.
+"""Frame traces: copies of connections' frames for a reader that asked for them through management.
 
 Rules:
-1. A connection that nobody traces pays nothing: its engine asks once per read and once per turn whether
-   somebody listens.
-2. A trace has ``MAX_BUFFER_BYTES``. What its reader is too slow for is dropped, frame by frame, and counted.
-3. Its life is its reader's: when the receiver goes, or does not come in ``PATIENCE_S``, it is over.
+1. A connection that is not traced pays nothing: its engine checks once per read and once per turn.
+2. A trace buffers ``MAX_BUFFER_BYTES``. Frames that its reader is too slow for are dropped and counted.
+3. A trace ends with its reader: when the receiver detaches, or does not attach within ``PATIENCE_S``.
 4. The administrator's own connections are not traced: a trace would trace its own delivery.
 5. Secrets are masked before a frame is kept.
+6. The row of the connection's protocol names the module that splits and masks frames.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,30 +20,29 @@ from enmasse.messaging.address import Address, AttachOptions
 from enmasse.messaging.delivery import Consumer, ConsumerPort
 from enmasse.messaging.errors import AttachError
 from enmasse.node.errors import EntityError
+from enmasse.node.protocols import PROTOCOLS, Frames, ProtocolRow
 from enmasse.wire.amqp.sections import encode_message
-from enmasse.wire.amqp.trace import Splitter, mask, shorten
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
-    from enmasse.node.binding import Binding
+    from enmasse.node.client_connection import ClientConnection
     from enmasse.node.connections import Connections
 
-__all__ = ["MAX_BUFFER_BYTES", "Tracer"]
 
 MAX_BUFFER_BYTES = 8 << 20
-"""What a trace may hold for its reader: a burst, and not a full disk's worth."""
+"""The most bytes that a trace buffers for its reader: a burst."""
 
 MAX_UNDECIDED_BYTES = 64 << 10
-"""What is kept of a connection that has not said its container yet: headers, SASL and open are far smaller."""
+"""The most bytes that are kept of a connection whose container is not known yet: a login and open are far less."""
 
 MESSAGE_BYTES = 64 << 10
-"""Frames that go together in one message to the reader."""
+"""The bytes of frames that are sent in one message to the reader."""
 
 RECORD_BYTES = 100
-"""What a record costs beside its frame."""
+"""The bytes that a record costs beside its frame."""
 
 PATIENCE_S = 10.0
-"""How soon the receiver of a trace must attach."""
+"""Seconds within which the receiver of a trace must attach."""
 
 MAX_TRACES = 16
 
@@ -52,7 +51,7 @@ _ARGUMENTS = ("container", "payload")
 
 @dataclass(slots=True)
 class _Record:
-    """One frame on its way to a reader."""
+    """One frame that waits for the reader."""
 
     time_us: int
     connection: int
@@ -62,22 +61,25 @@ class _Record:
 
 
 class _Tap:
-    """What one connection's engine tells its bytes to."""
+    """Receives the bytes of one connection's engine, and gives the frames to its traces."""
 
-    __slots__ = ("_clock_us", "_splitters", "binding", "number", "traces")
+    __slots__ = ("_clock_us", "_splitters", "connection", "frames", "number", "traces")
 
-    def __init__(self, binding: Binding, number: int, clock_us: Callable[[], int]) -> None:
-        self.binding = binding
+    def __init__(
+        self, connection: ClientConnection, number: int, frames: Frames, clock_us: Callable[[], int]
+    ) -> None:
+        self.connection = connection
         self.number = number
+        self.frames = frames
         self.traces: list[_Trace] = []
         self._clock_us = clock_us
-        self._splitters = (Splitter(binding.connection.unread), Splitter())
+        self._splitters = (frames.Splitter(connection.engine.unread), frames.Splitter())
 
-    def hear(self, is_outgoing: bool, data: bytes) -> None:
-        """Hand every frame that is complete now to the traces; an empty one where no frame follows."""
+    def on_bytes(self, is_outgoing: bool, data: bytes) -> None:
+        """Give the frames that are complete now to the traces; an empty one if no frame follows."""
         now_us = self._clock_us()
         for frame in self._splitters[is_outgoing].feed(data):
-            masked = mask(frame) if frame else frame
+            masked = self.frames.mask(frame) if frame else frame
             for trace in self.traces:
                 trace.add(self, now_us, is_outgoing, masked)
 
@@ -110,54 +112,59 @@ class _Trace(Address):
         self._records: deque[_Record] = deque()
         self._bytes = 0
         self._lost = 0
-        self._told = -1
+        self._reported = -1
         self._undecided: dict[_Tap, list[_Record]] = {}
         self._hosts: dict[int, dict[str, Any]] = {}
-        """What is to be told of connections before their frames."""
+        """The connections that have to be described to the reader before their frames."""
         self._is_ended = False
         self._is_called = False
 
     # What is traced
 
-    def wants(self, binding: Binding, number: int) -> bool:
-        """Whether a connection belongs to the trace, as far as it is known by now."""
+    def wants(self, connection: ClientConnection, number: int) -> bool:
+        """Return true if a connection belongs to the trace, as far as that is known."""
         if self.number is not None:
             return number == self.number
-        return self.container is None or not binding.container or binding.container == self.container
+        return self.container is None or not connection.container or connection.container == self.container
 
     def joined(self, tap: _Tap) -> None:
-        """A connection is traced from now on."""
-        if self.container is not None and not tap.binding.container:
+        """Begin to trace a connection."""
+        if self.container is not None and not tap.connection.container:
             self._undecided[tap] = []
         self._describe(tap)
 
     def decided(self, tap: _Tap) -> None:
-        """The connection has said its container."""
+        """Keep the frames of a connection whose container is known now."""
         self._describe(tap)
         for record in self._undecided.pop(tap, ()):
             self._keep(record)
 
     def left(self, tap: _Tap) -> None:
-        """The connection is gone."""
+        """Stop tracing a connection that is closed, or does not belong to the trace."""
         self._undecided.pop(tap, None)
         if tap.number == self.number:
             self.end()
 
     def end(self) -> None:
-        """Nothing more will come, as the reader is told once it has all."""
+        """End the trace; the reader gets a mark after the last frame."""
         self._is_ended = True
         self._call()
 
     def _describe(self, tap: _Tap) -> None:
-        binding = tap.binding
-        space = binding.space.name if binding.space is not None else None
-        self._hosts[tap.number] = {"host": binding.peer, "container": binding.container, "space": space}
+        connection = tap.connection
+        space = connection.space.name if connection.space is not None else None
+        self._hosts[tap.number] = {
+            "host": connection.peer,
+            "container": connection.container,
+            "space": space,
+            "protocol": connection.protocol,
+        }
 
     def add(self, tap: _Tap, time_us: int, is_outgoing: bool, frame: bytes) -> None:
         """Take a frame; an empty one says that the bytes from here on are no frames."""
         size = len(frame)
         if frame and self._payload is not None:
-            frame = shorten(frame, self._payload)
+            frame = tap.frames.shorten(frame, self._payload)
         record = _Record(time_us, tap.number, is_outgoing, frame, size)
         held = self._undecided.get(tap)
         if held is None:
@@ -177,7 +184,7 @@ class _Trace(Address):
         self._call()
 
     def _call(self) -> None:
-        # Frames are also heard while a turn's output is written, when addresses have had their turn.
+        # Frames also come while a turn's output is written, after the addresses' turn.
         if not self._is_called:
             self._is_called = True
             self._tracer.soon(self._called)
@@ -189,10 +196,10 @@ class _Trace(Address):
     # How it is read
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
-        """The reader has come: connections are traced from now on.
+        """Attach the reader, and begin to trace.
 
         Raises:
-            AttachError: it has a reader.
+            AttachError: the trace has a reader already.
         """
         if self.consumers:
             raise AttachError("amqp:resource-locked", "a trace has one receiver, and this one has it already")
@@ -201,7 +208,7 @@ class _Trace(Address):
         return reader
 
     def on_turn(self, now: float) -> None:
-        """Send what waits, as far as the reader takes it."""
+        """Send waiting frames, as far as the reader has credit."""
         for reader in self.consumers:
             while reader.port.credit > 0 and not reader.is_blocked and self._has_news:
                 reader.deliveries += 1
@@ -209,7 +216,7 @@ class _Trace(Address):
 
     @property
     def _has_news(self) -> bool:
-        return bool(self._records) or self._lost > max(self._told, 0) or self._is_ended or self._told < 0
+        return bool(self._records) or self._lost > max(self._reported, 0) or self._is_ended or self._reported < 0
 
     def _message(self) -> bytes:
         records: list[list[Any]] = []
@@ -222,7 +229,7 @@ class _Trace(Address):
             records.append([record.time_us, record.connection, record.is_outgoing, record.frame, record.size])
         numbers = {record[1] for record in records}
         hosts = {number: self._hosts.pop(number) for number in numbers if number in self._hosts}
-        self._told = self._lost
+        self._reported = self._lost
         is_last = self._is_ended and not self._records
         if is_last:
             self._is_ended = False
@@ -236,29 +243,30 @@ class _Trace(Address):
         )
 
     def on_deadline(self, now: float) -> None:
-        """A trace that nobody came to read is over."""
+        """End the trace if no reader has attached."""
         if not self.consumers:
             self._tracer.ended(self)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """The reader has gone, and the trace with it."""
+        """End the trace with its reader."""
         super().remove_consumer(consumer)
         self._tracer.ended(self)
 
     def counts(self) -> dict[str, int]:
-        """With what was dropped."""
+        """Return the counters, with frames that wait and were dropped."""
         return super().counts() | {"backlog": len(self._records), "dropped": self._lost}
 
 
 class Tracer:
-    """All traces of a node.
+    """The traces of a node.
 
     Args:
-        space: of the administrator, where traces are read.
-        connections: the node's.
-        soon: has a function called in the next turn.
-        clock_us: gives the time of day in microseconds since 1970 UTC.
-        new_id: gives unguessable names.
+        space: the administrator's space, where traces are read.
+        connections: the node's connections.
+        soon: calls a function in the next turn.
+        clock_us: returns the time in microseconds since 1970 UTC.
+        new_id: returns unguessable names.
+        protocols: the node's protocols by name.
     """
 
     def __init__(
@@ -269,16 +277,18 @@ class Tracer:
         soon: Callable[[Callable[[], None]], None],
         clock_us: Callable[[], int],
         new_id: Callable[[], str],
+        protocols: Mapping[str, ProtocolRow] = PROTOCOLS,
     ) -> None:
         self.space = space
         self.soon = soon
         self._connections = connections
         self._clock_us = clock_us
         self._new_id = new_id
+        self._protocols = protocols
         self._traces: dict[_Trace, None] = {}
-        """Those that are being read."""
+        """The traces that are being read."""
         self._waiting: dict[_Trace, None] = {}
-        self._taps: dict[Binding, _Tap] = {}
+        self._taps: dict[ClientConnection, _Tap] = {}
         connections.watchers.append(self)
 
     def start(self, name: str, arguments: Any) -> dict[str, Any]:
@@ -311,26 +321,27 @@ class Tracer:
         return {"address": trace.name}
 
     def _number(self, name: str) -> int:
-        for binding, number in self._connections.numbers.items():
-            if str(number) == name and binding.space is not self.space:
+        for connection, number in self._connections.numbers.items():
+            if str(number) == name and connection.space is not self.space:
                 return number
         raise EntityError(404, f"there is no connection {name!r} of a client; QUERY io.enmasse.connection lists them")
 
     def begun(self, trace: _Trace) -> None:
-        """The reader of a trace has come."""
+        """Begin a trace, as its reader has attached."""
         self._waiting.pop(trace, None)
         self._traces[trace] = None
-        for binding, number in self._connections.numbers.items():
-            if binding.space is not self.space and trace.wants(binding, number):
-                self._join(trace, binding, number)
+        for connection, number in self._connections.numbers.items():
+            if connection.space is not self.space and trace.wants(connection, number):
+                self._join(trace, connection, number)
         if trace.number is not None and trace.number not in self._connections.numbers.values():
             trace.end()
 
-    def _join(self, trace: _Trace, binding: Binding, number: int) -> None:
-        tap = self._taps.get(binding)
+    def _join(self, trace: _Trace, connection: ClientConnection, number: int) -> None:
+        tap = self._taps.get(connection)
         if tap is None:
-            tap = self._taps[binding] = _Tap(binding, number, self._clock_us)
-            binding.connection.trace = tap.hear
+            frames = self._protocols[connection.protocol].load_frames()
+            tap = self._taps[connection] = _Tap(connection, number, frames, self._clock_us)
+            connection.engine.trace = tap.on_bytes
         tap.traces.append(trace)
         trace.joined(tap)
 
@@ -338,11 +349,11 @@ class Tracer:
         if trace in tap.traces:
             tap.traces.remove(trace)
         if not tap.traces:
-            tap.binding.connection.trace = None
-            self._taps.pop(tap.binding, None)
+            tap.connection.engine.trace = None
+            self._taps.pop(tap.connection, None)
 
     def ended(self, trace: _Trace) -> None:
-        """A trace is over."""
+        """Remove a trace."""
         self._traces.pop(trace, None)
         self._waiting.pop(trace, None)
         for tap in list(self._taps.values()):
@@ -350,31 +361,31 @@ class Tracer:
         if self.space.addresses.get(trace.name) is trace:
             self.space.remove(trace)
 
-    # What the account of connections tells
+    # The watcher of connections
 
-    def on_connected(self, binding: Binding, number: int) -> None:
-        """A socket is connected, and has said nothing yet."""
-        if binding.space is self.space:
+    def on_connected(self, connection: ClientConnection, number: int) -> None:
+        """Trace the connection if a trace may want it."""
+        if connection.space is self.space:
             return
         for trace in self._traces:
-            if trace.wants(binding, number):
-                self._join(trace, binding, number)
+            if trace.wants(connection, number):
+                self._join(trace, connection, number)
 
-    def on_opened(self, binding: Binding, number: int) -> None:
-        """The connection has said its container."""
-        tap = self._taps.get(binding)
+    def on_opened(self, connection: ClientConnection, number: int) -> None:
+        """Decide which traces the connection belongs to, as its container is known."""
+        tap = self._taps.get(connection)
         if tap is None:
             return
         for trace in list(tap.traces):
-            if trace.wants(binding, number):
+            if trace.wants(connection, number):
                 trace.decided(tap)
             else:
                 trace.left(tap)
                 self._leave(trace, tap)
 
-    def on_closed(self, binding: Binding) -> None:
-        """The connection is gone."""
-        tap = self._taps.pop(binding, None)
+    def on_closed(self, connection: ClientConnection) -> None:
+        """Tell the connection's traces that it is closed."""
+        tap = self._taps.pop(connection, None)
         if tap is not None:
             for trace in tap.traces:
                 trace.left(tap)

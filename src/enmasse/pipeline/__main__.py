@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from enmasse.errors import ConfigError, EnmasseError
 from enmasse.pipeline.session import require_spark
 
-__all__ = ["main"]
-
 _COMMANDS = {
     "host": ("run the pipelines of an installation, a runner for each space", "enmasse.pipeline.host.command"),
     "prepare": (
@@ -24,7 +22,7 @@ _COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line says; the exit status."""
+    """Run the command line; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="python -m enmasse.pipeline", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -37,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     assert chosen is not None
     try:
-        if options.command != "host":  # which says in a status what is missing
+        if options.command != "host":  # which reports in a status what is missing
             require_spark()
         return int(chosen.run(options, given[1:]))
     except ConfigError as error:

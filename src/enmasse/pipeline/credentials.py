@@ -1,4 +1,4 @@
-"""Who a pipeline is, where only users come in.
+"""Reads the credentials of a pipeline, for spaces that only users may enter.
 
 User and password stand in files or in the environment of the driver and the executors, and nowhere else:
 Spark shows options in its plans, event logs and pages, so an option only names them.
@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TypedDict
 
 from enmasse.pipeline.errors import AccessError, OptionError
-
-__all__ = ["FOLDER_VARIABLE", "Credentials", "check_name", "credentials"]
 
 FOLDER_VARIABLE = "ENMASSE_CREDENTIALS"
 """Names the folder in which ``NAME.json`` holds the credentials called NAME."""
@@ -34,7 +32,7 @@ class Credentials(TypedDict):
 
 
 def check_name(name: str) -> str:
-    """The name, if credentials may be called so; empty is none.
+    """Return the name, if credentials may be called so; empty is none.
 
     Raises:
         OptionError: it is no name.
@@ -48,7 +46,7 @@ def check_name(name: str) -> str:
 
 
 def credentials(name: str = "") -> Credentials:
-    """User and password; nobody where nothing says who.
+    """User and password; None where none are given.
 
     Args:
         name: of the file ``NAME.json`` in the folder that ``ENMASSE_CREDENTIALS`` names; empty for what

@@ -1,7 +1,7 @@
-"""What can go wrong between addresses and Spark.
+"""The errors between addresses and Spark.
 
 ConfigError
-├── OptionError            an option of the source or job cannot be right
+├── OptionError            an option or a column of the source, the sink or a job cannot be right
 ├── AccessError            there are no such credentials, or the node does not let us in
 ├── SparkMissingError      no Java or no PySpark; the message holds the install command
 ├── SpaceTakenError        another runner works with the same checkpoints
@@ -11,32 +11,25 @@ ConfigError
 ├── FunctionError          a pipeline's Python function raised, took too long or gave something else
 ├── TableSchemaError       rows do not fit the table they go to
 ├── TableDamagedError      a file of a table's log is missing or unreadable
-└── TableMismatchError     a table belongs to another query or checkpoint
+├── TableMismatchError     a table belongs to another query or checkpoint
+├── SpoolInUseError        another query holds the folder
+└── SpoolMismatchError     the folder, the checkpoint and the address do not belong together
 UnavailableError
-└── StreamUnavailableError the node stayed away for longer than we wait
+├── StreamUnavailableError the node stayed away for longer than we wait
+├── AddressFullError       a stored address had no room for too long
+├── NoConsumerError        nobody receives from a direct address
+├── UnansweredError        a receiver has a message, and does not answer
+└── ModelMissingError      there is no model yet, or none that can be read
 ResourceError
-└── DataLossError          offsets that were asked for are no longer stored
+├── DataLossError          offsets that were asked for are no longer stored
+├── RowRefusedError        an address does not take a row, and never will as it is
+├── SpoolDamagedError      a file of the spool is not as it was written, or is missing
+└── SpoolFullError         the disk takes no more
 """
 
 from __future__ import annotations
 
 from enmasse.errors import ConfigError, ResourceError, UnavailableError
-
-__all__ = [
-    "AccessError",
-    "CheckpointDamagedError",
-    "CheckpointMisfitError",
-    "DataLossError",
-    "FunctionError",
-    "OptionError",
-    "PlanError",
-    "SpaceTakenError",
-    "SparkMissingError",
-    "StreamUnavailableError",
-    "TableDamagedError",
-    "TableMismatchError",
-    "TableSchemaError",
-]
 
 
 class OptionError(ConfigError):
@@ -89,3 +82,39 @@ class CheckpointDamagedError(ConfigError):
 
 class FunctionError(ConfigError):
     """A pipeline's Python function raised, took too long, or gave what was not declared."""
+
+
+class ModelMissingError(UnavailableError):
+    """There is no version of a model to score with; the message says what makes one."""
+
+
+class RowRefusedError(ResourceError):
+    """An address does not take a row; the message names the address, the row and the reason."""
+
+
+class AddressFullError(UnavailableError):
+    """A stored address took nothing for as long as the sink waits."""
+
+
+class NoConsumerError(UnavailableError):
+    """A direct address had no receiver for as long as the sink waits."""
+
+
+class UnansweredError(UnavailableError):
+    """A receiver of a direct address had a message for as long as the sink waits, and did not answer."""
+
+
+class SpoolInUseError(ConfigError):
+    """Another query holds the spool's folder."""
+
+
+class SpoolMismatchError(ConfigError):
+    """The spool's folder belongs to another checkpoint or address."""
+
+
+class SpoolDamagedError(ResourceError):
+    """A file of the spool is missing, or is not as it was written."""
+
+
+class SpoolFullError(ResourceError):
+    """The spool cannot be written, as on a full disk; nothing was accepted that is not in it."""

@@ -1,12 +1,14 @@
-"""A local Spark session with the settings that our pipelines need, and a clear word when there is none.
+"""Starts a local Spark session with the settings that our pipelines need, or says what is missing.
 
-This module imports PySpark only when a session is started, so that it can say what is missing.
+This module imports PySpark only when a session is started. Java maps Spark's classes from an archive where there is
+one; ``running.class_archive`` makes it and says why.
 """
 
 from __future__ import annotations
 
 import atexit
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -16,9 +18,8 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from enmasse.pipeline.class_sharing import recording_options, sharing_options
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.workers.environment import share_workers
 from enmasse.pipeline.workers.launcher import DAEMON, Zygote, write_launcher
@@ -28,7 +29,37 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["find_java", "require_spark", "start_session"]
+_QUIET: Final = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
+"""An archive that does not fit is nothing to complain about."""
+
+
+def archive_name(java: Path) -> str:
+    """Return the file for this Java and the Spark that is installed."""
+    found = java.resolve()
+    facts = f"{found} {found.stat().st_size} {found.stat().st_mtime_ns}"
+    spark = importlib.metadata.version("pyspark")
+    return f"spark-{spark}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}.jsa"
+
+
+def archive_folders() -> list[Path]:
+    """Beside the installation, where every user who may start it can read; else the user's own."""
+    # Path.home() raises for a user without one, as spaces have.
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    return [Path(sys.prefix, "share", "enmasse"), Path(cache, "enmasse")]
+
+
+def sharing_options(java: Path) -> str:
+    """Return the options with which this Java uses its archive; empty where none was made."""
+    name = archive_name(java)
+    found = next((folder / name for folder in archive_folders() if (folder / name).is_file()), None)
+    # Java's options are separated by spaces.
+    return "" if found is None or " " in str(found) else f"-XX:SharedArchiveFile={found} {_QUIET}"
+
+
+def recording_options(archive: Path) -> str:
+    """Return the options with which Java makes one when it ends."""
+    return f"-XX:ArchiveClassesAtExit={archive} {_QUIET}"
+
 
 LEAST_JAVA = 17
 """Spark 4.3 starts with no older one."""
@@ -70,7 +101,7 @@ logger.pools.level = error
 
 
 def find_java() -> Path:
-    """The Java that Spark will start.
+    """Return the Java that Spark will start.
 
     Raises:
         SparkMissingError: there is none, or it is too old.
@@ -167,7 +198,7 @@ def start_session(
         # Larger than Spark's own, which is about as quick with small rows and bounds none of large ones.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
-        # Told to some of Python's processes and not to others, which would have those not share workers.
+        # Set in some of Python's processes and not to others, which would have those not share workers.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
@@ -192,7 +223,7 @@ def start_session(
 
 
 def _thrifty(heap: str) -> str:
-    """The options of a Java that is to run for long, by the heap that it may have, such as ``640m``."""
+    """Return the options of a Java that is to run for long, by the heap that it may have, such as ``640m``."""
     found = re.fullmatch(r"(\d+)([kmgt]?)b?", heap.strip().lower())
     # Spark takes a number alone for MiB, and itself complains of what is no size.
     size = int(found[1]) << {"k": 10, "g": 30, "t": 40}.get(found[2], 20) if found else 0
@@ -200,7 +231,7 @@ def _thrifty(heap: str) -> str:
 
 
 def _socket_folder(preferred: Path) -> Path:
-    """A folder whose path leaves room for a socket's name; unix sockets have 107 bytes for both."""
+    """Return a folder whose path leaves room for a socket's name; unix sockets have 107 bytes for both."""
     if len(os.fsencode(preferred)) <= LONGEST_SOCKET_FOLDER:
         return preferred
     # Named after the work, so that what a killed driver leaves is taken over and removed by the next.
@@ -217,7 +248,7 @@ def _socket_folder(preferred: Path) -> Path:
 def _errors_to(path: Path) -> Iterator[None]:
     """Have processes that start meanwhile complain to a file.
 
-    Java passes its standard error on to the Python workers, which say ``BrokenPipeError`` when they end.
+    Java passes its standard error on to the Python workers, which report ``BrokenPipeError`` when they end.
     """
     sys.stderr.flush()
     kept = os.dup(2)

@@ -8,12 +8,12 @@ Rules:
 
 A batch, little-endian:
 
-    header   magic "EMB1", size u32, epoch u64, number u64, heard u64, count u32, crc32 u32
+    header   magic "EMB1", size u32, epoch u64, number u64, acknowledged u64, count u32, crc32 u32
     index    table u8[count], key length u16[count], value length u32[count] (all ones: delete)
     keys     one after the other
     values   one after the other
 
-``size`` is that of the whole batch. ``heard`` is the highest number whose fate the node knows.
+``size`` is that of the whole batch. ``acknowledged`` is the highest number whose result the node knows.
 
 An answer: kind u8, reserved u8[3], extra length u32, epoch u64, number u64, extra.
 """
@@ -33,22 +33,8 @@ if TYPE_CHECKING:
 
     from enmasse.messaging.storage import Operation
 
-__all__ = [
-    "MAX_BATCH_BYTES",
-    "MAX_KEY_BYTES",
-    "MERGE_TABLE",
-    "TABLE_PREFIX",
-    "Answer",
-    "AnswerKind",
-    "Batch",
-    "encode_answer",
-    "encode_batch",
-    "split_answers",
-    "split_batches",
-]
-
 MAX_KEY_BYTES = 400
-"""What the storage port promises; LMDB itself takes 511 with the table byte."""
+"""The longest key that the storage port promises; LMDB itself takes 511 with the table byte."""
 
 MAX_BATCH_BYTES = 1 << 30
 """Both processes hold a batch in memory, so a larger size is a mistake."""
@@ -72,13 +58,13 @@ assert array("H").itemsize == 2
 assert array("I").itemsize == 4
 
 
-def encode_batch(epoch: int, number: int, heard: int, operations: Sequence[Operation]) -> bytes:
+def encode_batch(epoch: int, number: int, acknowledged: int, operations: Sequence[Operation]) -> bytes:
     """One batch as it goes over the socket pair.
 
     Args:
         epoch: the node's start.
         number: this batch's number, above all earlier ones of the epoch.
-        heard: the highest number whose fate the node knows.
+        acknowledged: the highest number whose result the node knows.
         operations: what to change, in order; none is allowed.
 
     Raises:
@@ -101,22 +87,24 @@ def encode_batch(epoch: int, number: int, heard: int, operations: Sequence[Opera
     size = HEADER_BYTES + len(front) + sum(map(len, contents))
     if size > MAX_BATCH_BYTES:
         raise BatchError(f"a batch of {size} bytes is above the limit of {MAX_BATCH_BYTES}; submit less at once")
-    header = _HEADER.pack(_MAGIC, size, epoch, number, heard, count)
+    header = _HEADER.pack(_MAGIC, size, epoch, number, acknowledged, count)
     return b"".join((header, _CRC.pack(crc32(front, crc32(header))), front, *contents))
 
 
 class Batch:
     """One complete batch, still lying in the buffer it was received in."""
 
-    __slots__ = ("_data", "count", "epoch", "heard", "number", "value_at")
+    __slots__ = ("_data", "acknowledged", "count", "epoch", "number", "value_at")
 
-    def __init__(self, data: memoryview, epoch: int, number: int, heard: int, count: int, value_at: int) -> None:
+    def __init__(
+        self, data: memoryview, epoch: int, number: int, acknowledged: int, count: int, value_at: int
+    ) -> None:
         self._data = data
         self.value_at = value_at
         self.count = count
         self.epoch = epoch
         self.number = number
-        self.heard = heard
+        self.acknowledged = acknowledged
 
     @property
     def front(self) -> memoryview:
@@ -125,7 +113,7 @@ class Batch:
 
     @property
     def has_merges(self) -> bool:
-        """Whether any operation is an instruction to merge."""
+        """True if any operation is an instruction to merge."""
         return TABLE_PREFIX[MERGE_TABLE] in bytes(self._data[HEADER_BYTES : HEADER_BYTES + self.count])
 
     def operations(self) -> list[tuple[bytes, memoryview | None]]:
@@ -171,13 +159,13 @@ def split_batches(data: memoryview) -> tuple[list[Batch], int, int]:
     batches: list[Batch] = []
     at, end = 0, len(data)
     while end - at >= HEADER_BYTES:
-        magic, size, epoch, number, heard, count = _HEADER.unpack_from(data, at)
+        magic, size, epoch, number, acknowledged, count = _HEADER.unpack_from(data, at)
         if magic != _MAGIC or not HEADER_BYTES + _INDEX_ROW_BYTES * count <= size <= MAX_BATCH_BYTES:
             raise BatchError(f"not a batch after number {batches[-1].number if batches else 'none'}")
         if end - at < size:
             return batches, at, size
         value_at = _check(data[at : at + size], count)
-        batches.append(Batch(data[at : at + size], epoch, number, heard, count, value_at))
+        batches.append(Batch(data[at : at + size], epoch, number, acknowledged, count, value_at))
         at += size
     return batches, at, 0
 
@@ -198,7 +186,7 @@ def _check(data: memoryview, count: int) -> int:
 
 
 class AnswerKind:
-    """What the journal process says; plain integers, as they are compared in the hot path."""
+    """Kinds of the journal process's answers; plain integers, as they are compared in the hot path."""
 
     HELLO = 1
     """Has the lock; epoch and number of the last commit; extra: numbers of failed batches, u64 each."""

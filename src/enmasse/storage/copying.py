@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Records = Iterable[tuple[bytes, bytes]]
 
-__all__ = ["fill", "only_writer", "replace_data", "require_room_for", "write_directory"]
-
 _STEP_BYTES = 64 << 20
 """One transaction of the target: its pages are in memory until its end."""
 

@@ -1,11 +1,9 @@
-"""How long something took, over and over: counts by size, cheap enough to keep always."""
+"""Durations of something repeated: counts by size, cheap enough to keep always."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from typing import Any
-
-__all__ = ["COMMIT_BOUNDS_S", "LAG_BOUNDS_S", "Durations"]
 
 COMMIT_BOUNDS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """From a commit to memory alone, over what disks of all kinds take, to one that hardly answers."""
@@ -36,9 +34,9 @@ class Durations:
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """The number of durations."""
         return sum(self.counts)
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """The same as a map for management: ``bounds``, ``counts``, ``sum``."""
         return {"bounds": list(self.bounds_s), "counts": list(self.counts), "sum": self.sum_s}

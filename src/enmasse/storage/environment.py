@@ -36,17 +36,16 @@ if TYPE_CHECKING:
 
     from enmasse.storage.batch import Batch
 
-__all__ = ["DEFAULT_MAP_BYTES", "FORMAT_VERSION", "ReadEnvironment", "WriteEnvironment"]
-
 DEFAULT_MAP_BYTES = 1 << 40
 """1 TiB of addresses; the map is sparse, so it costs nothing and never has to grow."""
 
 _LEAST_MAP_BYTES = 1 << 30
 """Where even this is refused (an address-space limit), the journal cannot work."""
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """1 had neither volatile frames, nor the tables TIME, ATTEMPTS and OFFSET, nor "EMF2" frames; 2 did not say which
-rows receivers have, nor that the node ended in order."""
+rows receivers have, nor that the node ended in order; 3 had no table HOLDER, so every subscription of a topic had
+every message of it."""
 
 _READABLE = range(1, FORMAT_VERSION + 1)
 """An older format is made the present one when it is opened: nothing but its number changes."""
@@ -55,6 +54,7 @@ _META = TABLE_PREFIX[0]
 _FRAME = TABLE_PREFIX[2]
 _SETTLED = TABLE_PREFIX[3]
 _ATTEMPTS = TABLE_PREFIX[8]
+_HOLDER = TABLE_PREFIX[10]
 _FORMAT_KEY = _META + b"format"
 _FORMAT = struct.Struct("<I")
 _LAST = struct.Struct("<QQ")
@@ -62,7 +62,7 @@ _LAST = struct.Struct("<QQ")
 _SCAN_CHUNK_BYTES = 1 << 20
 _HEADS_CHUNK = 4096
 _LOCK_FILE_BYTES = 8192
-"""What LMDB makes of it for 126 readers."""
+"""The size that LMDB makes of it for 126 readers."""
 
 _HEAD_BYTES = 64
 
@@ -88,8 +88,8 @@ class WriteEnvironment:
     Attributes:
         epoch: of the last committed batch; 0 if there was none.
         number: of the last committed batch.
-        failed: numbers below it, of the same epoch, that were not written and whose fate the node
-            is not known to have heard.
+        failed: numbers below it, of the same epoch, that were not written and whose result the node
+            is not known to have learned.
 
     Raises:
         OSError: the directory cannot be written.
@@ -121,7 +121,7 @@ class WriteEnvironment:
         self.failed = numbers.tolist()
 
     def _prepare(self, directory: str) -> bytes:
-        """Look whether the journal can be written on, make it one of this format, return its last numbers."""
+        """Check that the journal can be written on, make it one of this format, return its last numbers."""
         with self._env.begin(write=True) as txn:
             found = txn.get(_FORMAT_KEY)
             version = None if found is None else int.from_bytes(found, "little")
@@ -156,7 +156,7 @@ class WriteEnvironment:
         """
         last = batches[-1]
         before = self.failed if last.epoch == self.epoch else []
-        remembered = [number for number in (*before, *failed) if number > last.heard]
+        remembered = [number for number in (*before, *failed) if number > last.acknowledged]
         numbers = _LAST.pack(last.epoch, last.number) + array("Q", remembered).tobytes()
         sealed = batches if names_records(batches) else ()
         values: SealedValues = {LAST_KEY: numbers}
@@ -179,7 +179,7 @@ class WriteEnvironment:
         self.epoch, self.number, self.failed = last.epoch, last.number, remembered
 
     def explain(self, error: lmdb.Error) -> str:
-        """Why something was not written, with what LMDB does not say: a full disk shows as a short write."""
+        """Return the reason of a failed write, with what LMDB does not say: a full disk shows as a short write."""
         disk = os.statvfs(self._env.path())
         return f"{error}; its disk has {disk.f_bavail * disk.f_frsize:,} bytes left"
 
@@ -203,7 +203,7 @@ def _reserve_lock_file(directory: str) -> None:
 
 def _merge(txn: lmdb.Transaction, key: bytes, value: memoryview | None) -> None:
     """Carry out one instruction within the transaction of its batch."""
-    from enmasse.messaging.merge import MERGE_BYTES, MERGE_FRAMES, merge_range, plan_merge  # noqa: PLC0415 - rare, and start is to be quick
+    from enmasse.messaging.log.merge import MERGE_BYTES, MERGE_FRAMES, merge_range, plan_merge  # noqa: PLC0415 - rare, and start is to be quick
 
     found = merge_range(key, value)
     if found is None:
@@ -222,7 +222,7 @@ def _merge(txn: lmdb.Transaction, key: bytes, value: memoryview | None) -> None:
             there = cursor.next()
 
     def is_pointed_into(name: bytes) -> bool:
-        return txn.get(_SETTLED + name) is not None or txn.get(_ATTEMPTS + name) is not None
+        return any(txn.get(table + name) is not None for table in (_SETTLED, _ATTEMPTS, _HOLDER))
 
     for table, changed, data in plan_merge(records, is_pointed_into):
         if data is None:
@@ -232,7 +232,7 @@ def _merge(txn: lmdb.Transaction, key: bytes, value: memoryview | None) -> None:
 
 
 class ReadEnvironment:
-    """What is committed, read beside the writer.
+    """A view of what is committed, read beside the writer.
 
     Args:
         directory: a journal that its writer has opened.
@@ -247,7 +247,7 @@ class ReadEnvironment:
 
     @property
     def file_bytes(self) -> int:
-        """How much of the data file has ever been used."""
+        """Bytes of the data file that have ever been used."""
         used: int = (self._env.info()["last_pgno"] + 1) * self._page_bytes
         return used
 

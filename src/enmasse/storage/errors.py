@@ -1,4 +1,4 @@
-"""What can go wrong with a journal, by who must act.
+"""Errors of a journal, by who must act.
 
 EnmasseError
 ├── LocalError
@@ -18,18 +18,6 @@ EnmasseError
 from __future__ import annotations
 
 from enmasse.errors import ConfigError, LocalError, UnavailableError
-
-__all__ = [
-    "BatchError",
-    "JournalDamagedError",
-    "JournalFormatError",
-    "JournalLockedError",
-    "JournalMissingError",
-    "JournalStateError",
-    "JournalUnavailableError",
-    "PageError",
-    "ToolError",
-]
 
 
 class BatchError(LocalError):

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from enmasse.messaging.storage import Fetched
     from enmasse.storage.environment import ReadEnvironment
 
-__all__ = ["Fetcher"]
-
 _log = logging.getLogger(__name__)
 
 _READER = "enmasse.storage.reader"
@@ -34,7 +32,7 @@ _WINDOW = 8
 """Requests on their way: enough that the reader never waits for this process's turn."""
 
 _TURN_BYTES = 2 << 20
-"""What is copied in one turn of the loop before others get theirs."""
+"""Bytes that are copied in one turn of the loop before others get theirs."""
 
 _ATTEMPTS = 3
 _FIRST_RETRY_S = 0.05

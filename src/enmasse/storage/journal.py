@@ -38,15 +38,13 @@ from enmasse.storage.presence import explain_loss, file_id, require_journal, wri
 if TYPE_CHECKING:
     from enmasse.storage.presence import FileId
 
-__all__ = ["JournalWriter", "main"]
-
 _BUFFER_BYTES = 4 << 20
 """Bounds a group: 4 MiB are on disk in a few milliseconds, so the next group never waits long."""
 
 _LOCK_POLL_MS = 20
 
 CHECK_S = 0.5
-"""So often the data file is looked for, under load too: a commit is confirmed at most so long after its loss."""
+"""So often the data file is checked for, under load too: a commit is confirmed at most so long after its loss."""
 
 EXIT_REFUSED = 2
 EXIT_BROKEN = 3
@@ -232,7 +230,7 @@ def _run(
     try:
         JournalWriter(fd, environment, directory, file).run()
     except (BatchError, lmdb.PanicError) as error:
-        # Exits without an answer: the node starts another journal, which tells what was committed.
+        # Exits without an answer: the node starts another journal, which reports what was committed.
         _complain(str(error))
         sys.exit(EXIT_BROKEN)
     environment.close()

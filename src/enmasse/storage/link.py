@@ -2,7 +2,7 @@
 
 Rules:
 1. Nothing blocks and nothing runs in another thread; answers come on the loop.
-2. A batch stays here, encoded, until its fate is known. When the journal process dies, another is
+2. A batch stays here, encoded, until its result is known. When the journal process dies, another is
    started; it says what was committed, the rest is sent again under the same numbers.
 3. Each batch is answered once, in the order of numbers.
 4. Reads see commits, through this process's own read-only environment; ``fetch`` has another process
@@ -70,7 +70,7 @@ class JournalLink:
         directory: of the journal; made if it is missing.
         map_bytes: upper bound of the data file; a smaller one is used where the platform refuses it.
         lock_wait_s: how long a new journal process waits for an old one to finish.
-        marker: the file that tells, once there is a journal, that there was one; without it a journal that is missing
+        marker: the file that shows, once there is a journal, that there was one; without it a journal that is missing
             is always begun anew.
         loss_changed: called with whether the journal is lost, whenever that has changed: its data file is not in its
             place any more, or it is back.
@@ -118,9 +118,9 @@ class JournalLink:
         self._commits = 0
         self._is_failing = False
         self.failure = ""
-        """Why the last batch could not be written; empty if it was."""
+        """The reason that the last batch could not be written; empty if it was."""
         self.loss = ""
-        """Why the journal is no more the one that was loaded; empty if it is."""
+        """The reason that the journal is no more the one that was loaded; empty if it is."""
         self.replacements = 0
         """Journal processes that took over from one that died."""
         self.commit_times = Durations(COMMIT_BOUNDS_S)
@@ -133,7 +133,7 @@ class JournalLink:
 
     @property
     def is_running(self) -> bool:
-        """Whether the journal process has the lock and takes batches."""
+        """True if the journal process has the lock and takes batches."""
         return self._state is _State.RUNNING
 
     @property
@@ -153,14 +153,14 @@ class JournalLink:
 
     @property
     def file_bytes(self) -> int:
-        """How much of the data file has ever been used."""
+        """Bytes of the data file that have ever been used."""
         return self._environment().file_bytes
 
     async def start(self, listener: StorageListener) -> None:
         """Start the journal process and return when it has the lock and data can be read.
 
         Args:
-            listener: hears the fate of every batch, on the loop.
+            listener: gets the result of every batch, on the loop.
 
         Raises:
             JournalLockedError: another process holds the directory and did not finish in time.
@@ -391,7 +391,7 @@ class JournalLink:
         self._set_loss("")
         lost = set(hello.numbers) if hello.epoch == self._epoch else set()
         last = hello.number if hello.epoch == self._epoch else 0
-        # Sent before the listener is told: what it submits then has higher numbers.
+        # Sent before the listener is called: what it submits then has higher numbers.
         for number, data, _ in self._unconfirmed:
             if number > last:
                 self._process.send(data)

@@ -10,8 +10,6 @@ import fcntl
 import os
 from contextlib import suppress
 
-__all__ = ["DirectoryLock"]
-
 LOCK_NAME = "writer.lock"
 
 

@@ -19,8 +19,6 @@ from enmasse.storage.errors import PageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Ends", "Meta", "Node", "PageFile", "Tree", "rank_of_number"]
-
 _MAGIC = 0xBEEFC0DE
 _DATA_VERSION = 1
 
@@ -41,16 +39,18 @@ _FLAGS_AT = 4
 _NONE = (1 << 64) - 1
 
 MAX_DEPTH = 32
+_MOST_PAGES = 1 << 47
+"""Of the largest file that a system has: the offset of a later one is no number that it takes."""
 _PAGE_SIZES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 
 
 def rank_of_number(key: bytes) -> bytes:
-    """What orders a key that is a number, kept with its least byte first as the tree of free pages has them."""
+    """Return the sort key of a numeric key, kept with its least byte first as the tree of free pages has them."""
     return key[::-1]
 
 
 class Tree(NamedTuple):
-    """What a meta page says of one tree."""
+    """The entry of one tree in a meta page."""
 
     depth: int
     branch_pages: int
@@ -155,7 +155,7 @@ class PageFile:
         Raises:
             PageError: it is not what it should be.
         """
-        data = os.pread(self._fd, self.page_bytes, number * self.page_bytes)
+        data = os.pread(self._fd, self.page_bytes, number * self.page_bytes) if number < _MOST_PAGES else b""
         if len(data) < self.page_bytes:
             raise PageError(number, f"lies beyond the end of the file ({self.file_bytes} bytes)")
         named, _, flags, lower, upper = _HEADER.unpack_from(data)
@@ -172,7 +172,7 @@ class PageFile:
 
         Args:
             tree: of a meta page.
-            report: hears of damaged pages, which are passed over with all that lies below them; without
+            report: called for damaged pages, which are passed over with all that lies below them; without
                 it the first one is raised.
 
         Raises:
@@ -259,7 +259,7 @@ class PageFile:
         return found
 
     def large_nodes(self, number: int, data: bytes) -> list[Node]:
-        """Those records of a leaf page whose value lies on pages of its own; looks at no other.
+        """Those records of a leaf page whose value lies on pages of its own; reads no other.
 
         Raises:
             PageError: the page is damaged.
@@ -291,7 +291,7 @@ class PageFile:
                 yield Node(key, size, data[begin : begin + size], 0)
 
     def ends(self, number: int, data: bytes) -> Ends:
-        """The outermost keys of a leaf page, without looking at those between.
+        """The outermost keys of a leaf page, without reading those between.
 
         Raises:
             PageError: the page is damaged.
@@ -309,7 +309,7 @@ class PageFile:
         return Ends(keys[0], keys[1], count)
 
     def overflow_pages(self, node: Node) -> int:
-        """How many pages a value takes besides its leaf; a rewritten value may take more than it needs.
+        """Return how many pages a value takes besides its leaf; a rewritten value may take more than it needs.
 
         Raises:
             PageError: the first of them is none of a value, or one of another.

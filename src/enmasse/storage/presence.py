@@ -19,8 +19,6 @@ from enmasse.storage.errors import JournalMissingError
 # ruff: noqa: PTH100, PTH103, PTH110, PTH116, PTH118, PTH120
 # pathlib would double the start time of the journal process
 
-__all__ = ["FileId", "explain_loss", "file_id", "marker_path", "require_journal", "write_marker"]
-
 FileId = tuple[int, int]
 """Device and inode."""
 
@@ -72,7 +70,7 @@ def require_journal(directory: str, marker: str) -> None:
 
     Args:
         directory: where it should be.
-        marker: what tells that there was one.
+        marker: the file that shows that there was one.
 
     Raises:
         JournalMissingError: there was one, and its data file is missing or empty.

@@ -1,4 +1,4 @@
-"""A node's handle on its journal or reader process: start, socket pair, end.
+"""A node's handle on a process beside it, such as its journal: start, socket pair, end.
 
 It knows nothing of what is said.
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-__all__ = ["PairedProcess"]
-
 A = TypeVar("A")
 
 _SOCKET_BYTES = 1 << 18
@@ -40,8 +38,8 @@ class PairedProcess(Generic[A]):
         module: what it runs; given ``--fd N`` besides the arguments.
         arguments: of its command line.
         split: cuts complete answers off the front of what was received, and returns the rest too.
-        on_answers: hears what the process said.
-        on_ended: hears once that the process has ended, with its exit status (negative: signal),
+        on_answers: called with the answers of the process.
+        on_ended: called once the process has ended, with its exit status (negative: signal),
             after all that it said.
 
     Raises:
@@ -99,7 +97,7 @@ class PairedProcess(Generic[A]):
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # the pidfd tells
+            return  # the pidfd becomes ready
         if sent != len(data):
             self._queue.append(memoryview(data)[sent:])
             self._loop.add_writer(self._socket.fileno(), self._flush)
@@ -135,7 +133,7 @@ class PairedProcess(Generic[A]):
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:
-            return  # dead already; the pidfd tells
+            return  # dead already; the pidfd becomes ready
 
     def kill(self) -> None:
         """End the process at once; what it had not committed is lost to it."""

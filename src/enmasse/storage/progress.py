@@ -1,16 +1,14 @@
-"""How far long work has come, on standard error."""
+"""Progress of long work, on standard error."""
 
 from __future__ import annotations
 
 import sys
 import time
 
-__all__ = ["Progress"]
-
 _FIRST_S = 1.0
 _EVERY_S = 1.0
 _LOOK = 256
-"""Records between two looks at the clock."""
+"""Records between two readings of the clock."""
 
 
 class Progress:

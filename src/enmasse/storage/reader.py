@@ -2,12 +2,12 @@
 
     python -m enmasse.storage.reader --directory D --fd N [--map-bytes B]
 
-Started by ``enmasse.storage.fetching`` on first need. A page fault holds whoever runs into it; here
+Started by ``enmasse.storage.fetching`` on first need. A page fault holds the thread that runs into it; here
 that is nobody's event loop. Rules:
 
 1. It reads and never writes; the node copies the records itself once they are in memory.
 2. One read transaction a request, so that it pins freed pages for no longer than that.
-3. Requests are answered in order. A damaged page may kill it: whoever asked asks its successor.
+3. Requests are answered in order. A damaged page may kill it: the request goes to its successor.
 4. It ends at end of file. SIGINT and SIGTERM are for the node. Few imports.
 """
 
@@ -21,15 +21,13 @@ from contextlib import closing
 
 import lmdb
 
-from enmasse.messaging.frame import FrameError, check_frame
+from enmasse.messaging.log.frame import FrameError, check_frame
 from enmasse.messaging.storage import Table
 from enmasse.storage.batch import TABLE_PREFIX
 from enmasse.storage.environment import DEFAULT_MAP_BYTES, ReadEnvironment
 from enmasse.storage.errors import JournalFormatError, PageError
 from enmasse.storage.pages import PageFile
 from enmasse.storage.reading import FAILED, MAX_DAMAGED, READY, WARM, ReadRequest, encode_read, split_requests
-
-__all__ = ["main"]
 
 _READ_BYTES = 1 << 16
 _PAGE_BYTES = 4096
@@ -53,7 +51,7 @@ def _warm(environment: ReadEnvironment, directory: str, request: ReadRequest) ->
                 if size >= request.limit_bytes or len(damaged) >= MAX_DAMAGED:
                     break
     except lmdb.Error as error:
-        # What comes before a damaged page is good; whoever asks on from there hears of the page.
+        # What comes before a damaged page is good; whoever asks on from there gets the page as an error.
         if not found:
             lost = _first_key(directory, request)
             return encode_read(FAILED, str(error).encode()[:1000], () if lost is None else (lost,))

@@ -41,13 +41,13 @@ class ReadRequest(NamedTuple):
 
 
 class ReadAnswer(NamedTuple):
-    """What became of a request."""
+    """The result of a request."""
 
     kind: int
     end: bytes
-    """The last key that was looked at; empty if there was none. A failure's reason."""
+    """The last key that was read; empty if there was none. A failure's reason."""
     found: bool
-    """Whether there was any record."""
+    """True if there was any record."""
     damaged: tuple[bytes, ...]
 
 

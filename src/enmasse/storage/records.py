@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.frame import Frame, FrameError, check_frame
+from enmasse.messaging.log.frame import Frame, FrameError, check_frame
+from enmasse.messaging.log.holders import Holders
+from enmasse.messaging.retained_log import RetainedError, decode_value
 from enmasse.messaging.storage import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["describe", "explain_bad_record", "log_of", "place_of", "table_name"]
-
-_EXACT = {Table.FRAME: 16, Table.SETTLED: 16, Table.MARK: 16, Table.ATTEMPTS: 16, Table.TIME: 24}
-_LEAST = {Table.PRODUCER: 16, Table.OFFSET: 8, Table.SUBSCRIPTION: 4, Table.META: 1, Table.ENTITY: 1}
+_EXACT = {Table.FRAME: 16, Table.SETTLED: 16, Table.MARK: 16, Table.ATTEMPTS: 16, Table.TIME: 24,
+          Table.HOLDER: 16, Table.RETAINED: 20}  # fmt: skip
+_LEAST = {
+    Table.PRODUCER: 16,
+    Table.OFFSET: 8,
+    Table.SUBSCRIPTION: 4,
+    Table.SESSION: 5,
+    Table.META: 1,
+    Table.ENTITY: 1,
+}
 
 
 def table_name(stored: bytes) -> str:
@@ -33,7 +41,7 @@ def log_of(stored: bytes) -> int | None:
 
 
 def place_of(stored: bytes) -> dict[str, Any]:
-    """What a key says, by name."""
+    """Return the fields of a key, by name."""
     key = stored[1:]
     place: dict[str, Any] = {"table": table_name(stored)}
     log = log_of(stored)
@@ -42,6 +50,8 @@ def place_of(stored: bytes) -> dict[str, Any]:
     place["log"] = log
     if stored[0] == Table.SUBSCRIPTION:
         return place | {"name": _text(key[4:])}
+    if stored[0] == Table.RETAINED:
+        return place | {"digest": key[4:].hex()}
     if len(key) >= 8:
         place["partition"] = int.from_bytes(key[4:8], "big")
     if stored[0] == Table.TIME and len(key) == 24:
@@ -69,7 +79,7 @@ def _text(data: bytes) -> str:
 
 
 def explain_bad_record(stored: bytes, value: bytes) -> str | None:
-    """What is wrong with a record; ``None`` if nothing is that could be seen."""
+    """Return the fault of a record; ``None`` if none can be seen."""
     try:
         table = Table(stored[0])
     except (ValueError, IndexError):
@@ -100,4 +110,25 @@ def _bad_entity(key: bytes, value: bytes) -> str | None:
     return None if isinstance(document, dict) else "is no JSON object"
 
 
-_CHECKS: dict[Table, Callable[[bytes, bytes], str | None]] = {Table.FRAME: _bad_frame, Table.ENTITY: _bad_entity}
+def _bad_holder(_key: bytes, value: bytes) -> str | None:
+    try:
+        Holders(value)
+    except ValueError as error:
+        return f"is damaged: {error}"
+    return None
+
+
+def _bad_value(_key: bytes, value: bytes) -> str | None:
+    try:
+        decode_value(value)
+    except RetainedError as error:
+        return f"is damaged: {error}"
+    return None
+
+
+_CHECKS: dict[Table, Callable[[bytes, bytes], str | None]] = {
+    Table.FRAME: _bad_frame,
+    Table.ENTITY: _bad_entity,
+    Table.HOLDER: _bad_holder,
+    Table.RETAINED: _bad_value,
+}

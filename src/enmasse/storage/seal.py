@@ -8,7 +8,7 @@ A seal, little-endian: transaction u64, crc32 u32 of all but itself, crc32 u32 o
 batch: count u32, tables u8[count], key lengths u16[count], value lengths u32[count] (all ones: deleted),
 keys. The values are that of ``last``, then those of each named record but frames and times, in the order in
 which they were first named. Groups above ``MAX_SEAL_BYTES`` or ``MAX_SEAL_BATCHES`` are sealed without their
-records; of a group with instructions to merge, frames and their times are not looked at.
+records; of a group with instructions to merge, frames and their times are not checked.
 """
 
 from __future__ import annotations
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from enmasse.storage.batch import Batch
-
-__all__ = [
-    "LAST_KEY",
-    "MAX_SEAL_BYTES",
-    "SEAL_KEY",
-    "SealedValues",
-    "encode_seal",
-    "explain_broken_seal",
-    "gather_values",
-    "names_records",
-    "sealed_keys",
-]
 
 MAX_SEAL_BYTES = 1 << 15
 MAX_SEAL_BATCHES = 16
@@ -57,7 +45,7 @@ SealedValues = dict[bytes, "bytes | memoryview | None"]
 
 
 def names_records(batches: Sequence[Batch]) -> bool:
-    """Whether a group is small enough that its seal names its records."""
+    """Return true if a group is small enough that its seal names its records."""
     return len(batches) <= MAX_SEAL_BATCHES and sum([batch.value_at for batch in batches]) <= MAX_SEAL_BYTES
 
 
@@ -85,9 +73,9 @@ def encode_seal(transaction: int, values: SealedValues, batches: Sequence[Batch]
 def explain_broken_seal(
     seal: bytes, transaction: int, get: Callable[[bytes], bytes | memoryview | None]
 ) -> str | None:
-    """What is missing of the last commit; ``None`` if all is there.
+    """Return what is missing of the last commit; ``None`` if all is there.
 
-    Frames that are damaged inside are not looked for: whoever reads them leaves them out and names them.
+    Frames that are damaged inside are not looked for: readers leave them out and name them.
 
     Args:
         seal: as stored.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from enmasse.storage.pages import Meta, Node
 
-__all__ = ["DATA_NAME", "Snapshot"]
-
 DATA_NAME = "data.mdb"
 LOCK_NAME = "lock.mdb"
 """Where it is missing nobody has the journal open."""
@@ -99,7 +97,7 @@ class Snapshot:
 
     @property
     def entries(self) -> int:
-        """How many records there should be."""
+        """The number of records that there should be."""
         return self.meta.main.entries
 
     def nodes(
@@ -108,7 +106,7 @@ class Snapshot:
         """Every record in the order of keys, its value not read yet.
 
         Args:
-            report: hears of damaged pages, which are passed over; without it the first one is raised.
+            report: called for damaged pages, which are passed over; without it the first one is raised.
             seen: takes up the leaf pages that were read.
 
         Raises:
@@ -133,7 +131,7 @@ class Snapshot:
             known: pages that were found otherwise.
 
         Raises:
-            PageError: which pages are free cannot be told, so neither which are in use.
+            PageError: which pages are free are not known, so neither which are in use.
         """
         file = self.file
         passed = known | file.free_pages(self.meta)

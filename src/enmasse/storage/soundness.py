@@ -1,4 +1,4 @@
-"""Whether the trees of a data file hold together: what is looked at before a journal is written on.
+"""The check that the trees of a data file are sound, done before a journal is written on.
 
 It takes the branch and leaf pages and the first page of each large value: some microseconds a page. What
 lies inside of values is not read, as frames have checksums of their own.
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from enmasse.storage.pages import Meta, Tree
 
-__all__ = ["MAX_START_PAGES", "advise", "check_pages", "check_trees"]
-
 MAX_START_PAGES = 1 << 15
-"""Leaf pages above which a start does not look: half a second, and 128 MiB to read from the disk."""
+"""Leaf pages above which a start does not check: half a second, and 128 MiB to read from the disk."""
 
 
 def advise(directory: str, reason: str) -> str:
@@ -33,7 +31,7 @@ def advise(directory: str, reason: str) -> str:
 
 
 def check_pages(directory: str) -> None:
-    """Look at the pages of a journal that is about to be opened.
+    """Check the pages of a journal that is about to be opened.
 
     Raises:
         JournalDamagedError: they do not hold together.

@@ -24,8 +24,6 @@ from enmasse.storage.tools_copy import backup, compact, init, restore, salvage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CANNOT", "DAMAGED", "IN_USE", "SOUND", "main"]
-
 SOUND = 0
 DAMAGED = 1
 CANNOT = 3

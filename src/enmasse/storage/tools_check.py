@@ -6,9 +6,12 @@ import base64
 import json
 from collections import Counter
 from dataclasses import asdict
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from enmasse.messaging.frame import Frame, FrameError
+from enmasse.messaging.log.frame import Frame, FrameError
+from enmasse.messaging.log.holders import Holders
+from enmasse.messaging.retained_log import decode_value
 from enmasse.messaging.storage import Table
 from enmasse.storage.batch import TABLE_PREFIX
 from enmasse.storage.environment import FORMAT_VERSION
@@ -26,15 +29,14 @@ if TYPE_CHECKING:
 
     from enmasse.storage.progress import Progress
 
-__all__ = ["check", "dump"]
-
 _FORMAT_KEY = TABLE_PREFIX[0] + b"format"
 _ENTITY = TABLE_PREFIX[1]
 _SHOWN_KEY_BYTES = 200
+_SHOWN_HOLDERS = 100
 
 
 class _Findings:
-    """What a check has found."""
+    """The result of a check."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -166,6 +168,8 @@ def dump(directory: Path, progress: Progress, *, messages: bool) -> int:
             if messages and node.key[0] == Table.FRAME:
                 for message in _messages(value):
                     say(message)
+            elif messages and node.key[0] == Table.RETAINED:
+                say(_message(decode_value(value)[2]))
     return code
 
 
@@ -176,6 +180,14 @@ def _contents(key: bytes, value: bytes) -> dict[str, Any]:
         if frame.producer:
             shown |= {"producer": frame.producer.hex(), "sequence": frame.sequence}
         return shown
+    if key[0] == Table.HOLDER:
+        holders = Holders(value)
+        first = dict(islice(holders.items(), _SHOWN_HOLDERS))
+        rows = {str(log): list(own) for log, own in first.items()}
+        return {"bytes": len(value), "owners": len(holders), "rows": rows}
+    if key[0] == Table.RETAINED:
+        time, name, payload = decode_value(value)
+        return {"name": name, "time": time, "bytes": len(payload)}
     if key[0] == Table.ENTITY and key[1:2] != b"\0":
         return {"value": json.loads(value)}
     return {"bytes": len(value), "value": value[:_SHOWN_KEY_BYTES].hex()}

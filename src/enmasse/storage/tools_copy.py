@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from enmasse.storage.pages import Node
     from enmasse.storage.progress import Progress
 
-__all__ = ["backup", "compact", "init", "restore", "salvage"]
-
 
 def _say(text: str) -> None:
     print(text)  # noqa: T201 - this is the result
@@ -131,7 +129,7 @@ def _holds_data(directory: Path) -> bool:
 
 
 class _Salvage:
-    """What can be read of a damaged journal."""
+    """The records of a damaged journal that can be read."""
 
     def __init__(self, snapshot: Snapshot, progress: Progress) -> None:
         self._snapshot = snapshot

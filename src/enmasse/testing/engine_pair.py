@@ -28,7 +28,7 @@ class Lane:
     Args:
         source: whose output is carried.
         destination: who receives it.
-        clock: tells when delayed chunks are due.
+        clock: by which delayed chunks become due.
     """
 
     def __init__(self, source: Connection, destination: Connection, clock: ManualClock) -> None:
@@ -39,9 +39,9 @@ class Lane:
         self.chunk_bytes: int | None = None
         """Cut what is carried into pieces of this size; ``None`` carries it as it was put out."""
         self.delay_s = 0.0
-        """How long a chunk is on its way."""
+        """Seconds that a chunk is on its way."""
         self.is_held = False
-        """Whether everything stays on its way for now."""
+        """True if everything stays on its way for now."""
         self.tamper: Callable[[bytes], bytes] | None = None
         """Changes each chunk as it enters the lane."""
         self.carried = bytearray()
@@ -133,7 +133,7 @@ class EnginePair:
         self.clock.advance(max(0.0, end - self.clock.now))
 
     def cut(self) -> None:
-        """Lose the connection: what is on its way is lost, and both ends are told."""
+        """Lose the connection: what is on its way is lost, and both engines are informed."""
         self.to_server.drop()
         self.to_client.drop()
         self.client.lost()

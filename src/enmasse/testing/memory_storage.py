@@ -7,8 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from enmasse.errors import LocalError
-from enmasse.messaging.frame import FrameError, check_frame
-from enmasse.messaging.merge import merge_range, plan_merge
+from enmasse.messaging.log.frame import FrameError, check_frame
+from enmasse.messaging.log.merge import merge_range, plan_merge
 from enmasse.messaging.storage import Table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _HEAD_BYTES = 64
 
 
 class RecordingListener:
-    """Remembers every answer; ``answers`` holds (number, reason or ``None``) in the order heard."""
+    """Records every answer; ``answers`` holds (number, reason or ``None``) in their order."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, str | None]] = []
@@ -37,7 +37,7 @@ class RecordingListener:
 
     @property
     def committed(self) -> int:
-        """The highest number heard as committed; 0 if there is none."""
+        """The highest number committed; 0 if there is none."""
         return max((number for number, reason in self.answers if reason is None), default=0)
 
     @property
@@ -54,7 +54,7 @@ class MemoryStorage:
     within ``commit`` and ``fail``.
 
     Args:
-        listener: hears the fate of batches; may be given later by setting ``listener``.
+        listener: gets the results of batches; may be given later by setting ``listener``.
     """
 
     def __init__(self, listener: StorageListener | None = None) -> None:
@@ -81,11 +81,11 @@ class MemoryStorage:
 
     @property
     def waiting_reads(self) -> int:
-        """How many ``fetch`` calls have no answer yet."""
+        """The number of ``fetch`` calls without an answer yet."""
         return len(self._reads)
 
     def operations(self, number: int) -> list[Operation]:
-        """What a waiting batch would do.
+        """Return the operations of a waiting batch.
 
         Raises:
             LocalError: no such batch waits.
@@ -140,7 +140,7 @@ class MemoryStorage:
             self.listener.on_failed(number, reason)
 
     def crash(self, through: int = 0) -> MemoryStorage:
-        """What a node finds after its death: everything answered, and waiting batches up to ``through``.
+        """Return what a node finds after its death: everything answered, and waiting batches up to ``through``.
 
         This storage answers nothing any more and refuses further batches.
         """
@@ -172,7 +172,7 @@ class MemoryStorage:
         if found is None:
             return
         frames = self.scan(Table.FRAME, *found, 1 << 40)
-        pointed = self._records[Table.SETTLED].keys() | self._records[Table.ATTEMPTS].keys()
+        pointed = set().union(*(self._records[table] for table in (Table.SETTLED, Table.ATTEMPTS, Table.HOLDER)))
         for operation in plan_merge(frames, pointed.__contains__):
             self._write(*operation)
 

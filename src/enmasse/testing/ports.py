@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from enmasse.errors import LocalError
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.core import Core
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.testing.clock import ManualClock
 from enmasse.testing.memory_storage import MemoryStorage
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
@@ -45,7 +45,7 @@ class MemoryProducerPort:
         limit: deliveries that may come in all.
         highest: the largest limit that was ever granted.
         unsettled: ids of the deliveries that await their outcome.
-        outcomes: (delivery id, state) in the order told.
+        outcomes: (delivery id, state) in the order given.
         grants: every credit that was set, in order.
         error: what the link was detached with.
         on_raise: called after a grant that raised the credit; for checks of rules about grants.
@@ -81,7 +81,7 @@ class MemoryProducerPort:
         """Keep an outcome.
 
         Raises:
-            LocalError: it was told before, or no such delivery was sent unsettled.
+            LocalError: it was settled before, or no such delivery was sent unsettled.
         """
         if delivery_id not in self.unsettled:
             raise LocalError(f"delivery {delivery_id} is settled twice, or was not sent unsettled")
@@ -98,12 +98,12 @@ class MemoryProducerPort:
 
     @property
     def credit(self) -> int:
-        """What may still be sent."""
+        """Messages that may still be sent."""
         return self.limit - self.received
 
     @property
     def states(self) -> dict[int, Any]:
-        """The outcomes told, by delivery id."""
+        """The outcomes, by delivery id."""
         return dict(self.outcomes)
 
     def send(self, payload: bytes = b"", *, settled: bool = False, message_format: int = 0) -> int:
@@ -140,7 +140,7 @@ class MemoryProducerPort:
     def leave(self) -> None:
         """Detach from the sender's side."""
         self.limit = self.highest = self.received
-        self.sink.gone()
+        self.sink.on_detached()
 
 
 class Arrival(NamedTuple):
@@ -190,7 +190,7 @@ class MemoryConsumerPort:
             self.unsettled.append(arrival)
 
     def follow(self, _delivery: Any) -> bool:
-        """What is sent here has gone out."""
+        """Return false: nothing is followed, as what is sent here has gone out."""
         return False
 
     def drained(self) -> None:
@@ -254,7 +254,7 @@ class MemoryConsumerPort:
     def leave(self) -> None:
         """Detach from the receiver's side."""
         self.is_detached = True
-        self.sink.gone()
+        self.sink.on_detached()
 
 
 class CoreHarness:
@@ -270,7 +270,7 @@ class CoreHarness:
         self.wall_shift_s = 0.0
         """By how much the wall clock was set; it is noticed with the next turn."""
         self.faults: list[tuple[str, Exception]] = []
-        """What failed, by name, and how."""
+        """Names and errors of what failed."""
         self.turns_requested = 0
         self.core = Core(self.storage, self._request_turn, lambda name, error: self.faults.append((name, error)))
         self.storage.listener = self.core

@@ -10,8 +10,9 @@ from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import Source, Target
-from enmasse.wire.amqp.sasl import Anonymous, SaslClient, SaslServer
+from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session
+from enmasse.wire.sasl.mechanisms import Anonymous
 
 __all__ = ["RecordedPair"]
 
@@ -72,7 +73,7 @@ class RecordedPair(EnginePair):
 
     @staticmethod
     def sink_of(link: Link | None) -> RecordingSink:
-        """The sink that hears of a link."""
+        """Return the sink of a link."""
         assert isinstance(link, SendingLink | ReceivingLink)
         assert isinstance(link.sink, RecordingSink)
         return link.sink

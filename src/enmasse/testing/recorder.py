@@ -1,4 +1,4 @@
-"""A handler and a sink that write down what an AMQP engine tells them."""
+"""A handler and a sink that record every call of an AMQP engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Received", "Recorder", "RecordingSink", "Sent"]
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """What was given to ``send``, and what became of it."""
+    """A delivery given to ``send``, and its outcome."""
 
     sink: RecordingSink
     state: Any = None
@@ -37,7 +37,7 @@ class RecordingSink:
     """Both kinds of sink in one.
 
     Args:
-        link: the link that it hears of.
+        link: the link whose sink it is.
     """
 
     def __init__(self, link: Link | None = None) -> None:
@@ -49,7 +49,7 @@ class RecordingSink:
         self.blocked: list[bool] = []
         self.available: list[int] = []
         self.backlog: int | None = None
-        """How many messages it says that wait for credit."""
+        """The number of waiting messages that it reports."""
         self.given_up: list[int] = []
         self.exhausted = 0
         self.answer: Any = None
@@ -77,7 +77,7 @@ class RecordingSink:
         self.credits.append((gained, drain))
 
     def confirm(self, done: Callable[[], None]) -> None:
-        """Nothing has to be stored for what was told."""
+        """Call ``done`` at once, as nothing has to be stored for an outcome."""
         done()
 
     def on_outcome(self, delivery: Sent, state: Any) -> None:
@@ -143,7 +143,7 @@ class Recorder:
         self.error: AmqpError | None = None
         self.link_errors: list[AmqpError] = []
 
-    def told(self, name: str) -> list[Any]:
+    def calls(self, name: str) -> list[Any]:
         """The details of every call of one name, such as ``detached``."""
         return [detail for called, detail in self.diary if called == name]
 

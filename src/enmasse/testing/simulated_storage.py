@@ -2,9 +2,9 @@
 
     storage = SimulatedStorage(listener)
     storage.submit([...])        # the node hands a batch over
-    storage.commit()             # it is on the disk, and reads see it; nobody was told yet
+    storage.commit()             # it is on the disk, and reads see it; the listener was not called yet
     storage.kill()               # the process dies: the answer is lost
-    storage.revive()             # another one tells what was committed
+    storage.revive()             # another one reports what was committed
     found = storage.crash(2)     # node and journal die; batches up to 2 still reached the disk
 
 Rules:
@@ -21,7 +21,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from enmasse.errors import LocalError
-from enmasse.messaging.frame import FrameError, check_frame
+from enmasse.messaging.log.frame import FrameError, check_frame
 from enmasse.messaging.storage import Table
 from enmasse.testing.memory_storage import MemoryStorage
 
@@ -35,22 +35,22 @@ __all__ = ["SimulatedStorage"]
 MAX_KEY_BYTES = 400
 
 
-class _Fate(Enum):
+class _State(Enum):
     OPEN = auto()
     COMMITTED = auto()
     FAILED = auto()
 
 
 class _Batch:
-    __slots__ = ("fate", "heard", "number", "operations", "reason", "size")
+    __slots__ = ("acknowledged", "number", "operations", "reason", "size", "state")
 
-    def __init__(self, number: int, operations: list[Operation], heard: int) -> None:
+    def __init__(self, number: int, operations: list[Operation], acknowledged: int) -> None:
         self.number = number
         self.operations = operations
-        self.heard = heard
-        """The last number whose fate the node knew when it submitted this one."""
+        self.acknowledged = acknowledged
+        """The last number whose state the node knew when it submitted this one."""
         self.size = 40 + sum(8 + len(key) + len(value or b"") for _, key, value in operations)
-        self.fate = _Fate.OPEN
+        self.state = _State.OPEN
         self.reason = ""
 
 
@@ -71,22 +71,22 @@ class SimulatedStorage:
     """The storage port, with everything that can happen to a journal under the caller's control.
 
     Args:
-        listener: hears the fate of batches; may be given later by setting ``listener``.
+        listener: gets the results of batches; may be given later by setting ``listener``.
         disk: what an earlier journal left; nothing without.
     """
 
     def __init__(self, listener: StorageListener | None = None, disk: MemoryStorage | None = None) -> None:
         self.listener = listener
         self.is_alive = True
-        """Whether there is a journal process."""
+        """True if there is a journal process."""
         self.is_refusing = False
-        """Whether ``submit`` refuses every batch."""
+        """True if ``submit`` refuses every batch."""
         self.submitted = 0
         """The last number given."""
-        self.heard = 0
-        """The last number whose fate the node knows."""
+        self.acknowledged = 0
+        """The last number whose state the node knows."""
         self.written_through = 0
-        """What the node wanted written when this was the last number given is on the disk, where it
+        """All that the node wanted written when this was the last number given is on the disk, where it
         writes everything with the next batch it can."""
         self._disk = disk or MemoryStorage()
         self._batches: deque[_Batch] = deque()
@@ -111,7 +111,7 @@ class SimulatedStorage:
             if len(key) > MAX_KEY_BYTES:
                 raise LocalError(f"a key of {len(key)} bytes is above the limit of {MAX_KEY_BYTES}")
         self.submitted += 1
-        batch = _Batch(self.submitted, list(operations), self.heard)
+        batch = _Batch(self.submitted, list(operations), self.acknowledged)
         self._batches.append(batch)
         self._unconfirmed_bytes += batch.size
         return self.submitted
@@ -155,12 +155,12 @@ class SimulatedStorage:
     @property
     def open(self) -> list[int]:
         """Numbers of the batches that the journal has not come to, in order."""
-        return [batch.number for batch in self._batches if batch.fate is _Fate.OPEN]
+        return [batch.number for batch in self._batches if batch.state is _State.OPEN]
 
     @property
     def unanswered(self) -> list[int]:
-        """Numbers of the batches whose fate is decided and that the node has not heard of, in order."""
-        return [batch.number for batch in self._batches if batch.fate is not _Fate.OPEN]
+        """Numbers of the batches whose state is decided and that the node does not know of, in order."""
+        return [batch.number for batch in self._batches if batch.state is not _State.OPEN]
 
     @property
     def reads(self) -> int:
@@ -169,23 +169,23 @@ class SimulatedStorage:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits for anything."""
+        """True if nothing waits for anything."""
         return not self._batches and not self._reads
 
     def commit(self, count: int = 1) -> None:
         """Write the next ``count`` open batches to the disk, or as many as there are."""
         self._check_alive()
-        for batch in [batch for batch in self._batches if batch.fate is _Fate.OPEN][:count]:
+        for batch in [batch for batch in self._batches if batch.state is _State.OPEN][:count]:
             self._write(batch)
 
     def _write(self, batch: _Batch) -> None:
         self._disk.submit(batch.operations)
         self._disk.commit()
-        batch.fate = _Fate.COMMITTED
+        batch.state = _State.COMMITTED
         # Something that a failed batch held may have been left out of this one: it is only written again
-        # by a batch that was made after the node heard of the failure.
-        if not any(batch.heard < failed < batch.number for failed in self._failed):
-            self.written_through = max(self.written_through, batch.heard)
+        # by a batch that was made after the node learned of the failure.
+        if not any(batch.acknowledged < failed < batch.number for failed in self._failed):
+            self.written_through = max(self.written_through, batch.acknowledged)
 
     def fail(self, reason: str = "the disk is full") -> None:
         """Give up the next open batch: it counts for nothing.
@@ -195,36 +195,36 @@ class SimulatedStorage:
         """
         self._check_alive()
         for batch in self._batches:
-            if batch.fate is _Fate.OPEN:
-                batch.fate = _Fate.FAILED
+            if batch.state is _State.OPEN:
+                batch.state = _State.FAILED
                 batch.reason = reason
                 self._failed.append(batch.number)
                 return
         raise LocalError("no batch waits that could fail")
 
     def answer(self) -> None:
-        """Tell the node the fate of every batch that is decided, commits in a row at once."""
+        """Report to the node the state of every batch that is decided, commits in a row at once."""
         self._check_alive()
         self._answer()
 
     def _answer(self) -> None:
         batches = self._batches
-        while batches and batches[0].fate is not _Fate.OPEN:
+        while batches and batches[0].state is not _State.OPEN:
             batch = batches.popleft()
             self._unconfirmed_bytes -= batch.size
-            while batch.fate is _Fate.COMMITTED and batches and batches[0].fate is _Fate.COMMITTED:
+            while batch.state is _State.COMMITTED and batches and batches[0].state is _State.COMMITTED:
                 batch = batches.popleft()
                 self._unconfirmed_bytes -= batch.size
-            self.heard = batch.number
+            self.acknowledged = batch.number
             if self.listener is None:
                 continue
-            if batch.fate is _Fate.COMMITTED:
+            if batch.state is _State.COMMITTED:
                 self.listener.on_committed(batch.number)
             else:
                 self.listener.on_failed(batch.number, batch.reason)
 
     def kill(self) -> None:
-        """The journal process dies; what it decided and did not tell is told by the next one."""
+        """The journal process dies; what it decided and did not report is reported by the next one."""
         self._check_alive()
         self.is_alive = False
         self._forget_failures()
@@ -232,14 +232,14 @@ class SimulatedStorage:
     def _forget_failures(self) -> None:
         """A failure is known to a later process by the commit after it."""
         for batch in reversed(self._batches):
-            if batch.fate is _Fate.COMMITTED:
+            if batch.state is _State.COMMITTED:
                 return
-            if batch.fate is _Fate.FAILED:
-                batch.fate = _Fate.OPEN
+            if batch.state is _State.FAILED:
+                batch.state = _State.OPEN
                 self._failed.remove(batch.number)
 
     def revive(self) -> None:
-        """Another journal process takes over and tells what the last one decided."""
+        """Another journal process takes over and reports what the last one decided."""
         if self.is_alive:
             raise LocalError("the journal process lives")
         self.is_alive = True
@@ -281,7 +281,7 @@ class SimulatedStorage:
         return SimulatedStorage(disk=found)
 
     def crash(self, through: int = 0) -> SimulatedStorage:
-        """What a node finds after its death.
+        """Return what a node finds after its death.
 
         This storage answers nothing any more and refuses further batches.
 
@@ -289,7 +289,7 @@ class SimulatedStorage:
             through: the last batch that the journal still committed; 0 for none beyond those it had.
         """
         for batch in self._batches:
-            if batch.fate is _Fate.OPEN and batch.number <= through:
+            if batch.state is _State.OPEN and batch.number <= through:
                 self._write(batch)
         self._batches.clear()
         self._reads.clear()
@@ -304,7 +304,7 @@ class SimulatedStorage:
 
 
 def _is_sound(key: bytes, value: bytes) -> bool:
-    """Whether a record is the frame that was written under its key."""
+    """Return true if a record is the frame that was written under its key."""
     try:
         check_frame(value, int.from_bytes(key[-8:], "big"))
     except FrameError:

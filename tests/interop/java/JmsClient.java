@@ -1,6 +1,6 @@
-// Scenarios of Qpid JMS against a node. Prints "NAME ok" or "NAME failed: WHY" for each one asked for.
+// Scenarios of Qpid JMS against a node. Prints "NAME ok" or "NAME failed: WHY" for each one asked for, then a blank line.
 //
-// Arguments: URL USER PASSWORD SCENARIO... The space has the queues jms-queue, jms-other and jms-short and the topic
+// Asked on standard input, a line each, separated by tabs: URL USER PASSWORD SCENARIO... The space has the queues jms-queue, jms-other and jms-short and the topic
 // jms-topic; every scenario leaves them empty.
 
 import jakarta.jms.BytesMessage;
@@ -20,6 +20,9 @@ import jakarta.jms.Session;
 import jakarta.jms.TemporaryQueue;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -64,10 +67,16 @@ public final class JmsClient {
         scenarios.put("reconnect", this::reconnect);
     }
 
-    public static void main(String[] arguments) {
-        JmsClient client = new JmsClient(arguments[0], arguments[1], arguments[2]);
-        for (String name : List.of(arguments).subList(3, arguments.length)) {
-            client.play(name);
+    public static void main(String[] arguments) throws IOException {
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = input.readLine()) != null;) {
+            String[] asked = line.split("\t");
+            JmsClient client = new JmsClient(asked[0], asked[1], asked[2]);
+            for (String name : List.of(asked).subList(3, asked.length)) {
+                client.play(name);
+            }
+            System.out.println();
+            System.out.flush();
         }
         System.exit(0);
     }

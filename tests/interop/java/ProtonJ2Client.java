@@ -1,9 +1,12 @@
-// Scenarios of ProtonJ2's imperative client against a node. Prints "NAME ok" or "NAME failed: WHY" for each one.
+// Scenarios of ProtonJ2's imperative client against a node. Prints "NAME ok" or "NAME failed: WHY" for each one, then a
+// blank line.
 //
-// Arguments: HOST PORT USER PASSWORD TRUST_STORE TRUST_STORE_PASSWORD SCENARIO... (no trust store: no TLS). The space
-// has the queue j2-queue and the anycast address j2-anycast; every scenario leaves them empty.
+// Asked on standard input, a line each, separated by tabs: HOST PORT USER PASSWORD TRUST_STORE TRUST_STORE_PASSWORD SCENARIO... (no trust
+// store: no TLS). The space has the queue j2-queue and the anycast address j2-anycast; every scenario leaves them empty.
 
+import java.io.BufferedReader;
 import java.io.InputStream;
+import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.util.Arrays;
 import java.util.List;
@@ -62,6 +65,17 @@ public final class ProtonJ2Client {
     }
 
     public static void main(String[] arguments) throws Exception {
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        Client client = Client.create(new ClientOptions().id("protonj2"));
+        for (String line; (line = input.readLine()) != null;) {
+            play(client, line.split("\t"));
+            System.out.println();
+            System.out.flush();
+        }
+        System.exit(0);
+    }
+
+    private static void play(Client client, String[] arguments) {
         ConnectionOptions options = new ConnectionOptions();
         if (!arguments[2].isEmpty()) {
             options.user(arguments[2]).password(arguments[3]);
@@ -75,7 +89,6 @@ public final class ProtonJ2Client {
             options.interruptedHandler((connection, event) -> INTERRUPTED.countDown());
             options.reconnectOptions().reconnectDelay(50).maxReconnectDelay(200);
         }
-        Client client = Client.create(new ClientOptions().id("protonj2"));
         for (String name : List.of(arguments).subList(6, arguments.length)) {
             try (Connection connection = client.connect(arguments[0], Integer.parseInt(arguments[1]), options)) {
                 SCENARIOS.get(name).run(connection);
@@ -86,7 +99,6 @@ public final class ProtonJ2Client {
             }
             System.out.flush();
         }
-        System.exit(0);
     }
 
     private static void same(Object expected, Object found) {

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.foreign_tools import require
 from tests.interop.kubectl.kubectl_command import DEBIAN, Kubectl, address, newer_kubectl, space
-from tests.scenario.conftest import Installation
+from tests.support.foreign_tools import require
+from tests.support.installation import Installation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ def kubectl(
     assert binary is not None
     namespace = f"tenant-{next(_numbers)}"
     home = _home(tmp_path_factory, request.param)
-    found = Kubectl(binary, installation.url("api"), namespace, home)
+    found = Kubectl(binary, _config(installation), namespace, home)
     found.ok("create", "namespace", namespace)
     return found
 
@@ -58,6 +58,15 @@ def shop(kubectl: Kubectl) -> Kubectl:
     kubectl.apply(space(), address())
     kubectl.ok("wait", "--for=condition=Ready", "--timeout=60s", "address/shop.orders", "addressspace/shop")
     return kubectl
+
+
+def _config(installation: Installation) -> Path:
+    path = installation.data / "kubeconfig"
+    if not path.exists():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("KUBECONFIG", str(path))
+            installation.ok("login", "--kubeconfig")
+    return path
 
 
 _homes: dict[str, Path] = {}

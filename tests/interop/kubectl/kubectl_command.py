@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.scenario.conftest import Done
+from tests.support.installation import Done
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,11 +52,15 @@ class Running:
 
     def wait_for(self, text: str) -> None:
         """Wait until it has printed something."""
-        deadline = time.monotonic() + DEADLINE_S
-        while text not in (told := self._path.read_text()):
-            assert time.monotonic() < deadline, told
-            assert self._process.poll() is None, told
-            time.sleep(0.05)
+
+        def is_there() -> bool:
+            # The end of the process is noticed before what it printed last is read.
+            is_over = self._process.poll() is not None
+            told = self._path.read_text()
+            assert text in told or not is_over, told
+            return text in told
+
+        until(is_there, self._path.read_text)
 
     def end(self) -> int:
         """Wait until it ends by itself; its exit code."""
@@ -66,13 +70,13 @@ class Running:
 class Kubectl:
     """One kubectl, in a namespace of its own."""
 
-    def __init__(self, binary: Path, server: str, namespace: str, home: Path) -> None:
+    def __init__(self, binary: Path, config: Path, namespace: str, home: Path) -> None:
         self.binary = binary
         self.minor = minor_version(binary)
         self.namespace = namespace
         self.home = home
-        (home / "config").touch()
-        self._command = [str(binary), "--server", server, "--namespace", namespace]
+        shutil.copy(config, home / "config")
+        self._command = [str(binary), "--namespace", namespace]
 
     def run(self, *arguments: str, stdin: str = "", **environment: str) -> Done:
         """Run a command."""

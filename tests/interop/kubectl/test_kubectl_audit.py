@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.polling import until
+
 if TYPE_CHECKING:
     from tests.interop.kubectl.kubectl_command import Kubectl
-    from tests.scenario.conftest import Installation
+    from tests.support.installation import Installation
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubectl")]
 
 
 def test_what_kubectl_changes_is_written_down_without_what_it_says(
@@ -27,10 +28,8 @@ def test_what_kubectl_changes_is_written_down_without_what_it_says(
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         return [line for line in lines if (line.get("namespace"), line.get("name")) == (kubectl.namespace, "door")]
 
-    deadline = time.monotonic() + 20  # a line is written after the answer
-    while [line["verb"] for line in noted()] != ["create", "delete"]:
-        assert time.monotonic() < deadline, noted()
-        time.sleep(0.05)
+    # A line is written after the answer.
+    until(lambda: [line["verb"] for line in noted()] == ["create", "delete"], noted)
     assert all(line["agent"].startswith("kubectl/v1.") and line["user"] for line in noted())
     assert [line["code"] for line in noted()] == [201, 200]
     assert "sesame" not in file.read_text()

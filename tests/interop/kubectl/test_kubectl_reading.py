@@ -10,7 +10,7 @@ import yaml
 
 from tests.interop.kubectl.kubectl_command import Kubectl, address, space
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubectl")]
 
 
 def test_a_table_has_the_columns_of_the_kind(shop: Kubectl) -> None:
@@ -92,6 +92,13 @@ def test_a_thing_is_described_with_its_events(shop: Kubectl) -> None:
     assert "UnknownPlan" in shop.ok("get", "events")
 
 
+def test_what_has_no_effect_can_be_waited_for_and_asked_for(shop: Kubectl) -> None:
+    shop.apply(space("walled", networkPolicy={"ingress": [{}]}))
+    shop.ok("wait", "--for=condition=InEffect=False", "--timeout=60s", "space/walled")
+    message = '{.status.conditions[?(@.type=="InEffect")].message}'
+    assert "spec.networkPolicy" in shop.ok("get", "space", "walled", "-o", f"jsonpath={message}")
+
+
 def test_what_there_is_can_be_discovered(kubectl: Kubectl) -> None:
     resources = kubectl.ok("api-resources", "--no-headers", "-o", "wide")
     addresses = next(line for line in resources.splitlines() if line.startswith("addresses "))
@@ -113,7 +120,7 @@ def test_fields_are_explained(kubectl: Kubectl) -> None:
     told = kubectl.ok("explain", "addresses.spec.messageRedelivery")
     assert "maximumDeliveryAttempts" in told
     assert "integer" in told
-    assert "how often" in kubectl.ok("explain", "addr.spec.messageRedelivery").lower()
+    assert "attempts to deliver" in kubectl.ok("explain", "addr.spec.messageRedelivery").lower()
     assert "networkPolicy" in kubectl.ok("explain", "addressspace", "--recursive")
     assert "resourceLimits" in kubectl.ok("explain", "addressspaceplan.spec")
     assert "managedFields" in kubectl.ok("explain", "address.metadata")

@@ -10,7 +10,7 @@ import yaml
 
 from tests.interop.kubectl.kubectl_command import Kubectl, address, space
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubectl")]
 
 SERVER_SIDE = ("--server-side", "--field-manager=team-a")
 

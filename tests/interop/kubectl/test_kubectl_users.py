@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.interop.kubectl.kubectl_command import Kubectl
-    from tests.scenario.conftest import Installation
+    from tests.support.installation import Installation
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubectl")]
 
 
 def user(password: str | None = "first one", **spec: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tests.interop.kubectl.kubectl_command import Kubectl, address, space
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubectl")]
 
 
 def test_objects_are_created_and_become_ready(kubectl: Kubectl) -> None:

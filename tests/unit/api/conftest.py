@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 import pytest
 
-from enmasse.api.app import create_app
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
+from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
 from enmasse.errors import EnmasseError
+from tests.support.messages import NoMessages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
+    from enmasse.control.ports import MessageChoice
+
 T = TypeVar("T")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run coroutines as tests."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.fixture
@@ -28,23 +42,23 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
         yield Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
 
 
-class MemoryMessages:
+class MemoryMessages(NoMessages):
     """A node that has 3 messages wherever it is asked, and notes what it was asked."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str | None, ...]] = []
+        self.calls: list[tuple[object, ...]] = []
         self.error: EnmasseError | None = None
 
-    async def purge(self, name: str, selector: str | None) -> int:
-        return self._answer("purge", name, selector)
+    async def purge(self, name: str, choice: MessageChoice) -> int:
+        return self._answer("purge", name, choice)
 
-    async def move(self, name: str, to: str, selector: str | None) -> int:
-        return self._answer("move", name, to, selector)
+    async def move(self, name: str, to: str, choice: MessageChoice) -> int:
+        return self._answer("move", name, to, choice)
 
-    async def replay(self, name: str, selector: str | None) -> int:
-        return self._answer("replay", name, selector)
+    async def replay(self, name: str, choice: MessageChoice) -> int:
+        return self._answer("replay", name, choice)
 
-    def _answer(self, *call: str | None) -> int:
+    def _answer(self, *call: object) -> int:
         self.calls.append(call)
         if self.error is not None:
             raise self.error
@@ -57,7 +71,9 @@ class Api:
     def __init__(self, registry: Registry, runner: asyncio.Runner) -> None:
         self.registry = registry
         self.messages = MemoryMessages()
-        self.app = create_app(registry, asyncio.Event(), self.messages)
+        self.app = create_app(
+            ApiParts(registry=registry, stop=asyncio.Event(), nodes={"node-0": NodeAccess(messages=self.messages)})
+        )
         self._runner = runner
 
     def __call__(self, method: str, path: str, **options: Any) -> httpx.Response:

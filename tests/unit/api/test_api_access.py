@@ -14,15 +14,14 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
-from enmasse.api.app import create_app
-from enmasse.api.authentication import Authenticator
-from enmasse.api.authorization import ask_of
-from enmasse.control.accounts import Accounts, new_secret
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
-from enmasse.control.web_passwords import WebPasswords
-from enmasse.identity.rbac import Ask
-from enmasse.identity.requester import Requester
+from enmasse.api.access.authentication import Authenticator
+from enmasse.api.access.authorization import access_request_of
+from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.control.access.accounts import Accounts, WebPasswords, new_secret
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.identity.rbac import AccessRequest, Requester
+from tests.support.messages import NoMessages
 
 SPACES = "/apis/enmasse.io/v1beta1/namespaces/{}/addressspaces"
 ALL_SPACES = "/apis/enmasse.io/v1beta1/addressspaces"
@@ -39,7 +38,15 @@ class Clock:
 
 
 class OneIssuer:
-    """An OpenID provider that knows one token."""
+    """An OpenID provider that knows one token, and no browsers."""
+
+    login_name = ""
+
+    async def login_url(self, redirect: str, state: str, challenge: str) -> str:
+        raise AssertionError((redirect, state, challenge))
+
+    async def redeem(self, code: str, redirect: str, verifier: str) -> Requester | None:
+        raise AssertionError((code, redirect, verifier))
 
     async def requester_of(self, token: str) -> Requester | None:
         return Requester.known("oidc:olga", ("oidc:blue",)) if token == "of.olga.signed" else None
@@ -48,17 +55,24 @@ class OneIssuer:
         """There is nothing to give up."""
 
 
-class Unreached:
-    """A node that no request of these tests may come to."""
+class Deserted:
+    """A node whose spaces nobody uses; nothing of them may be ended."""
 
-    async def purge(self, name: str, selector: str | None) -> int:
-        raise AssertionError(name)
+    async def connections_of(self, _space: str, _offset: int) -> tuple[list[dict[str, Any]], bool]:
+        return [], False
 
-    async def move(self, name: str, to: str, selector: str | None) -> int:
-        raise AssertionError(name)
+    links_of = mqtt_sessions_of = wills_of = connections_of
 
-    async def replay(self, name: str, selector: str | None) -> int:
-        raise AssertionError(name)
+    async def close_connection(self, space: str, connection: str) -> bool:
+        raise AssertionError(space, connection)
+
+    end_session = close_connection
+
+    async def retained_of(self, _space: str, _pattern: str, _offset: int) -> tuple[list[dict[str, Any]], int | None]:
+        return [], None
+
+    async def clear_retained(self, space: str, pattern: str) -> int:
+        raise AssertionError(space, pattern)
 
 
 class Guarded:
@@ -79,7 +93,14 @@ class Guarded:
             verifier=OneIssuer(),
             now=self.clock,
         )
-        self.app = create_app(registry, asyncio.Event(), Unreached(), authenticator=authenticator)
+        self.app = create_app(
+            ApiParts(
+                registry=registry,
+                stop=asyncio.Event(),
+                nodes={"node-0": NodeAccess(messages=NoMessages(), sessions=Deserted(), retained=Deserted())},
+                authenticator=authenticator,
+            )
+        )
         for namespace in ("blue", "green"):
             metadata = {"name": namespace, "namespace": "", "uid": namespace}
             registry.store.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
@@ -221,8 +242,13 @@ def test_who_may_only_look_changes_nothing(guarded: Guarded) -> None:
         ("DELETE", f"{path}/shop", {}),
         ("DELETE", path, {}),
         ("POST", "/apis/enmasse.io/v1beta1/namespaces/green/addresses/shop.stock/purge", {}),
+        ("DELETE", f"{path}/shop/connections/c-1", {}),
+        ("DELETE", f"{path}/shop/sessions/lamp", {}),
+        ("DELETE", f"{path}/shop/retained?filter=%23", {}),
     ):
         assert guarded("green", method, at, json=body).status_code == 403, method
+    for listed in ("connections", "links", "sessions", "wills", "retained"):
+        assert guarded("green", "GET", f"{path}/shop/{listed}").json()["items"] == [], listed
 
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
@@ -250,6 +276,11 @@ def test_no_way_leads_to_another_namespace(guarded: Guarded) -> None:
         ("GET", f"{green}/shop/connections", {}),
         ("DELETE", f"{green}/shop/connections/c-1", {}),
         ("GET", f"{green}/shop/links", {}),
+        ("GET", f"{green}/shop/sessions", {}),
+        ("DELETE", f"{green}/shop/sessions/lamp", {}),
+        ("GET", f"{green}/shop/wills", {}),
+        ("GET", f"{green}/shop/retained", {}),
+        ("DELETE", f"{green}/shop/retained?filter=%23", {}),
         ("GET", "/api/v1/namespaces/green", {}),
         ("GET", "/api/v1/namespaces", {}),
         ("GET", "/api/v1/events", {}),
@@ -293,7 +324,7 @@ def test_tokens_of_an_openid_provider_and_its_groups_count(guarded: Guarded) -> 
 
 def test_a_watch_ends_when_its_owner_may_no_longer_have_it(guarded: Guarded) -> None:
     # httpx's transport gives a stream when it is complete: that it is, is the point.
-    store = guarded.registry.store
+    store: Any = guarded.registry.store
     path = f"{SPACES.format('blue')}?watch=1&timeoutSeconds=30&resourceVersion={store.version}"
     token = {"Authorization": f"Bearer {guarded.tokens['blue']}"}
 
@@ -484,27 +515,27 @@ def test_everybody_may_list_what_they_may_do(guarded: Guarded) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "ask"),
     [
-        ("GET", "/api/v1/namespaces", Ask("list", "", "namespaces")),
-        ("GET", "/api/v1/namespaces/blue", Ask("get", "", "namespaces", "blue", "blue")),
-        ("PUT", "/api/v1/namespaces/blue/status", Ask("update", "", "namespaces/status", "blue", "blue")),
-        ("GET", "/api/v1/namespaces/blue/secrets/keys", Ask("get", "", "secrets", "blue", "keys")),
-        ("HEAD", "/api/v1/namespaces/blue/secrets", Ask("list", "", "secrets", "blue")),
-        ("DELETE", "/api/v1/namespaces/blue/secrets", Ask("deletecollection", "", "secrets", "blue")),
-        ("PATCH", "/apis/g/v1/namespaces/n/things/x/status", Ask("patch", "g", "things/status", "n", "x")),
+        ("GET", "/api/v1/namespaces", AccessRequest("list", "", "namespaces")),
+        ("GET", "/api/v1/namespaces/blue", AccessRequest("get", "", "namespaces", "blue", "blue")),
+        ("PUT", "/api/v1/namespaces/blue/status", AccessRequest("update", "", "namespaces/status", "blue", "blue")),
+        ("GET", "/api/v1/namespaces/blue/secrets/keys", AccessRequest("get", "", "secrets", "blue", "keys")),
+        ("HEAD", "/api/v1/namespaces/blue/secrets", AccessRequest("list", "", "secrets", "blue")),
+        ("DELETE", "/api/v1/namespaces/blue/secrets", AccessRequest("deletecollection", "", "secrets", "blue")),
+        ("PATCH", "/apis/g/v1/namespaces/n/things/x/status", AccessRequest("patch", "g", "things/status", "n", "x")),
         (
             "DELETE",
             "/apis/g/v1/namespaces/n/things/x/connections/c1",
-            Ask("delete", "g", "things/connections", "n", "x"),
+            AccessRequest("delete", "g", "things/connections", "n", "x"),
         ),
-        ("GET", "/apis/g/v1/namespaces/n/namespaces", Ask("list", "g", "namespaces", "n")),
-        ("GET", "/apis/g/v1", Ask("get", path="/apis/g/v1")),
-        ("GET", "/apis/g/v1//things", Ask("get", path="/apis/g/v1//things")),
-        ("GET", "//api/v1/namespaces/blue/secrets", Ask("get", path="//api/v1/namespaces/blue/secrets")),
-        ("TRACE", "/api/v1/nodes", Ask("trace", "", "nodes")),
+        ("GET", "/apis/g/v1/namespaces/n/namespaces", AccessRequest("list", "g", "namespaces", "n")),
+        ("GET", "/apis/g/v1", AccessRequest("get", path="/apis/g/v1")),
+        ("GET", "/apis/g/v1//things", AccessRequest("get", path="/apis/g/v1//things")),
+        ("GET", "//api/v1/namespaces/blue/secrets", AccessRequest("get", path="//api/v1/namespaces/blue/secrets")),
+        ("TRACE", "/api/v1/nodes", AccessRequest("trace", "", "nodes")),
     ],
 )
-def test_what_a_request_asks_for_is_read_from_its_path(method: str, path: str, ask: Ask) -> None:
-    assert ask_of(method, path) == ask
+def test_what_a_request_asks_for_is_read_from_its_path(method: str, path: str, ask: AccessRequest) -> None:
+    assert access_request_of(method, path) == ask
 
 
 def test_proofs_are_in_no_answer(guarded: Guarded) -> None:

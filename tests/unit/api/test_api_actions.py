@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
+from enmasse.control.ports import MessageChoice
 
 if TYPE_CHECKING:
     import httpx
@@ -36,20 +37,26 @@ def failure(response: httpx.Response, code: int) -> str:
 @pytest.mark.parametrize(
     ("action", "body", "call", "message"),
     [
-        ("purge", {}, ("purge", None), "3 messages deleted from 'orders'"),
-        ("purge", {"selector": "a = 1"}, ("purge", "a = 1"), "3 messages deleted from 'orders'"),
-        ("move", {"to": "late"}, ("move", "late", None), "3 messages moved from 'orders' to 'late'"),
-        ("move", {"to": "late", "selector": "x"}, ("move", "late", "x"), "3 messages moved from 'orders' to 'late'"),
+        ("purge", {}, ("purge", MessageChoice()), "3 messages deleted from 'orders'"),
+        ("purge", {"selector": "a = 1"}, ("purge", MessageChoice("a = 1")), "3 messages deleted from 'orders'"),
+        ("purge", {"search": "late"}, ("purge", MessageChoice(search="late")), "3 messages deleted from 'orders'"),
+        ("move", {"to": "late"}, ("move", "late", MessageChoice()), "3 messages moved from 'orders' to 'late'"),
+        (
+            "move",
+            {"to": "late", "selector": "x"},
+            ("move", "late", MessageChoice("x")),
+            "3 messages moved from 'orders' to 'late'",
+        ),
         (
             "replay",
             {"selector": None},
-            ("replay", None),
+            ("replay", MessageChoice()),
             "3 messages sent back from 'orders' to where they came from",
         ),
     ],
 )
 def test_the_node_is_asked_and_its_count_told(
-    shop: Any, action: str, body: dict[str, Any], call: tuple[str | None, ...], message: str
+    shop: Any, action: str, body: dict[str, Any], call: tuple[object, ...], message: str
 ) -> None:
     answer = shop("POST", f"{ADDRESSES}/shop.orders/{action}", json=body)
     assert answer.status_code == 200
@@ -58,14 +65,29 @@ def test_the_node_is_asked_and_its_count_told(
     assert shop.messages.calls == [(call[0], "default/shop.orders", *call[1:])]
 
 
+def test_a_dry_run_only_counts(shop: Any) -> None:
+    answer = shop("POST", f"{ADDRESSES}/shop.orders/purge?dryRun=All", json={"ids": ["1.-.abc"]})
+    assert (answer.json()["message"], answer.json()["details"]["count"]) == (
+        "3 messages would be deleted from 'orders'",
+        3,
+    )
+    assert shop.messages.calls == [
+        ("purge", "default/shop.orders", MessageChoice(ids=("1.-.abc",), is_dry=True)),
+    ]
+    assert "dryRun" in failure(shop("POST", f"{ADDRESSES}/shop.orders/purge?dryRun=yes", json={}), 400)
+
+
 @pytest.mark.parametrize(
     ("action", "body", "message"),
     [
         ("move", {}, "to: required"),
         ("move", {"to": ""}, "to: required"),
-        ("purge", {"to": "late"}, "to: unknown; purge takes selector"),
-        ("move", {"form": "late"}, "form: unknown; move takes to and selector"),
+        ("purge", {"to": "late"}, "to: unknown; purge takes selector, search, ids"),
+        ("move", {"form": "late"}, "form: unknown; move takes to, selector, search, ids"),
         ("replay", {"selector": 5}, "selector: expected a string, got 5"),
+        ("purge", {"search": ["a"]}, "search: expected a string"),
+        ("purge", {"ids": "1.2.3"}, "ids: expected a list of at most 10000 ids"),
+        ("purge", {"ids": [1]}, "ids: expected a list of at most 10000 ids"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(shop: Any, action: str, body: dict[str, Any], message: str) -> None:
@@ -78,7 +100,7 @@ def test_nothing_is_done_to_an_address_that_is_not_declared(shop: Any) -> None:
     assert shop.messages.calls == []
 
 
-@pytest.mark.parametrize(("headers", "code"), [({"origin": "null"}, 415), ({"content-type": "text/plain"}, 415)])
+@pytest.mark.parametrize(("headers", "code"), [({"origin": "null"}, 403), ({"content-type": "text/plain"}, 415)])
 def test_a_page_of_another_origin_cannot_purge(shop: Any, headers: dict[str, str], code: int) -> None:
     failure(shop("POST", f"{ADDRESSES}/shop.orders/purge", headers=headers), code)
     assert shop.messages.calls == []

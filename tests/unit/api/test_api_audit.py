@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from enmasse.api.app import create_app
-from enmasse.api.audit import AuditLevel, AuditLog
+from enmasse.api.access.audit import AuditLevel, AuditLog
+from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.control.access.roles import ROLES
 from enmasse.errors import ConfigError
+from enmasse.identity.rbac import AccessRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from enmasse.control.registry import Registry
+    from enmasse.control.store.registry import Registry
 
 SPACES = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces"
 SPACE = {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "metadata": {"name": "shop"}}
@@ -31,7 +33,14 @@ def audited(api: Any, registry: Registry, tmp_path: Path) -> Callable[..., list[
         path = tmp_path / "audit.log"
 
         async def body(log: AuditLog) -> None:
-            app = create_app(registry, asyncio.Event(), api.messages, audit=log)
+            app = create_app(
+                ApiParts(
+                    registry=registry,
+                    stop=asyncio.Event(),
+                    nodes={"node-0": NodeAccess(messages=api.messages)},
+                    audit=log,
+                )
+            )
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 for method, address, options in requests:
@@ -65,14 +74,42 @@ def test_who_did_what_to_which_object_is_written_down(audited: Any) -> None:
     assert (deleted["verb"], deleted["name"], deleted["dryRun"], deleted["code"]) == ("delete", "shop", True, 200)
 
 
-def test_refusals_and_mistakes_are_written_down(audited: Any) -> None:
+def nobodys(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "audit-nobody.log").read_text().splitlines()]
+
+
+def test_refusals_and_mistakes_are_written_down(audited: Any, tmp_path: Path) -> None:
     found = audited(
         ("GET", "/apis", {"headers": {"host": "evil.example"}}),
         ("POST", SPACES, {"json": SPACE | {"kind": "Spaceship"}}),
         ("DELETE", f"{SPACES}/nothing", {}),
         ("GET", f"{SPACES}/nothing", {}),
     )
-    assert [(item["verb"], item["code"]) for item in found] == [("get", 403), ("create", 400), ("delete", 404)]
+    assert [(item["verb"], item["code"]) for item in found] == [("create", 400), ("delete", 404)]
+    assert [(item["verb"], item["code"]) for item in nobodys(tmp_path)] == [("get", 403)]
+
+
+def test_nobody_washes_out_what_others_did_however_much_is_asked(audited: Any, tmp_path: Path) -> None:
+    long = "x" * 12_000
+    headers = {"host": "evil.example", "user-agent": long}
+    flood = [("POST", f"{SPACES}/{long}/{long}", {"headers": headers, "params": {long: long}})] * 60
+    kept = audited(("POST", SPACES, {"json": SPACE}), *flood, max_bytes=10_000, kept=1)
+    assert [(item["verb"], item["name"]) for item in kept] == [("create", "shop")]
+    assert {len(item["agent"]) for item in nobodys(tmp_path)} == {256}
+    assert {item["name"][-4:] for item in nobodys(tmp_path)} == {"x..."}
+    files = list(tmp_path.glob("audit-nobody.log*"))
+    assert len(files) == 2
+    assert all(2_000 < file.stat().st_size <= 10_000 for file in files)
+
+
+def test_fields_of_those_who_are_known_are_cut_too(audited: Any) -> None:
+    long = "y" * 12_000
+    (told,) = audited(
+        ("DELETE", f"/apis/{long}/v1/namespaces/{long}/{long}/{long}", {"headers": {"user-agent": long}})
+    )
+    assert {key: len(told[key]) for key in ("group", "namespace", "resource", "name", "agent")} == dict.fromkeys(
+        ("group", "namespace", "resource", "name", "agent"), 256
+    )
 
 
 def test_the_level_decides_on_reads(audited: Any) -> None:
@@ -83,6 +120,18 @@ def test_the_level_decides_on_reads(audited: Any) -> None:
     )
     assert [item["verb"] for item in audited(*asked, level="all")] == ["get", "list", "get"]
     assert audited(*asked, ("POST", SPACES, {"json": SPACE}), level="off") == audited(level="off")
+
+
+def test_reviews_of_ones_own_access_are_reads(audited: Any) -> None:
+    reviews: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", f"/apis/{group}/v1/{plural}", {"json": {"spec": {}}})
+        for group, plural in (
+            ("authorization.k8s.io", "selfsubjectrulesreviews"),
+            ("authentication.k8s.io", "selfsubjectreviews"),
+        )
+    ]
+    assert audited(*reviews) == []
+    assert [(item["verb"], item["code"]) for item in audited(*reviews, level="all")] == [("create", 201)] * 2
 
 
 def test_neither_bodies_nor_queries_get_in(audited: Any, tmp_path: Path) -> None:
@@ -127,3 +176,39 @@ def test_a_log_that_cannot_be_written_is_told_of_once(
     assert [record.message for record in caplog.records if "audit log" in record.message] == [
         f"the audit log {tmp_path / 'audit.log'} cannot be written"
     ]
+
+
+def test_administrators_read_it_from_its_end_in_parts(tmp_path: Path, registry: Registry) -> None:
+    with AuditLog(tmp_path / "audit.log", max_bytes=2_000) as log:
+        for number in range(40):
+            user = "ann" if number % 2 else "Bob"
+            log.write({"time": f"2026-01-01T00:00:{number:02}.000Z", "user": user, "name": f"<b>{number}</b>"})
+        with (tmp_path / "audit.log").open("a") as file:
+            file.write('{"time": "2026-')  # the disk was full
+
+        async def body() -> list[Any]:
+            app = create_app(ApiParts(registry=registry, stop=asyncio.Event(), audit=log))
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+                path = "/apis/enmasse.io/v1beta1/audit"
+                queries: tuple[dict[str, Any], ...] = (
+                    {"limit": 3},
+                    {"user": "ann", "before": "2026-01-01T00:00:39.000Z", "limit": 2},
+                    {"search": "BOB", "limit": 1},
+                    {"search": "nothing"},
+                )
+                found = [(await client.get(path, params=query)).json() for query in queries]
+                assert (await client.get(path, params={"limit": 501})).status_code == 400
+                return found
+
+        latest, anns, bobs, none = asyncio.run(body())
+    assert [item["name"] for item in latest["items"]] == ["<b>39</b>", "<b>38</b>", "<b>37</b>"]
+    assert latest["metadata"]["hasMore"]
+    assert [item["time"][17:19] for item in anns["items"]] == ["37", "35"]
+    assert [item["user"] for item in bobs["items"]] == ["Bob"]
+    assert (none["items"], none["metadata"]["hasMore"]) == ([], False)
+
+
+def test_nobody_else_may_read_it() -> None:
+    roles = [rule for role in ROLES.values() for rule in role.rules]
+    ask = AccessRequest("list", "enmasse.io", "audit")
+    assert not any(rule.allows(ask) for rule in roles)

@@ -12,14 +12,15 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from enmasse.api.app import create_app
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
-from enmasse.control.user_passwords import UserPasswords
-from enmasse.model.conditions import Condition
-from enmasse.model.kinds import restore
-from enmasse.model.spaces import AddressSpace, EndpointStatus
-from enmasse.model.users import MessagingUser
+from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.control.users.passwords import UserPasswords
+from enmasse.model.kinds.spaces import AddressSpace, EndpointStatus
+from enmasse.model.kinds.users import MessagingUser
+from enmasse.model.schema.conditions import Condition
+from enmasse.model.schema.objects import restore
+from tests.support.messages import NoMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,26 +30,15 @@ NOW = "2026-01-01T00:00:00Z"
 WAIT = {"accepts_incomplete": "true"}
 
 
-class NoMessages:
-    """A node that nobody asks."""
-
-    async def purge(self, name: str, selector: str | None) -> int:
-        raise AssertionError(name)
-
-    async def move(self, name: str, to: str, selector: str | None) -> int:
-        raise AssertionError(name)
-
-    async def replay(self, name: str, selector: str | None) -> int:
-        raise AssertionError(name)
-
-
 class Broker:
     """The API as a platform sees it, and the controllers' part, done by hand."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.store = registry.store
-        self.app = create_app(registry, asyncio.Event(), NoMessages())
+        self.app = create_app(
+            ApiParts(registry=registry, stop=asyncio.Event(), nodes={"node-0": NodeAccess(messages=NoMessages())})
+        )
         services = self("GET", "catalog").json()["services"]
         self.service = {item["name"]: item["id"] for item in services}
         self.plan = {plan["name"]: plan["id"] for item in services for plan in item["plans"]}
@@ -144,8 +134,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     uids = itertools.count(1)
     with ResourceStore(path) as store:
         registry = Registry(store, now=lambda: NOW, new_uid=lambda: f"uid-{next(uids)}")
-        registry.plant_namespaces()
-        registry.plant_catalog()
+        registry.create_namespaces()
+        registry.create_catalog()
     return path
 
 

@@ -11,13 +11,13 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
-from enmasse.api.app import create_app
-from enmasse.api.authentication import Authenticator
-from enmasse.control.accounts import Accounts
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
-from enmasse.control.web_passwords import WebPasswords
-from enmasse.model.kinds import decode
+from enmasse.api.access.authentication import Authenticator
+from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.control.access.accounts import Accounts, WebPasswords
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.model.schema.objects import decode
+from tests.support.messages import NoMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 PASSWORDS = WebPasswords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
 PASSWORD = "correct horse"
 WAIT = {"accepts_incomplete": "true"}
-
-
-class NoMessages:
-    """A node that nobody asks."""
-
-    async def purge(self, name: str, selector: str | None) -> int:
-        raise AssertionError(name)
-
-    async def move(self, name: str, to: str, selector: str | None) -> int:
-        raise AssertionError(name)
-
-    async def replay(self, name: str, selector: str | None) -> int:
-        raise AssertionError(name)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +39,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         Accounts(directory / "access.db", now=lambda: 1_000.0) as accounts,
     ):
         registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
-        registry.plant_namespaces()
-        registry.plant_catalog()
+        registry.create_namespaces()
+        registry.create_catalog()
         for namespace in ("blue", "green"):
             registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
         registry.create(
@@ -71,7 +58,14 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
             accounts.add(name, password_hash=PASSWORDS.hash(PASSWORD), groups=())
         tokens = {"blue-token": accounts.create_token("blue").secret}
         authenticator = Authenticator(accounts, is_required=True, passwords=PASSWORDS)
-        app = create_app(registry, asyncio.Event(), NoMessages(), authenticator=authenticator)
+        app = create_app(
+            ApiParts(
+                registry=registry,
+                stop=asyncio.Event(),
+                nodes={"node-0": NodeAccess(messages=NoMessages())},
+                authenticator=authenticator,
+            )
+        )
 
         def send(who: str | None, method: str, path: str, **options: Any) -> httpx.Response:
             headers = {"X-Broker-API-Version": "2.17"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.api.delivery import Delivery
+from enmasse.api.kube.negotiation import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

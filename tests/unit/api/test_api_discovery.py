@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, MESSAGING_USER
+from enmasse.model.schema.subresources import REPORTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import httpx
+
+    from enmasse.model.schema.kinds import Kind
+    from enmasse.model.schema.subresources import Subresource
 
     Api = Callable[..., httpx.Response]
 
@@ -27,9 +33,10 @@ def test_clients_find_groups_versions_and_kinds(api: Api) -> None:
         found = api("GET", f"/apis/{group['preferredVersion']['groupVersion']}").json()
         assert found["kind"] == "APIResourceList"
         for resource in found["resources"]:
+            is_beside = resource["name"] in [report.resource for report in REPORTS]
             is_of_all = resource["kind"] in ("AddressSpaceSchema", "ClusterRole", "ClusterRoleBinding")
-            assert resource["namespaced"] is not is_of_all
-            if "/" in resource["name"]:
+            assert resource["namespaced"] is not (is_of_all or is_beside)
+            if "/" in resource["name"] or is_beside:
                 continue
             assert "watch" in resource["verbs"]
             path = f"/apis/{found['groupVersion']}/{resource['name']}"
@@ -88,6 +95,73 @@ def test_what_pipelines_are_asked_is_discovered_and_described(api: Api) -> None:
     query = paths[f"{base}/namespaces/{{namespace}}/addressspaces/{{name}}/query"]["post"]
     rows = query["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
     assert rows.endswith(".QueryResult")
+
+
+LISTED = [below for below in ADDRESS_SPACE.subresources if below.answer == "items"]
+
+
+@pytest.mark.parametrize("listed", LISTED, ids=lambda listed: listed.name)
+def test_what_nodes_report_is_discovered_and_described_in_both_versions(api: Api, listed: Subresource) -> None:
+    base = "/apis/enmasse.io/v1beta1"
+    found = {item["name"]: (item["kind"], item["verbs"]) for item in api("GET", base).json()["resources"]}
+    assert found[f"addressspaces/{listed.name}"] == (listed.kind, list(listed.verbs))
+    path = f"{base}/namespaces/{{namespace}}/addressspaces/{{name}}/{listed.name}"
+    newer, older = api("GET", f"/openapi/v3{base}").json(), api("GET", "/openapi/v2").json()
+    for document, schemas in ((newer, newer["components"]["schemas"]), (older, older["definitions"])):
+        items = schemas[f"io.enmasse.v1beta1.{listed.kind}"]["properties"]["items"]["items"]
+        assert list(items["properties"]) == [field.name for field in listed.fields]
+        assert [parameter["name"] for parameter in document["paths"][path]["get"]["parameters"]] == [
+            "continue", *listed.query
+        ]  # fmt: skip
+        single = document["paths"].get(f"{path}/{{{listed.item}}}" if listed.item else path, {})
+        assert ("delete" in single) == ("delete" in listed.verbs)
+        if listed.item:
+            names = [parameter["name"] for parameter in single["parameters"]]
+            assert names == ["namespace", "name", listed.item]
+        elif "delete" in single:
+            assert [parameter["required"] for parameter in single["delete"]["parameters"]] == [True]
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.name)
+def test_what_is_told_beside_objects_is_discovered_and_described_in_both_versions(
+    api: Api, report: Subresource
+) -> None:
+    base = "/apis/enmasse.io/v1beta1"
+    found = {item["name"]: item for item in api("GET", base).json()["resources"]}
+    kind = report.kind.removesuffix("List")
+    assert (found[report.resource]["kind"], found[report.resource]["verbs"]) == (kind, list(report.verbs))
+    newer, older = api("GET", f"/openapi/v3{base}").json(), api("GET", "/openapi/v2").json()
+    for document, schemas in ((newer, newer["components"]["schemas"]), (older, older["definitions"])):
+        told = document["paths"][f"{base}/{report.name}"]["get"]
+        assert [parameter["name"] for parameter in told["parameters"]] == list(report.query)
+        described = schemas[f"io.enmasse.v1beta1.{report.kind}"]["properties"]
+        assert {field.name for field in report.beside} <= set(described)
+        if report.fields:
+            assert set(described["items"]["items"]["properties"]) == {field.name for field in report.fields}
+
+
+BELOW = [
+    (kind, below)
+    for kind in (ADDRESS_SPACE, ADDRESS, MESSAGING_USER)
+    for below in kind.subresources
+    if below.answer == "report" or below.body
+]
+
+
+@pytest.mark.parametrize(("kind", "below"), BELOW, ids=lambda item: item.name)
+def test_what_can_be_asked_of_objects_is_described_with_what_is_given_and_answered(
+    api: Api, kind: Kind, below: Subresource
+) -> None:
+    paths = api("GET", f"/openapi/v3{kind.base_path()}").json()["paths"]
+    item = paths[f"{kind.base_path()}/namespaces/{{namespace}}/{kind.plural}/{{name}}/{below.name}"]
+    named = {item["name"]: item["verbs"] for item in api("GET", kind.base_path()).json()["resources"]}
+    assert f"{kind.plural}/{below.resource}" in named
+    if "get" in below.verbs:
+        assert [parameter["name"] for parameter in item["get"]["parameters"]] == list(below.query)
+    if below.body:
+        body = item["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert list(body["properties"]) == [field.name for field in below.body]
+        assert body.get("required", []) == [field.name for field in below.body if field.is_always]
 
 
 def test_what_is_not_there_is_answered_with_a_status(api: Api) -> None:

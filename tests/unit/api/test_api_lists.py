@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.model.kinds import decode
+from enmasse.model.schema.objects import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import httpx
 
-    from enmasse.control.registry import Registry
+    from enmasse.control.store.registry import Registry
 
     Api = Callable[..., httpx.Response]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +13,28 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from enmasse.api import figures as figures_module
-from enmasse.api import metrics as metrics_module
-from enmasse.api.app import create_app
-from enmasse.api.canary import Canary
-from enmasse.api.figures import Figures
-from enmasse.api.metrics_catalogue import ADDRESS_METRICS, CONTROL_METRICS, NODE_METRICS, rewritten
+from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.api.http_connections import HttpConnections
+from enmasse.api.metrics import metrics as metrics_module
+from enmasse.api.metrics import nodes as nodes_module
+from enmasse.api.metrics.catalogue import ADDRESS_METRICS, CONTROL_METRICS, NODE_METRICS, rewritten
+from enmasse.api.metrics.nodes import Canary, Figures
 from enmasse.client.management import ManagementError
 from enmasse.control.errors import NodeUnavailableError
 from enmasse.control.ports import NodeFigures
+from enmasse.node.management.entity_types import ATTRIBUTES
 
 if TYPE_CHECKING:
-    from enmasse.control.registry import Registry
+    from enmasse.control.store.registry import Registry
 
 ROOT = Path(__file__).parents[3]
 
 STATISTICS: dict[str, Any] = {
     "version": "9.9", "startedAt": 1_000, "cpuSeconds": 1.5, "memoryBytes": 2, "connections": 3,
     "halfOpen": 1, "turnedAway": 1, "handshakeTimeouts": 1,
+    "unfinishedBytes": 1, "unfinishedWaiting": 1, "unfinishedGivenUp": 1, "transactionBytes": 1,
+    "transactionsGivenUp": 1,
+    "loginsFailed": 1, "loginsDelayed": 1, "passwordsWaiting": 1,
     "links": 4,
     "spaces": 1, "addresses": 2, "commits": 6, "failedCommits": 1, "groupCommits": 5, "unconfirmedBytes": 7,
     "journalBytes": 8, "journalUp": True, "journalFailure": "", "journalReplacements": 2, "diskFreeBytes": 9,
@@ -65,7 +70,7 @@ class FakeNode:
             ],
         )
 
-    async def figures(self) -> NodeFigures:
+    async def figures(self, _counters: object = ()) -> NodeFigures:
         self.asked += 1
         if self.hangs:
             await asyncio.Event().wait()
@@ -88,7 +93,15 @@ class Watched:
 
     def get(self, path: str, **headers: str) -> httpx.Response:
         async def ask() -> httpx.Response:
-            app = create_app(self.registry, asyncio.Event(), self.messages, self.node, None, self.canary)
+            access = NodeAccess(messages=self.messages, figures=self.node, canary=self.canary)
+            app = create_app(
+                ApiParts(
+                    registry=self.registry,
+                    stop=asyncio.Event(),
+                    nodes={"node-0": access},
+                    connections=HttpConnections(),
+                )
+            )
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return await client.get(path, headers=headers)
@@ -144,6 +157,26 @@ def test_an_address_is_told_by_its_space(watched: Watched) -> None:
     assert found["enmasse_router_mesh_undelivered_total",] == 27
 
 
+def test_connectors_and_forwarders_have_the_names_of_enmasse(watched: Watched, api: Any) -> None:
+    connectors = [{"name": name, "endpointHosts": [{"host": "far.example.com"}]} for name in ("east", "west")]
+    space = {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "metadata": {"name": "shop"}}
+    spaces = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces"
+    made = api("POST", spaces, json=space | {"spec": {"connectors": connectors}}).json()
+    status = {"connectors": [{"name": "east", "isReady": True}, {"name": "west"}]}
+    assert api("PUT", f"{spaces}/shop/status", json=made | {"status": status}).is_success
+    watched.registry.forwarders = lambda: Counter({"default/shop": 2})
+    found = watched.scrape()
+    shop = ("name=shop", "namespace=default")
+    assert found["enmasse_address_space_connectors_total", *shop] == 2
+    for name, is_ready in (("east", 1), ("west", 0)):
+        labels = (f"connector={name}", *shop)
+        assert found["enmasse_address_space_connector_status_ready", *labels] == is_ready
+        assert found["enmasse_address_space_connector_status_not_ready", *labels] == 1 - is_ready
+    counts = [found[f"enmasse_addresses_forwarders_{state}total", "addressspace=shop", "namespace=default"]
+              for state in ("", "ready_", "not_ready_")]  # fmt: skip
+    assert counts == [2, 0, 2]
+
+
 def test_a_tenant_sees_its_own_space_alone(watched: Watched) -> None:
     text = watched.get("/metrics?namespace=ns&addressspace=other").text
     assert 'addressspace="other"' in text
@@ -163,7 +196,7 @@ def test_labels_are_bounded(watched: Watched, monkeypatch: pytest.MonkeyPatch) -
 def test_a_dead_node_is_down_and_hangs_nobody(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, is_silent: bool
 ) -> None:
-    monkeypatch.setattr(figures_module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(nodes_module, "PATIENCE_S", 0.05)
     watched.node.hangs = is_silent
     watched.node.error = NodeUnavailableError("node node-0 is not connected")
     found = watched.scrape()
@@ -206,10 +239,10 @@ def test_one_answer_serves_all_who_ask_at_the_same_time() -> None:
         figures = Figures(node, clock=lambda: now[0])
         await asyncio.gather(*(figures.read() for _ in range(5)))
         first = node.asked
-        now[0] += figures_module.FRESH_S / 2
+        now[0] += nodes_module.FRESH_S / 2
         await figures.read()
         second = node.asked
-        now[0] += figures_module.FRESH_S
+        now[0] += nodes_module.FRESH_S
         await figures.read()
         return first, second, node.asked
 
@@ -232,9 +265,14 @@ def test_control_is_ready_whatever_the_node_is_and_tells_of_it(watched: Watched)
     }
 
 
+def test_a_node_tells_every_attribute_that_a_metric_is_read_from() -> None:
+    for entity_type, metrics in (("io.enmasse.statistics", NODE_METRICS), ("io.enmasse.address", ADDRESS_METRICS)):
+        assert {metric.source for metric in metrics if metric.source} <= set(ATTRIBUTES[entity_type])
+
+
 def test_the_reference_lists_every_metric() -> None:
     page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    assert page == rewritten(page), "run: python -m enmasse.api.metrics_catalogue docs/reference/metrics.md"
+    assert page == rewritten(page), "run: python -m enmasse.api.metrics.catalogue docs/reference/metrics.md"
 
 
 def test_the_rules_for_alerts_name_metrics_that_exist() -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -57,7 +57,7 @@ def test_a_name_is_made_up_where_only_its_beginning_is_given(api: Api) -> None:
 
 def test_a_name_that_is_taken_is_not_made_up_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     suffixes = iter(["one", "one", "two"])
-    monkeypatch.setattr("enmasse.control.registry.generated_name", lambda prefix: prefix + next(suffixes))
+    monkeypatch.setattr("enmasse.control.store.registry.generated_name", lambda prefix: prefix + next(suffixes))
     made = [api("POST", MAPS, json=config_map(generateName="n-")).json()["metadata"]["name"] for _ in range(2)]
     assert made == ["n-one", "n-two"]
 
@@ -205,7 +205,7 @@ def test_versions_rise_and_order_holds_while_the_clock_goes_back(tmp_path: Path)
     times = iter(["2026-01-01T00:00:09Z", "2026-01-01T00:00:05Z", "1999-01-01T00:00:00Z", "2026-01-01T00:00:01Z"])
     with ResourceStore(tmp_path / "db") as store:
         registry = Registry(store, now=lambda: next(times), new_uid=lambda: f"u{store.version}")
-        from enmasse.model.kinds import decode
+        from enmasse.model.schema.objects import decode
 
         written = []
         for name in "ab":
@@ -221,7 +221,8 @@ def test_versions_rise_and_order_holds_while_the_clock_goes_back(tmp_path: Path)
 @pytest.mark.parametrize("fault", ["busy", "full", "read-only"])
 def test_trouble_with_the_store_is_told_as_a_status_and_leaves_nothing(api: Api, tmp_path: Path, fault: str) -> None:
     api("POST", MAPS, json=config_map(name="before"))
-    database = api.registry.store._database
+    store: Any = api.registry.store
+    database = store._database
     other = sqlite3.connect(tmp_path / "resources.db", isolation_level=None)
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     try:

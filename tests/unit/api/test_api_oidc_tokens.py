@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from enmasse.api.oidc_tokens import OidcTokens
-from enmasse.api.status import RequestError
+from enmasse.api.access.authentication import OidcTokens
+from enmasse.api.kube.status import RequestError
 from enmasse.identity.oidc_settings import OidcSettings
 from tests.unit.net.providers import Provider
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.api.openapi_protobuf import encode_document, message_type
-from enmasse.api.operations import operations_of
-from enmasse.api.served import SERVED
+from enmasse.api.kube.served import SERVED, operations_of
+from enmasse.api.openapi.v2 import encode_document, message_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.api.patches import json_patch, merge_patch, strategic_merge
-from enmasse.api.status import RequestError
+from enmasse.api.kube.patches import json_patch, merge_patch, strategic_merge
+from enmasse.api.kube.status import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ def test_a_json_patch_changes_what_it_points_at(api: Api, orders: Document) -> N
         ),
         ([{"op": "replace", "path": "/kind", "value": "Pod"}], 400, "kind: this path takes Address"),
         ([{"op": "add", "path": "/spec/plan", "value": 5}], 422, "spec.plan: expected a string"),
-        ([{"op": "remove", "path": "/metadata"}], 422, "metadata: the patch leaves none"),
+        ([{"op": "remove", "path": "/metadata"}], 422, "metadata: the patch removes it"),
         ([{"op": "test", "path": "/kind", "value": "Address"}] * 10_001, 413, "at most 10000 operations"),
     ],
 )

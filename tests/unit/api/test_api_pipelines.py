@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from enmasse.api.app import ApiParts, create_app
+from enmasse.api.pipelines import PipelineHost
+from enmasse.model.kinds.builtins import BUILTINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import httpx
+
+    from enmasse.control.store.registry import Registry
 
     Api = Callable[..., httpx.Response]
 
@@ -47,9 +55,9 @@ def test_a_pipeline_over_a_stream_applies_without_a_warning(api: Api) -> None:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("queue", "is a queue: what the pipeline reads is gone for other receivers, and may be read twice"),
-        ("subscription", "is a subscription: what the pipeline reads is gone"),
-        ("deadletter", "is a deadletter address: what the pipeline reads is gone"),
+        ("queue", "is a queue: what the pipeline reads is taken from other receivers, and may be read twice"),
+        ("subscription", "is a subscription: what the pipeline reads is taken"),
+        ("deadletter", "is a deadletter address: what the pipeline reads is taken"),
         ("anycast", "is anycast: the pipeline is one of its receivers"),
         ("topic", "is a topic: the pipeline gets what is sent from its first start on"),
         ("multicast", "is multicast: what is sent while the pipeline does not run is lost for it"),
@@ -72,7 +80,7 @@ def test_losing_what_cannot_be_decoded_is_warned_of(api: Api, *, is_declared_the
         source |= {"format": "json", "schema": "device STRING"}
     assert api("POST", f"{BASE}/addresses", json=member("Address", "shop.telemetry", **spec)).status_code == 201
     *_, warning = warnings(api("POST", f"{BASE}/pipelines", json=pipeline(sources=[source])))
-    assert warning.startswith("shop.hot: spec.sources[0]: what cannot be decoded is counted and gone; badRecords")
+    assert warning.startswith("shop.hot: spec.sources[0]: what cannot be decoded is counted and dropped; badRecords")
     kept = pipeline(sources=[source | {"badRecords": "spoilt"}])
     assert len(warnings(api("PUT", f"{BASE}/pipelines/shop.hot", json=kept))) == 1
 
@@ -125,3 +133,63 @@ def test_a_list_of_pipelines_is_a_table_with_rates(api: Api) -> None:
     table = api("GET", f"{BASE}/pipelines", headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}).json()
     shown = [column["name"] for column in table["columnDefinitions"] if column["priority"] == 0]
     assert shown == ["Name", "Ready", "Phase", "Rows", "Rate", "Lag", "Age"]
+
+
+def test_built_in_pipelines_are_listed_with_their_parameters(api: Api) -> None:
+    listed = api("GET", "/apis/enmasse.io/v1beta1/builtinpipelines").json()
+    found = {item["name"]: item for item in listed["items"]}
+    assert list(found) == list(BUILTINS)
+    assert found["windows"]["does"].startswith("counts, mean")
+    schema = found["windows"]["schema"]
+    assert schema["required"] == ["address"]
+    assert schema["properties"]["size"] == {
+        "type": "string",
+        "description": "How long a window is.",
+        "default": "10s",
+    } | {
+        key: value
+        for key, value in schema["properties"]["size"].items()
+        if key not in ("type", "description", "default")
+    }
+    assert schema["properties"]["emit"]["enum"] == ["final", "changes"]
+
+
+async def test_a_query_ends_with_its_client(registry: Registry) -> None:
+    class Waiting(PipelineHost):
+        begun, ended = asyncio.Event(), False
+
+        async def query(self, command: dict[str, Any]) -> dict[str, Any]:
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                Waiting.ended = True
+            raise AssertionError("nobody waits for it any more")
+
+    host = Waiting(Path("nowhere"))
+    registry.store.create(member("AddressSpace", "shop") | {"metadata": {"name": "shop", "namespace": "default"}})
+    app = create_app(ApiParts(registry=registry, stop=asyncio.Event(), pipelines=host))
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": f"{BASE}/addressspaces/shop/query",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+        "client": ("127.0.0.1", 1),
+        "server": ("localhost", 80),
+    }
+    told = [{"type": "http.request", "body": b'{"sql": "SELECT 1"}', "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if told:
+            return told.pop()
+        await host.begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_message: Any) -> None:
+        return
+
+    await asyncio.wait_for(app(scope, receive, send), 60)
+    assert host.ended

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.api.negotiation import Form
-from enmasse.api.tables import Shape, describe_age
+from enmasse.api.kube.negotiation import Form
+from enmasse.api.kube.tables import Shape, describe_age
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.control import user_passwords
-from enmasse.control.user_credentials import ASIDE, Credentials, make_credentials
-from enmasse.control.user_passwords import UserPasswords
+from enmasse.control.users import passwords as user_passwords
+from enmasse.control.users.passwords import ASIDE, Credentials, UserPasswords, make_credentials
 from enmasse.identity.passwords import is_password_of
 
 if TYPE_CHECKING:
     import httpx
 
-    from enmasse.control.registry import Registry
+    from enmasse.control.store.registry import Registry
     from tests.unit.api.conftest import Api
 
 PATH = "/apis/user.enmasse.io/v1beta1/namespaces/default/messagingusers"
@@ -41,7 +40,7 @@ def body(password: str | None, name: str = "shop.jo", **spec: Any) -> dict[str, 
 
 @pytest.fixture
 def users(api: Api, registry: Registry) -> Api:
-    registry.ask(UserPasswords())
+    registry.add_admission(UserPasswords())
     return api
 
 

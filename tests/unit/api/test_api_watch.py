@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.api.negotiation import Form
-from enmasse.api.served import SERVED
-from enmasse.api.status import RequestError
-from enmasse.api.tables import Shape
-from enmasse.api.watch import Follow, Watches, WatchResponse
-from enmasse.model.kinds import decode
-from enmasse.model.selectors import EVERYTHING, Selector, parse_selector
+from enmasse.api.kube.negotiation import Form
+from enmasse.api.kube.served import SERVED
+from enmasse.api.kube.status import RequestError
+from enmasse.api.kube.tables import Shape
+from enmasse.api.kube.watch import Watches, WatchRequest, WatchResponse
+from enmasse.model.schema.objects import decode
+from enmasse.model.schema.selectors import EVERYTHING, Selector, parse_selector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import httpx
 
-    from enmasse.control.registry import Registry
+    from enmasse.control.store.registry import Registry
 
     Api = Callable[..., httpx.Response]
 
@@ -55,7 +55,7 @@ def seen(
     async def body() -> list[str]:
         stop = asyncio.Event()
         found: list[str] = []
-        follow = Follow(
+        follow = WatchRequest(
             store=registry.store,
             served=next(served for served in SERVED if served.kind.name == "AddressSpace"),
             namespace=namespace,
@@ -145,6 +145,17 @@ def test_a_version_that_is_too_old_is_answered_with_410(api: Api, registry: Regi
         assert (response.status_code, response.json()["reason"]) == (410, "Expired")
 
 
+def test_what_one_namespace_writes_makes_nobody_else_list_again(api: Api, registry: Registry) -> None:
+    registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
+    version = str(registry.store.version)
+    for number in range(120):
+        put(registry, "a", n=str(number))
+    since = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "0.01"}
+    for path in (SPACES.replace("/default/", "/other/"), "/api/v1/namespaces"):
+        assert api("GET", path, params=since).status_code == 200
+    assert api("GET", SPACES, params=since).status_code == 410
+
+
 @pytest.mark.parametrize("timeout", ["0.05", "0.01"])
 def test_a_watch_ends_after_its_time(api: Api, registry: Registry, timeout: str) -> None:
     put(registry, "a")
@@ -209,14 +220,56 @@ def test_a_deleted_event_shows_the_object_as_the_client_saw_it_last(api: Api, re
     assert (event["type"], metadata["labels"], metadata["resourceVersion"]) == ("DELETED", {"tier": "gold"}, "2")
 
 
-def test_so_many_watches_are_open_and_no_more(registry: Registry) -> None:
-    watches = Watches(asyncio.Event(), most=1)
-    with watches:
-        with pytest.raises(RequestError, match="1 watches are open") as caught, watches:
-            pass
+def test_so_many_watches_are_open_and_no_more() -> None:
+    watches = Watches(asyncio.Event(), most=2)
+    ann, bob = ("ann", "team-a", "192.0.2.1"), ("bob", "team-a", "192.0.2.1")
+    with watches.slot(ann) as first, watches.slot(ann) as second:
+        with pytest.raises(RequestError, match="2 watches are open, and your share of them") as caught:
+            watches.require_slot(ann)
         assert caught.value.code == 429
-    with watches:
+        with watches.slot(bob):
+            assert (first.is_set(), second.is_set()) == (False, True), "the latest of who has most gives way"
+            assert (len(watches), watches.refused) == (2, 2)
+            with pytest.raises(RequestError):
+                watches.require_slot(bob)
+    assert len(watches) == 0
+    with watches.slot(ann), watches.slot(ann):
         pass
+
+
+def test_a_watch_that_has_to_end_ends_as_if_its_time_were_over(registry: Registry) -> None:
+    async def body() -> list[Any]:
+        watches = Watches(asyncio.Event(), most=2)
+        sent: list[Any] = []
+        served = next(served for served in SERVED if served.kind.name == "AddressSpace")
+        follow = WatchRequest(
+            store=registry.store,
+            served=served,
+            namespace=None,
+            selector=EVERYTHING,
+            shape=Shape("AddressSpace", Form()),
+        )
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.Event().wait()
+            return {}
+
+        begun = asyncio.Event()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            begun.set()
+
+        put(registry, "a")
+        with watches.slot(("eve", "", "x")):
+            answer = asyncio.ensure_future(WatchResponse(watches, follow, ("eve", "", "x"))({}, receive, send))
+            await begun.wait()
+            with watches.slot(("ann", "", "x")):
+                await answer
+        return sent
+
+    *_, last = asyncio.run(body())
+    assert (last["body"], last["more_body"]) == (b"", False)
 
 
 def test_a_client_that_takes_nothing_is_cut_off(registry: Registry) -> None:
@@ -241,7 +294,7 @@ def test_a_client_that_takes_nothing_is_cut_off(registry: Registry) -> None:
 
         put(registry, "a")
         served = next(served for served in SERVED if served.kind.name == "AddressSpace")
-        follow = Follow(
+        follow = WatchRequest(
             store=registry.store,
             served=served,
             namespace=None,
@@ -249,9 +302,9 @@ def test_a_client_that_takes_nothing_is_cut_off(registry: Registry) -> None:
             shape=Shape("AddressSpace", Form()),
         )
         scope = {"type": "http", "state": {"cut": cut}}
-        await WatchResponse(watches, follow)(scope, receive, send)
+        await WatchResponse(watches, follow, ("ann", "", ""))(scope, receive, send)
         assert sent == ["http.response.start", "http.response.body"]
-        with watches:
-            return acts
+        assert len(watches) == 0
+        return acts
 
     assert asyncio.run(body()) == ["cut"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from enmasse.client.blocking import connect
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ import pytest
 from enmasse.bench import BenchError, Plan, Report, measure
 from enmasse.bench.conductor import Progress
 from enmasse.client.blocking import connect
-from enmasse.engines.authority import Authority
-from enmasse.testing.node_process import NodeProcess
+from enmasse.drivers.authority import Authority
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from enmasse.bench import BenchError, Plan
-from enmasse.bench.plan import Job
-from enmasse.bench.stamp import STAMP_BYTES, head_and_filler
+from enmasse.bench.load import head_and_filler
+from enmasse.bench.plan import STAMP_BYTES, Job
 from enmasse.client import Message
 
 PLAN = Plan(url="amqp://127.0.0.1", address="orders")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 ROOT = Path(__file__).parents[3]
 

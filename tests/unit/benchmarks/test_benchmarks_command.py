@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 ROOT = Path(__file__).parents[3]
 
@@ -66,6 +66,19 @@ def test_a_case_is_measured_to_its_end_and_kept(tmp_path: Path, short: tuple[str
     assert case["losses"] == 0
     assert case["rate"]["median"] > 0
     assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.slow
+def test_mqtt_is_measured_with_what_has_a_plan_of_its_own(tmp_path: Path, short: tuple[str, ...]) -> None:
+    # "QoS 1" and the like are in the names of cases, "to MQTT" and "QoS 1 into" in those of plans.
+    for text, number in (("QoS 1", 3), ("to MQTT", 1)):
+        done = benchmarks("mqtt", "--case", text, *short)
+        assert done.returncode == 0, done.stdout + done.stderr
+        kept = max(tmp_path.glob("*.jsonl"))
+        _, *measured = map(json.loads, kept.read_text().splitlines())
+        kept.unlink()
+        assert [found["failure"] for found in measured] == [""] * number
+        assert sum(found.get("losses", 0) for found in measured) == 0
 
 
 @pytest.mark.slow

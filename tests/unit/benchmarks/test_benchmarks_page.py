@@ -87,7 +87,7 @@ def test_samples_are_sorted_by_what_their_innermost_function_does() -> None:
     stacks = [
         "main (a.py);Connection._frames (connection.py);Session.on_transfer (enmasse/wire/amqp/session.py) 3",
         "main (a.py);Connection._frames (enmasse/wire/amqp/connection.py) 2",
-        "main (a.py);AnycastProducer.on_message (enmasse/messaging/anycast.py) 4",
+        "main (a.py);AnycastProducer.on_message (enmasse/messaging/direct/anycast.py) 4",
         "main (a.py);something new (b.py) 1",
     ]
     counts = sort_samples(stacks)

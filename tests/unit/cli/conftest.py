@@ -8,25 +8,28 @@ import itertools
 import sys
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.api.app import create_app
-from enmasse.api.pipeline_host import PipelineHost
-from enmasse.api.server import open_listener, serve_http
+from enmasse.api.app import ApiParts, NodeAccess, create_app
+from enmasse.api.listeners import open_listener, serve_http
+from enmasse.api.pipelines import PipelineHost
 from enmasse.cli.app import run_app
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
-from enmasse.control.user_passwords import UserPasswords
-from enmasse.engines.embedded.paths import Layout
-from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
-from enmasse.model.kinds import decode
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.control.users.passwords import UserPasswords
+from enmasse.drivers.data_directory import Layout
+from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
+from enmasse.model.schema.objects import decode
+from tests.support.messages import NoMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from enmasse.control.ports import MessageChoice
 
 
 @dataclass
@@ -61,19 +64,39 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return Cli(monkeypatch, capsys)
 
 
-class MemoryMessages:
+class MemoryMessages(NoMessages):
     """A node with 1 message wherever it is asked."""
 
-    async def purge(self, name: str, selector: str | None) -> int:
-        if selector == "(":
+    async def purge(self, name: str, choice: MessageChoice) -> int:
+        if choice.selector == "(":
             raise NodeRefusedError(400, "the selector is not understood at character 2")
         return 1
 
-    async def move(self, name: str, to: str, selector: str | None) -> int:
+    async def move(self, name: str, to: str, choice: MessageChoice) -> int:
         return 1
 
-    async def replay(self, name: str, selector: str | None) -> int:
+    async def replay(self, name: str, choice: MessageChoice) -> int:
         raise NodeUnavailableError("node node-0 is not connected")
+
+
+class MemoryValues:
+    """A node with three values, of which each page has two."""
+
+    def __init__(self) -> None:
+        self.names = ["lamps/1", "lamps/2", "[red]lamps[/red]"]
+
+    async def retained_of(self, space: str, pattern: str, offset: int) -> tuple[list[dict[str, Any]], int | None]:
+        names = [name for name in self.names if pattern in ("#", name)]
+        items: list[dict[str, Any]] = [
+            {"name": name, "address": "lamps", "bytes": 7, "durable": True, "time": 0, "expires": None}
+            for name in names[offset : offset + 2]
+        ]
+        return items, offset + 2 if len(names) > offset + 2 else None
+
+    async def clear_retained(self, space: str, pattern: str) -> int:
+        before = len(self.names)
+        self.names = [name for name in self.names if pattern not in ("#", name)]
+        return before - len(self.names)
 
 
 @pytest.fixture
@@ -92,12 +115,23 @@ def api(tmp_path: Path) -> Iterator[str]:
         uids = itertools.count(1)
         with ResourceStore(layout.data / "resources.db") as store:
             registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
-            registry.ask(UserPasswords())
-            registry.plant_catalog()
+            registry.add_admission(UserPasswords())
+            registry.create_catalog()
             for name in ("team-a", "other"):
                 registry.create(decode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
             pipelines = PipelineHost(layout.data / "pipelines.sock")
-            await serve_http(create_app(registry, stop, MemoryMessages(), pipelines=pipelines), listener, stop)
+            await serve_http(
+                create_app(
+                    ApiParts(
+                        registry=registry,
+                        stop=stop,
+                        nodes={"node-0": NodeAccess(messages=MemoryMessages(), retained=MemoryValues())},
+                        pipelines=pipelines,
+                    )
+                ),
+                listener,
+                stop,
+            )
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()

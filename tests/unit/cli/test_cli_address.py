@@ -9,6 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
 
     Cli = Callable[..., Any]
@@ -61,3 +62,20 @@ def test_a_stream_is_not_purged_nor_selected_from(shop: Cli) -> None:
 def test_an_address_that_is_not_there_is_not_found(shop: Cli) -> None:
     result = shop("address", "purge", "nowhere")
     assert (result.code, "there is no Address 'nowhere'" in result.err) == (3, True)
+
+
+def test_an_address_of_two_objects_is_read_as_the_one_that_counts_and_deleted_by_its_objects_name(
+    shop: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "again.yaml"
+    file.write_text(
+        "apiVersion: enmasse.io/v1beta1\nkind: Address\nmetadata: {name: shop.zz}\n"
+        "spec: {address: orders, type: queue}\n"
+    )
+    assert shop("apply", "-f", str(file)).code == 0
+    assert shop("get", "address", "orders", "-o", "name").out == "address/shop.orders\n"
+    refused = shop("delete", "address", "orders")
+    assert (refused.code, refused.err) == (
+        2,
+        "error: address orders is declared several times: give one of shop.orders, shop.zz\n",
+    )

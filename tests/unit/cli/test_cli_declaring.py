@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from enmasse.cli.api_client import ApiClient
+from enmasse.model.schema.kinds import MOST_IN_LIST
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -66,6 +69,7 @@ def test_standard_input_and_directories_are_applied(cli: Cli, tmp_path: Path) ->
         (QUEUE.replace("type:", "typ:"), "document 2: spec.typ: unknown field; did you mean 'type'?"),
         (QUEUE.replace("orders, type", "7, type"), "document 2: spec.address: expected a string, got 7; put it"),
         (QUEUE.replace("spec: {", "spec: [{"), "not valid YAML: line"),
+        (f"{QUEUE}metadata:\n\tlabels: {{}}\n", "column 1: a tab where YAML wants spaces; indent with spaces"),
     ],
 )
 def test_nothing_of_a_file_with_a_mistake_is_applied(cli: Cli, tmp_path: Path, broken: str, message: str) -> None:
@@ -121,7 +125,7 @@ def test_a_namespace_is_filled_in_and_must_not_be_contradicted(cli: Cli) -> None
 def test_what_has_no_effect_yet_is_warned_of(cli: Cli) -> None:
     queue = QUEUE.replace("type: queue", "type: anycast, messageTtl: {maximum: 5}")
     result = cli("apply", "-f", "-", stdin=queue.encode())
-    assert result.err == "warning: shop.orders: spec.messageTtl is kept, but has no effect on an anycast\n"
+    assert result.err.startswith("warning: shop.orders: spec.messageTtl has no effect: it is for messages that wait")
 
 
 def test_spaces_and_addresses_are_created_from_words(cli: Cli) -> None:
@@ -138,6 +142,20 @@ def test_spaces_and_addresses_are_created_from_words(cli: Cli) -> None:
     found = json.loads(cli("get", "address", "Orders/EU", "-o", "json").out)
     assert found["metadata"]["name"].startswith("shop.orders-eu.")
     assert (found["spec"]["address"], found["spec"]["partitions"]) == ("Orders/EU", 3)
+
+
+def test_a_space_may_be_created_with_a_topic_for_any_name(cli: Cli) -> None:
+    assert cli("create", "space", "shop", "--any-name", "--wait", "0").out.startswith("addressspace/shop created\n")
+    (topic,) = json.loads(cli("get", "addresses", "-o", "json").out)["items"]
+    assert (topic["spec"]["address"], topic["spec"]["type"]) == ("#", "topic")
+
+
+def test_a_second_space_is_created_with_a_warning_that_it_has_to_be_named_now(cli: Cli) -> None:
+    first = cli("create", "space", "shop", "--wait", "0")
+    second = cli("create", "space", "plant", "-n", "team-a", "--wait", "0")
+    third = cli("create", "space", "third", "--wait", "0")
+    assert "warning" not in first.err + third.err
+    assert "name shop.default or plant.team-a" in second.err
 
 
 def test_options_are_given_in_words(cli: Cli) -> None:
@@ -241,3 +259,67 @@ def test_what_does_not_exist_is_not_found_with_what_does(cli: Cli, shop: str) ->
     assert result.code == 3
     assert result.err == "error: there is no AddressSpace 'shopp' in namespace default; there are shop\n"
     assert cli("describe", "address", "nope").code == 3
+
+
+def addresses(tmp_path: Path, count: int, **spec: str) -> str:
+    path = tmp_path / "addresses.json"
+    items = [
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Address",
+            "metadata": {"name": f"shop.a{number:03}"},
+            "spec": {"address": f"a{number:03}", "type": "queue", **spec},
+        }
+        for number in range(count)
+    ]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(path)
+
+
+def test_more_objects_than_one_request_writes_are_applied_in_order(cli: Cli, tmp_path: Path, shop: str) -> None:
+    cli("apply", "-f", shop)
+    many = 2 * MOST_IN_LIST + 1
+    done = cli("apply", "-f", addresses(tmp_path, many))
+    assert done.out.splitlines() == [f"address/shop.a{number:03} created" for number in range(many)]
+    assert done.err == ""
+    again = cli("apply", "-f", addresses(tmp_path, many)).out.splitlines()
+    assert again == [f"address/shop.a{number:03} unchanged" for number in range(many)]
+
+
+def test_what_another_one_writes_meanwhile_is_applied_one_by_one(
+    cli: Cli, tmp_path: Path, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("apply", "-f", shop)
+    cli("apply", "-f", addresses(tmp_path, 2))
+    find_present = ApiClient.find_present
+
+    def find_too_early(self: ApiClient, documents: list[dict[str, Any]]) -> dict[Any, Any]:
+        present = find_present(self, documents)
+        return {key: value for key, value in present.items() if value["metadata"]["name"] != "shop.a001"}
+
+    monkeypatch.setattr(ApiClient, "find_present", find_too_early)
+    done = cli("apply", "-f", addresses(tmp_path, 4, plan="standard-large-queue"))
+    assert done.out.splitlines() == [
+        "address/shop.a000 configured",
+        "address/shop.a001 configured",
+        "address/shop.a002 created",
+        "address/shop.a003 created",
+    ]
+
+
+LAKE = """apiVersion: enmasse.io/v1beta1
+kind: Pipeline
+metadata: {name: shop.lake}
+spec: {builtin: {name: lake, parameters: {address: telemetry}}}
+"""
+
+
+def test_what_a_file_is_about_to_bring_is_not_warned_of(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text(f"{LAKE}---\n{SPACE}")
+    assert "space shop has no address 'telemetry' yet" in cli("apply", "-f", str(path)).err
+    cli("delete", "pipeline", "shop.lake")
+    stream = QUEUE.replace("orders", "telemetry").replace("queue", "stream")
+    path.write_text(f"{LAKE}---\n{SPACE}---\n{stream}")
+    done = cli("apply", "-f", str(path))
+    assert (done.code, done.err) == (0, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from enmasse.cli.columns import values_at
 from enmasse.cli.errors import UsageError
 from enmasse.cli.objects import ObjectWriter, parse_form
 from enmasse.cli.output import Writer
-from enmasse.model.kinds import kind_named
+from enmasse.model.schema.kinds import kind_named
 from enmasse.version import __version__
 
 if TYPE_CHECKING:
@@ -54,6 +55,16 @@ def test_objects_are_named_with_their_kind_or_after_it(cli: Cli) -> None:
     assert deleted.splitlines() == [f"{label} deleted" for label in chosen]
     mixed = cli("get", "address/Clicks/EU", "orders")
     assert (mixed.code, "expected KIND/NAME" in mixed.err) == (2, True)
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_command_reads_no_authorities_where_nothing_is_encrypted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    monkeypatch.setattr(
+        ssl.SSLContext, "load_verify_locations", lambda _, *given, **named: read.append(named or given)
+    )
+    assert cli("get", "addresses").code == 0
+    assert read == []
 
 
 def _items(cli: Cli, kinds: str) -> list[dict[str, Any]]:

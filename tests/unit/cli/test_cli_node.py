@@ -1,10 +1,15 @@
-"""``enmasse node``: what it says of arguments that mean nothing."""
+"""``enmasse node``: arguments that mean nothing, and those that ``enmasse up`` writes down for what it starts."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from enmasse.cli.node import run_node
+from enmasse.cli.commands.control import AuditChoice, control
+from enmasse.cli.commands.node import _parser, run_node
+from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, USERS, WEB_ORIGIN, written
+from enmasse.cli.options import arguments_of
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
@@ -13,3 +18,19 @@ def test_a_time_that_is_none_is_refused_with_an_example(text: str, capsys: pytes
         run_node(["--transaction-timeout", text])
     assert caught.value.code == 2
     assert "seconds are expected, such as 60 or 0.5" in capsys.readouterr().err
+
+
+def test_a_node_reads_what_up_writes_down_for_it() -> None:
+    arguments = [*written(USERS.flag, Path("/u")), *written(WEB_ORIGIN.flag, ["a", "b"])]
+    options = _parser().parse_args([*arguments, *written(ALLOW_INSECURE_PLAIN.flag, True)])
+    assert (options.users, options.web_origin, options.allow_insecure_plain) == (Path("/u"), ["a", "b"], True)
+    silent = _parser().parse_args([*written(USERS.flag, None), *written(WEB_ORIGIN.flag, None)])
+    assert (silent.users, silent.web_origin) == (None, None)
+
+
+def test_control_is_given_the_options_of_up_under_the_names_that_it_declares() -> None:
+    given = arguments_of(
+        control, api_name=["a", "b"], audit_level=AuditChoice.ALL, api_key=Path("k"), api_oidc_ca=None
+    )
+    key = str(Path("k").absolute())
+    assert given == ("--api-name", "a", "--api-name", "b", "--audit-level", "all", "--api-key", key)

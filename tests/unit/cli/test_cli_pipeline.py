@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socketserver
 import threading
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from enmasse.engines.embedded.paths import Layout
+from enmasse.api import pipelines
+from enmasse.drivers.data_directory import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -264,7 +266,41 @@ def test_an_answer_is_a_table_json_csv_or_a_chart(api: str, cli: Cli, shop: Path
         assert drawn[1].startswith("boiler-1 ██")
 
 
-def test_what_is_wrong_with_a_query_is_said(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
+def test_an_answer_may_be_a_file_of_parquet(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
+    content = "PAR1\x00\x01\n é PAR1"
+    answer = {"file": base64.b64encode(content.encode()).decode(), "truncated": True}
+    with host(tmp_path / "data", answer) as asked:
+        done = cli("pipeline", "query", "SELECT 1", "--limit", "7", "-o", "parquet")
+    assert (done.code, done.out) == (0, content)
+    assert "there are more rows than the 7 that were asked for" in done.err
+    assert asked == [("/query", {"space": "default/shop", "sql": "SELECT 1", "limit": 7, "as": "parquet"})]
+    (tmp_path / "data" / "pipelines.sock").unlink()
+    with host(tmp_path / "data", {"error": "line 1, column 15: there is no relation 'x'"}):
+        wrong = cli("pipeline", "query", "SELECT * FROM x", "-o", "parquet")
+    assert (wrong.code, wrong.out) == (1, "")
+    assert wrong.err == "error: sql: line 1, column 15: there is no relation 'x'\n"
+
+
+def test_the_tables_of_a_space_are_listed(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
+    rows = [["readings", [{"name": "device", "type": "STRING"}], 3, 900], ["spoilt", None, None, None]]
+    with host(tmp_path / "data", {"columns": [], "rows": rows}) as asked:
+        done = cli("pipeline", "tables")
+        assert done.code == 0
+        assert [line.split() for line in done.out.splitlines()[1:]] == [
+            ["readings", "3", "900", "device", "STRING"],
+            ["spoilt", "-", "-"],
+        ]
+        assert json.loads(cli("pipeline", "tables", "-o", "json").out)[0]["table"] == "readings"
+    assert asked == [("/query", {"space": "default/shop", "limit": 10_000})] * 2
+    (tmp_path / "data" / "pipelines.sock").unlink()
+    with host(tmp_path / "data", {"columns": [], "rows": []}):
+        assert "has no table yet" in cli("pipeline", "tables").err
+
+
+def test_what_is_wrong_with_a_query_is_said(
+    api: str, cli: Cli, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipelines, "_START_S", 0.5)
     away = cli("pipeline", "query", "SELECT 1")
     assert (away.code, away.err.startswith("error: the host of pipelines does not answer")) == (4, True)
     with host(tmp_path / "data", {"error": "line 1, column 15: there is no relation 'x'"}):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from enmasse.cli.capture import Capture
+from enmasse.cli.commands.trace import Capture
+from enmasse.node.protocols import PROTOCOLS
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Cli = Callable[..., Any]
+
+
+AMQP = PROTOCOLS["amqp"]
 
 
 class Packet(NamedTuple):
@@ -65,9 +69,9 @@ def sum_of(data: bytes) -> int:
 def test_a_connection_begins_with_a_handshake_and_each_frame_follows_the_one_before() -> None:
     file = io.BytesIO()
     capture = Capture(file)
-    capture.add(1_700_000_000_000_001, 1, "10.1.2.3:4711", is_outgoing=False, frame=AMQP_HEADER)
-    capture.add(1_700_000_000_000_002, 1, "10.1.2.3:4711", is_outgoing=True, frame=AMQP_HEADER)
-    capture.add(1_700_000_000_000_003, 1, "10.1.2.3:4711", is_outgoing=False, frame=HEARTBEAT)
+    capture.add(1_700_000_000_000_001, 1, "10.1.2.3:4711", AMQP, is_outgoing=False, frame=AMQP_HEADER)
+    capture.add(1_700_000_000_000_002, 1, "10.1.2.3:4711", AMQP, is_outgoing=True, frame=AMQP_HEADER)
+    capture.add(1_700_000_000_000_003, 1, "10.1.2.3:4711", AMQP, is_outgoing=False, frame=HEARTBEAT)
     found = packets(file.getvalue())
     assert [packet.flags for packet in found] == [0x02, 0x12, 0x10, 0x18, 0x18, 0x18]
     assert [packet.data for packet in found[3:]] == [AMQP_HEADER, AMQP_HEADER, HEARTBEAT]
@@ -77,7 +81,7 @@ def test_a_connection_begins_with_a_handshake_and_each_frame_follows_the_one_bef
 
 def test_a_protocol_header_is_made_up_where_the_trace_began_later() -> None:
     file = io.BytesIO()
-    Capture(file).add(5, 1, "[::1]:4711", is_outgoing=True, frame=HEARTBEAT)
+    Capture(file).add(5, 1, "[::1]:4711", AMQP, is_outgoing=True, frame=HEARTBEAT)
     found = packets(file.getvalue())
     assert [packet.data for packet in found[3:]] == [AMQP_HEADER, HEARTBEAT]
     assert {packet.version for packet in found} == {6}
@@ -88,8 +92,8 @@ def test_a_frame_that_fits_into_no_packet_goes_in_several(size: int) -> None:
     file = io.BytesIO()
     capture = Capture(file)
     frame = size.to_bytes(4, "big") + b"x" * (size - 4)
-    capture.add(5, 1, "10.1.2.3:4711", is_outgoing=False, frame=AMQP_HEADER)
-    capture.add(6, 1, "10.1.2.3:4711", is_outgoing=False, frame=frame)
+    capture.add(5, 1, "10.1.2.3:4711", AMQP, is_outgoing=False, frame=AMQP_HEADER)
+    capture.add(6, 1, "10.1.2.3:4711", AMQP, is_outgoing=False, frame=frame)
     found = packets(file.getvalue())[4:]
     assert b"".join(packet.data for packet in found) == frame
     assert len(found) == -(-size // 60_000)
@@ -99,7 +103,7 @@ def test_connections_of_other_sockets_are_told_apart() -> None:
     file = io.BytesIO()
     capture = Capture(file)
     for number in (1, 2):
-        capture.add(5, number, "unix", is_outgoing=False, frame=AMQP_HEADER)
+        capture.add(5, number, "unix", AMQP, is_outgoing=False, frame=AMQP_HEADER)
     assert len({packet.ports for packet in packets(file.getvalue()) if packet.ports[1] == 5672}) == 2
 
 

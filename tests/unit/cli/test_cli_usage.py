@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 
-from enmasse.cli.errors import ApiError, CliError, NotFoundError, UnreachableError, UsageError, exit_code
-from enmasse.cli.messages import parse_properties, to_json, to_text
-from enmasse.cli.node import run_node
+from enmasse.cli.app import COMMANDS
+from enmasse.cli.commands.node import run_node
+from enmasse.cli.errors import (
+    UNREACHABLE,
+    ApiError,
+    CliError,
+    NotFoundError,
+    UnreachableError,
+    UsageError,
+    exit_code,
+)
+from enmasse.cli.messages import explain, parse_properties, to_json, to_text
 from enmasse.client import LinkRefusedError, Message
-from enmasse.engines.embedded.paths import Layout
-from enmasse.engines.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
+from enmasse.client.options import GIVE, RISK
+from enmasse.drivers.data_directory import Layout
+from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
 from enmasse.errors import ConfigError, EnmasseError, RemoteError, UnavailableError
 from enmasse.wire.amqp.types import UInt
+from tests.unit.node.line_protocol import LINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Cli = Callable[..., Any]
 
@@ -71,6 +86,52 @@ def test_the_version_is_told(cli: Cli) -> None:
 )
 def test_wrong_usage_is_exit_code_2(cli: Cli, arguments: list[str]) -> None:
     assert cli(*arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["receive", "a", "--count", "0"], "--count / -c: expected 1 or more, got '0'; `enmasse receive --help`"),
+        (
+            ["receive", "a", "--count", "x"],
+            "--count / -c: expected a whole number, got 'x'; `enmasse receive --help`",
+        ),
+        (["up", "--ports", "any"], "--ports: 'any' is not one of 'customary', 'auto'; `enmasse up --help`"),
+        (["send"], "missing argument 'ADDRESS'; `enmasse send --help`"),
+        (["gett"], "no such command 'gett'. Did you mean 'get'? `enmasse --help`"),
+        (["send", "a", "b", "--ttl", "1e300"], "--ttl: expected 0.001 to 4294967.295, got '1e+300'"),
+        (["send", "a", "b", "--ttl", "x"], "--ttl: expected a number, got 'x'"),
+    ],
+)
+def test_wrong_arguments_are_explained_in_one_line(cli: Cli, arguments: list[str], words: str) -> None:
+    told = cli(*arguments).err
+    assert told.startswith(f"error: {words}")
+    assert told.count("\n") == 1
+
+
+def test_the_list_says_of_a_command_what_its_own_help_begins_with() -> None:
+    for name, listed in COMMANDS.items():
+        command = listed.load()
+        text = command.info.help if isinstance(command, typer.Typer) else inspect.getdoc(command)
+        assert listed.summary == " ".join((text or "").split("\n\n")[0].split()), name
+
+
+def test_every_command_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text()
+    for name in COMMANDS:
+        assert re.search(rf"`(enmasse )?{name}\b", page), f"docs/reference/cli.md does not have {name}"
+
+
+def test_a_command_is_asked_for_where_two_dashes_hide_it(cli: Cli) -> None:
+    done = cli("--", "get")
+    assert (done.code, "`enmasse --help`" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("hint", [GIVE, RISK, ": give TlsOptions(ca_file=...) with that authority's certificate"])
+def test_errors_name_options_of_the_command_line_not_arguments_of_python(hint: str) -> None:
+    told = explain(UnavailableError(f"amqp://host: the server offers PLAIN{hint}"))
+    assert "=" not in str(told)
+    assert (str(told).startswith("amqp://host: the server offers PLAIN"), exit_code(told)) == (True, UNREACHABLE)
 
 
 @pytest.mark.parametrize(
@@ -187,13 +248,72 @@ def test_messages_are_shown_in_full_without_what_they_leave_out() -> None:
     assert type(told["annotations"]["x-opt-delivery-count"]) is int
 
 
+@pytest.mark.parametrize("given", ["gopher=70", "lines", "lines=0", "lines=65536", "lines=x"])
+def test_a_port_of_a_protocol_that_cannot_be_is_refused(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    assert "; PROTOCOL is stomp" in cli("up", "--port", given).err
+    monkeypatch.setattr("enmasse.cli.commands.up.further_protocols", tuple)
+    assert "; no protocol beside AMQP is spoken" in cli("up", "--port", given).err
+    monkeypatch.setattr("enmasse.cli.commands.up.further_protocols", lambda: (LINES,))
+    found = cli("up", "--port", given)
+    assert (found.code, f"--port {given}: PROTOCOL=PORT is expected" in found.err) == (1, True)
+    assert "; PROTOCOL is lines" in found.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("send", "a", "body"), ("receive", "a"), ("request", "a", "body"), ("bench", "a"), ("bench", "a", "--url", "x")],
+)
+def test_a_namespace_without_a_space_is_not_taken_for_another_space(cli: Cli, words: tuple[str, ...]) -> None:
+    found = cli(*words, "-n", "team-a")
+    assert (found.code, found.err) == (2, "error: name the space in namespace team-a as well, with --space\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "strangers"),
     [
         ("node", {"typer", "rich", "httpx", "pydantic", "fastapi", "yaml"}),
-        ("send", {"enmasse.cli.get", "enmasse.cli.up", "enmasse.cli.bench", "cryptography", "fastapi", "pyspark"}),
-        ("get", {"enmasse.cli.send", "enmasse.cli.up", "enmasse.bench", "cryptography", "fastapi", "pyspark"}),
+        (
+            "send",
+            {
+                "enmasse.cli.commands.get",
+                "enmasse.model.schema.resource",
+                "enmasse.model.schema.schema",
+                "pydantic",
+                "cryptography",
+                "fastapi",
+                "pyspark",
+                "httpx._main",
+                "yaml",
+            },
+        ),
+        (
+            "get",
+            {
+                "enmasse.client",
+                "enmasse.model.schema.resource",
+                "cryptography",
+                "fastapi",
+                "pydantic",
+                "pyspark",
+                "yaml",
+            },
+        ),
+        ("status", {"enmasse.client", "cryptography", "fastapi", "pyspark", "yaml"}),
+        (
+            "--help",
+            {
+                "enmasse.cli.commands.get",
+                "enmasse.cli.commands.up",
+                "enmasse.client",
+                "enmasse.model.schema.resource",
+                "httpx",
+                "pydantic",
+                "yaml",
+            },
+        ),
     ],
 )
 def test_a_command_starts_without_what_only_others_use(command: str, strangers: set[str]) -> None:
@@ -201,10 +321,34 @@ def test_a_command_starts_without_what_only_others_use(command: str, strangers: 
         f"import sys; sys.argv = ['enmasse', '{command}', '--help']\n"
         "from enmasse.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"print(sorted({strangers!r} & set(sys.modules)))"
+        f"print(sorted(name for name in {strangers!r} if sys.modules.get(name)))"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert told.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", "addresses", "-n", "default"),
+        ("get", "addresses", "-A", "-o", "name"),
+        ("get", "address", "shop.orders", "--data", "."),
+        ("endpoints",),
+        ("events",),
+    ],
+)
+def test_a_command_runs_without_pydantic_unless_it_reads_objects(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    script = (
+        f"import sys; sys.argv = ['enmasse', *{arguments!r}]\n"
+        "from enmasse.cli.app import run_app\n"
+        "print(run_app(), [name for name in ('pydantic', 'yaml', 'rich.table') if name in sys.modules])"
+    )
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("ENMASSE_")}
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path, env=clean
+    )
+    assert told.stdout.splitlines()[-1] == "4 []", "nothing runs there, and that is all that went wrong"
 
 
 @pytest.mark.slow
@@ -213,7 +357,7 @@ def test_a_command_starts_without_what_only_others_use(command: str, strangers: 
     [
         ("create", {"space", "namespace", "address", "user"}),
         ("journal", {"check", "dump", "salvage", "compact", "backup", "restore", "init"}),
-        ("pipeline", {"list", "run", "logs", "status", "pause", "resume", "restart", "query"}),
+        ("pipeline", {"list", "run", "logs", "status", "pause", "resume", "restart", "query", "tables"}),
     ],
 )
 def test_a_group_that_is_loaded_alone_has_all_its_commands(group: str, members: set[str]) -> None:

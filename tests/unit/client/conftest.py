@@ -15,20 +15,22 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.core import Core
+from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.loop import Turn, run
 from enmasse.net.transport import EngineProtocol
-from enmasse.node.binding import Binding
+from enmasse.node.amqp.binding import Binding
 from enmasse.node.connections import Connections
-from enmasse.node.coordinator import TransactionLimits
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.memory_storage import MemoryStorage
 from enmasse.wire.amqp.connection import Connection as Engine
 from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
-from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Open, Rejected, Source
-from enmasse.wire.amqp.sasl import SaslServer, Verdict, plain_credentials
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Attach, Coordinator, Open, Rejected, Source
+from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.sections import to_of
 from enmasse.wire.amqp.session import Session
+from enmasse.wire.sasl.mechanisms import Verdict, plain_credentials
+from tests.support.polling import until_async
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -286,13 +288,6 @@ async def serving(path: Path | None = None, tls: ssl.SSLContext | None = None) -
         await server.close()
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait, within reason, until something is so."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 @pytest.fixture(name="serving")
 def serving_fixture() -> Any:
     return serving
@@ -300,7 +295,7 @@ def serving_fixture() -> Any:
 
 @pytest.fixture(name="until")
 def until_fixture() -> Any:
-    return until
+    return until_async
 
 
 class MemoryNode:
@@ -391,11 +386,9 @@ class MemoryNode:
             peer=shell.peer,
             limits=self.limits,
         )
-        binding.connection = Engine(
-            binding, container_id="node", is_server=True, now=self.turn.now, sasl=binding.sasl()
-        )
+        binding.engine = Engine(binding, container_id="node", is_server=True, now=self.turn.now, sasl=binding.sasl())
         self.connections.connected(binding, shell)
-        return binding.connection
+        return binding.engine
 
     def cut(self, container: str) -> None:
         """Cut one client's connection."""

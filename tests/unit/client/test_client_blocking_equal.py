@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
@@ -24,6 +24,7 @@ PAIRS = [
 ]
 
 INTERNAL = {
+    "is_granted",
     "adopt", "attach", "attach_again", "before_close", "end", "explain_end", "fail", "forget",
     "give_up", "is_attaching", "move", "open", "open_link", "owner", "redirect", "role", "add", "check", "lost",
     "state", "unknown_outcome", "on_attached", "on_detached", "confirm", "count_available",
@@ -108,3 +109,25 @@ def test_a_full_sender_says_so(server: Any) -> None:
         sender.close()
         with pytest.raises(client.ClosedError):
             waiting.result(5)
+
+
+def test_types_are_those_of_the_asynchronous_client(server: Any) -> None:
+    """``mypy --strict`` reads these lines too: what the classes derive has no type by chance."""
+    with blocking.connect(server.url) as connection:
+        assert_type(connection, blocking.Connection)
+        sender = assert_type(connection.sender("orders", name="out"), blocking.Sender)
+        assert_type(sender.name, str)
+        assert_type(sender.send(Message(1), timeout=5), Outcome)
+        assert_type(sender.send_nowait(Message(2)).result(5), Outcome)
+        receiver = assert_type(connection.receiver("orders"), blocking.Receiver)
+        assert_type(receiver.is_ended, bool)
+        with pytest.raises(AttributeError):
+            receiver.credit = 7  # type: ignore[assignment]
+        with pytest.raises(TypeError):
+            sender.send(Message(1), within=5)  # type: ignore[call-arg]
+        for delivery in receiver:
+            assert_type(delivery.message, Message)
+            assert_type(delivery.accept(), None)
+            break
+    assert blocking.Sender.send.__doc__ == client.Sender.send.__doc__
+    assert blocking.Sender.credit.__doc__ == client.Sender.credit.__doc__

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from enmasse.client.carrier import Carrier
-from enmasse.client.options import Options
-from enmasse.client.url import parse_url
+from enmasse.client.options import Options, parse_url
 
 
 @pytest.mark.parametrize("over", ["tcp", "unix"])

@@ -22,10 +22,11 @@ from enmasse.client import (
     connect,
 )
 from enmasse.wire.amqp.performatives import AmqpError
-from enmasse.wire.amqp.sasl import SaslCode
+from enmasse.wire.sasl.mechanisms import SaslCode
 from tests.unit.client.authorities import Authority
 
-ANN: dict[str, Any] = {"user": "ann", "password": "secret", "allow_insecure_plain": True}
+ANN_ALONE: dict[str, Any] = {"user": "ann", "password": "secret"}
+ANN = ANN_ALONE | {"allow_insecure_plain": True}
 
 
 def unused_url() -> str:
@@ -188,6 +189,15 @@ async def test_a_password_is_not_shown_to_the_network(serving: Any) -> None:
         server.mechanisms = ["ANONYMOUS", "PLAIN"]
         with pytest.raises(ConnectionDeniedError, match="would show"):
             await connect(server.url, user="ann", password="secret")
+        assert server.mechanisms_used == []
+
+
+async def test_who_gave_a_user_is_not_let_in_as_nobody(serving: Any) -> None:
+    async with serving() as server:
+        server.mechanisms = ["ANONYMOUS"]
+        for given in (ANN_ALONE, dict[str, Any](token="secret")):
+            with pytest.raises(ConnectionDeniedError, match=r"nobody's credentials are looked at: .* '127\.0\.0\.1'"):
+                await connect(server.url, **given)
         assert server.mechanisms_used == []
 
 

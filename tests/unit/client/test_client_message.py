@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from enmasse.cli.messages import to_json
 from enmasse.client import Message, Outcome, UrlError
-from enmasse.client.url import parse_url
+from enmasse.client.options import parse_url
 from enmasse.wire.amqp.errors import DecodeError, LocalError
 from enmasse.wire.amqp.performatives import Accepted, AmqpError, Modified, Received, Rejected, Released
 
@@ -45,6 +46,13 @@ def test_a_body_comes_back_as_it_went(body: Any) -> None:
 def test_every_field_comes_back_as_it_went() -> None:
     found = Message.decode(Message(b"x", **FIELDS).encode())
     assert {name: getattr(found, name) for name in FIELDS} == FIELDS
+
+
+def test_a_message_from_below_a_topic_says_which_name_it_was_sent_to() -> None:
+    received = Message.decode(Message(b"x", annotations={"x-opt-topic-name": "alarms/hall/1"}).encode())
+    assert received.topic_name == "alarms/hall/1"
+    assert to_json(received)["annotations"] == {"x-opt-topic-name": "alarms/hall/1"}
+    assert Message(b"x").topic_name is None
 
 
 def test_a_bare_message_has_defaults() -> None:

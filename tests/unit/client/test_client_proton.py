@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from enmasse.client import LinkRefusedError, Message, Outcome, connect
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 require("python-qpid-proton")
 

@@ -19,6 +19,8 @@ from enmasse.client import (
     connect,
 )
 from enmasse.client.management import Management, ManagementError
+from enmasse.wire.amqp.link import ReceivingLink
+from enmasse.wire.amqp.performatives import RELEASED
 
 Answer = Callable[[Message], Message | None]
 
@@ -94,6 +96,42 @@ async def test_a_request_that_nobody_takes_fails(serving: Any, address: str, err
             await connection.request(address, Message(b"x"), timeout=5)
 
 
+class ReleasedOnce(dict[str, Any]):
+    """Outcomes of a peer that releases the first message to each address that is named."""
+
+    def get(self, address: str, default: Any = None) -> Any:
+        return self.pop(address, default)
+
+
+async def test_a_request_that_is_released_is_sent_again(serving: Any) -> None:
+    async with serving() as server, answering(server.url, "service", echo), connect(server.url) as connection:
+        server.outcomes = ReleasedOnce(service=RELEASED)
+        assert (await connection.request("service", Message(b"x"), timeout=5)).body == b"x"
+        assert server.arrived["service"] == 2
+
+
+@pytest.mark.parametrize("is_granted", [True, False])
+async def test_a_request_whose_credit_was_called_in_waits_a_while_for_more(
+    serving: Any, until: Any, monkeypatch: pytest.MonkeyPatch, is_granted: bool
+) -> None:
+    monkeypatch.setattr("enmasse.client.internal_links.RELEASED_S", 5.0 if is_granted else 0.05)
+    async with serving() as server, answering(server.url, "service", echo), connect(server.url) as connection:
+        server.outcomes = ReleasedOnce(service=RELEASED)
+        server.without_credit.add("service")
+        server.credit = 0
+        waiting = asyncio.ensure_future(connection.request("service", Message(b"x"), timeout=5))
+        await until(lambda: any(isinstance(link, ReceivingLink) for link in server.links[2:]))
+        link = server.links[-1]
+        link.grant(1)
+        await until(lambda: server.arrived["service"] == 1)
+        if is_granted:
+            link.grant(1)
+            assert (await waiting).body == b"x"
+        else:
+            with pytest.raises(UnavailableError, match="nobody at 'service'"):
+                await waiting
+
+
 async def test_a_request_to_an_unknown_address_is_refused_each_time(serving: Any) -> None:
     async with serving() as server, connect(server.url) as connection:
         for _ in range(2):
@@ -124,7 +162,7 @@ async def test_closing_the_connection_ends_requests(serving: Any, until: Any) ->
 
 
 async def test_links_of_many_services_are_not_kept_for_ever(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enmasse.client.request.MAX_ROUTES", 1)
+    monkeypatch.setattr("enmasse.client.internal_links.MAX_ROUTES", 1)
     async with (
         serving() as server,
         answering(server.url, "one", echo),

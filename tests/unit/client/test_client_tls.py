@@ -59,6 +59,25 @@ async def test_an_unknown_authority_is_told_with_what_to_do(
             assert connection.is_connected
 
 
+async def test_a_password_is_shown_to_a_server_that_has_proved_who_it_is_alone(
+    serving: Any, authority: Authority
+) -> None:
+    async with serving(tls=authority.server("127.0.0.1")) as server:
+        server.mechanisms = ["PLAIN", "ANONYMOUS"]
+        anybody, of_ours = ssl.create_default_context(), ssl.create_default_context(cafile=str(authority.ca_file))
+        anybody.check_hostname = of_ours.check_hostname = False
+        anybody.verify_mode = ssl.CERT_NONE
+        for tls in (TlsOptions(verify=False), anybody, of_ours):
+            for given in ({"user": "ann", "password": "secret"}, {"token": "secret"}):
+                with pytest.raises(ConnectionDeniedError):
+                    await connect(server.url, tls=tls, **given)  # type: ignore[arg-type]
+        with pytest.raises(ConnectionDeniedError, match=r"show your secret to an unverified server.*ca_file="):
+            await connect(server.url, tls=anybody, user="ann", password="secret")
+        assert server.mechanisms_used == []
+        async with connect(server.url, tls=TlsOptions(ca_file=authority.ca_file), user="ann", password="secret"):
+            assert server.mechanisms_used == ["PLAIN"]
+
+
 async def test_an_expired_certificate_is_told_from_one_that_is_not_valid_yet(
     serving: Any, authority: Authority
 ) -> None:

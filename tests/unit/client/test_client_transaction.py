@@ -21,8 +21,8 @@ from enmasse.client import (
     blocking,
     connect,
 )
+from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.loop import run
-from enmasse.node.coordinator import TransactionLimits
 
 
 async def take(receiver: Receiver) -> Delivery:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from enmasse.client import DeadlineError, UnavailableError, connect
-from enmasse.client.url import parse_url
+from enmasse.client.options import parse_url
 
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 

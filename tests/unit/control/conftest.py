@@ -1,4 +1,4 @@
-"""A store on disk, a registry with a counting clock, and a node in memory."""
+"""A store in memory, a registry with a counting clock, and a node in memory."""
 
 from __future__ import annotations
 
@@ -9,27 +9,34 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.ports import AddressEntity, Entity, EntityType, NodeRevision, NodeState, Sighting, SpaceEntity
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
-from enmasse.model.kinds import decode
+from enmasse.control.ports import (
+    AddressEntity,
+    Entity,
+    EntityType,
+    NodeRevision,
+    NodeState,
+    ObservedEntity,
+    SpaceEntity,
+)
+from enmasse.control.store.port import Store
+from enmasse.control.store.registry import Registry
+from enmasse.model.schema.objects import decode
+from tests.support.memory_resources import MemoryResources
 from tests.unit.control.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from enmasse.model.resource import Resource
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResourceStore]:
-    with ResourceStore(tmp_path / "resources.db") as opened:
-        yield opened
+    from enmasse.model.schema.resource import Resource
 
 
 @pytest.fixture
-def registry(store: ResourceStore) -> Registry:
+def store() -> Store:
+    return MemoryResources()
+
+
+@pytest.fixture
+def registry(store: Store) -> Registry:
     seconds, uids = itertools.count(), itertools.count(1)
     return Registry(
         store,
@@ -79,6 +86,8 @@ class MemoryNode:
         self.state = NodeState()
         self.calls: list[tuple[str, str]] = []
         self.refused: dict[str, tuple[int, str]] = {}
+        self.pending: dict[tuple[str, str], str] = {}
+        """Space and address of what waits, with the reason that was told."""
         self.is_up = True
         self.questions = 0
         self.changes = 0
@@ -95,6 +104,7 @@ class MemoryNode:
         self.is_up = False
         if lose:
             self.state = NodeState()
+            self.pending = {}
             self.instance += " and another"
         self._changed.set()
 
@@ -136,12 +146,12 @@ class MemoryNode:
         await self._turn()
         return self.state.spaces.get(name)
 
-    async def observe(self, kind: EntityType) -> AsyncIterator[list[Sighting]]:
+    async def observe(self, kind: EntityType) -> AsyncIterator[list[ObservedEntity]]:
         await self._turn()
         for entity in list(self._tables()[kind].values()):
             yield [self._seen(entity)]
 
-    async def find(self, kind: EntityType, name: str) -> Sighting | None:
+    async def find(self, kind: EntityType, name: str) -> ObservedEntity | None:
         await self._turn()
         entity = self._tables()[kind].get(name)
         return None if entity is None else self._seen(entity)
@@ -149,6 +159,12 @@ class MemoryNode:
     async def find_address(self, name: str) -> AddressEntity | None:
         await self._turn()
         return self.state.addresses.get(name)
+
+    async def set_pending(self, space: str, address: str, reason: str) -> None:
+        await self._turn()
+        self.pending.pop((space, address), None)
+        if reason:
+            self.pending[space, address] = reason
 
     async def create(self, entity: Entity) -> bool:
         await self._told("create", entity)
@@ -206,8 +222,8 @@ class MemoryNode:
     def _table(self, entity: Entity) -> dict[str, Any]:
         return self._tables()[entity.entity_type]
 
-    def _seen(self, entity: Entity) -> Sighting:
-        return Sighting(entity.name, entity.uid, self.digest(entity))
+    def _seen(self, entity: Entity) -> ObservedEntity:
+        return ObservedEntity(entity.name, entity.uid, self.digest(entity))
 
 
 @pytest.fixture
@@ -221,7 +237,7 @@ def perform(registry: Registry, memory_node: Any) -> Callable[[Callable[[Stage],
 
     def run(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
         async def body() -> None:
-            registry.plant_catalog()
+            registry.create_catalog()
             await scene(Stage(registry, memory_node()))
 
         asyncio.run(body())

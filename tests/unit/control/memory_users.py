@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
-from enmasse.control.user_port import UserEntity, UserSighting
+from enmasse.control.ports import ObservedUser, UserEntity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,16 +57,16 @@ class MemoryUsers:
         self._expect_up()
         return self.users.get(name)
 
-    async def users_after(self, name: str) -> AsyncIterator[list[UserSighting]]:
+    async def users_after(self, name: str) -> AsyncIterator[list[ObservedUser]]:
         self._expect_up()
         for user in sorted(self.users.values(), key=lambda user: user.name):
             if user.name > name:
-                yield [UserSighting(user.name, user.uid, user.revision)]
+                yield [ObservedUser(user.name, user.uid, user.revision)]
 
-    async def find_user(self, name: str) -> UserSighting | None:
+    async def find_user(self, name: str) -> ObservedUser | None:
         self._expect_up()
         user = self.users.get(name)
-        return None if user is None else UserSighting(user.name, user.uid, user.revision)
+        return None if user is None else ObservedUser(user.name, user.uid, user.revision)
 
     async def create_user(self, user: UserEntity) -> None:
         await self._told("create", user.name)

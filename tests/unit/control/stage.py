@@ -6,14 +6,44 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from enmasse.control.context import Context
 from enmasse.control.control_plane import ControlPlane
+from enmasse.control.runtime.controller import Runtime
+from tests.support.polling import until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
-    from enmasse.control.registry import Registry
+    from enmasse.control.context import Node
+    from enmasse.control.runtime.controller import Controller
+    from enmasse.control.store.registry import Registry
 
-__all__ = ["Stage"]
+__all__ = ["Stage", "node_of", "running"]
+
+
+def node_of(plane: ControlPlane) -> Node:
+    """Return the only node of a control plane."""
+    (node,) = plane.context.nodes.values()
+    return node
+
+
+@asynccontextmanager
+async def running(context: Context, *controllers: Controller) -> AsyncIterator[None]:
+    """Run some controllers with what they share."""
+    runtime = Runtime(context.store)
+    for listener in context.listeners:
+        runtime.listen(listener)
+    for controller in controllers:
+        context.controllers[controller.name] = controller
+        runtime.add(controller)
+    tasks = [asyncio.create_task(item.run()) for item in (runtime, context)]
+    try:
+        yield
+        assert not any(task.done() for task in tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Stage:
@@ -44,24 +74,16 @@ class Stage:
                 return item["status"], item["reason"], item.get("message", "")
         return "", "", ""
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
-            while not condition():
-                await asyncio.sleep(0.002)
+    def context(self, **more: Any) -> Context:
+        options: dict[str, Any] = {"jitter": lambda: 1.0, "resync_s": 1000.0, "grace_s": 0} | more
+        return Context(self.registry, [self.node], now=lambda: "2026-01-01T00:00:00Z", **options)
 
     @asynccontextmanager
-    async def controlled(self, resync_s: float = 1000.0) -> AsyncIterator[ControlPlane]:
-        controller = ControlPlane(
-            self.registry,
-            self.node,
-            now=lambda: "2026-01-01T00:00:00Z",
-            jitter=lambda: 1.0,
-            resync_s=resync_s,
-            grace_s=0,
-        )
-        task = asyncio.create_task(controller.run())
+    async def controlled(self, resync_s: float = 1000.0, **parts: Any) -> AsyncIterator[ControlPlane]:
+        plane = ControlPlane(self.context(resync_s=resync_s), **parts)
+        task = asyncio.create_task(plane.run())
         try:
-            yield controller
+            yield plane
             assert not task.done()
         finally:
             task.cancel()
@@ -69,4 +91,6 @@ class Stage:
 
     async def settled(self, plane: ControlPlane) -> None:
         """Wait until nothing is left to do."""
-        await self.until(lambda: plane.mirror.is_complete and plane.is_settled)
+        await until_async(
+            lambda: all(node.mirror.is_complete for node in plane.context.nodes.values()) and plane.is_settled
+        )

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from enmasse.control.accounts import Accounts
+from enmasse.control.access.accounts import Accounts, WebPasswords
 from enmasse.control.errors import ResourceExistsError, ResourceNotFoundError
-from enmasse.control.web_passwords import WebPasswords
 from enmasse.errors import ConfigError
 
 PASSWORDS = WebPasswords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.control.address_planning import (
+from enmasse.control.addresses.planning import (
     AddressView,
     Reference,
     address_status,
@@ -15,11 +15,10 @@ from enmasse.control.address_planning import (
     judge_address,
     wanted_address,
 )
-from enmasse.control.authentication import resolve_authentication
-from enmasse.control.ports import AddressEntity, AddressSettings, Sighting, SpaceEntity
-from enmasse.control.quota import Place
-from enmasse.control.space_planning import (
-    Outcome,
+from enmasse.control.ports import AddressEntity, ObservedEntity, SpaceEntity
+from enmasse.control.runtime.node_mirror import Outcome
+from enmasse.control.runtime.verdicts import ADMITTED, PlanCatalog, Verdict
+from enmasse.control.spaces.planning import (
     SpaceView,
     judge_space,
     plan_space_plan,
@@ -27,17 +26,18 @@ from enmasse.control.space_planning import (
     space_conditions,
     wanted_space,
 )
-from enmasse.control.verdicts import ADMITTED, PlanCatalog, Verdict
-from enmasse.model.addresses import AddressStatus, PlanStatus
+from enmasse.control.spaces.quota import Place
+from enmasse.control.users.authentication_services import resolve_authentication
 from enmasse.model.catalog import default_plans
-from enmasse.model.limits import AddressLimits
-from enmasse.model.plans import AddressPlan, AddressSpacePlan
-from enmasse.model.storing import MessageTtl
+from enmasse.model.kinds.address_settings import AddressSettings
+from enmasse.model.kinds.addresses import AddressStatus, PlanStatus
+from enmasse.model.kinds.limits import AddressLimits, MessageTtl
+from enmasse.model.kinds.plans import AddressPlan, AddressSpacePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enmasse.model.resource import Resource
+    from enmasse.model.schema.resource import Resource
 
     Make = Callable[..., Resource]
 
@@ -119,9 +119,9 @@ def test_the_status_tells_what_is_in_effect_and_where_it_lies(shop: Any, make_ad
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
-        (Outcome("d", Sighting("default/shop", "uid-of-shop", "d")), "Served"),
-        (Outcome("d", Sighting("default/shop", "uid-of-shop", "e")), "Configuring"),
-        (Outcome("d", Sighting("default/shop", "uid-of-another", "d")), "Configuring"),
+        (Outcome("d", ObservedEntity("default/shop", "uid-of-shop", "d")), "Served"),
+        (Outcome("d", ObservedEntity("default/shop", "uid-of-shop", "e")), "Configuring"),
+        (Outcome("d", ObservedEntity("default/shop", "uid-of-another", "d")), "Configuring"),
         (Outcome("d"), "Configuring"),
         (Outcome("d", is_reachable=False), "NodeUnavailable"),
         (Outcome("d", refusal="no"), "NodeRefused"),
@@ -253,6 +253,6 @@ def test_a_claim_is_what_the_plan_says(shop: Any, make_address: Make) -> None:
 
 def test_a_space_plan_that_offers_unknown_address_plans_says_so() -> None:
     small = PLANS.spaces["standard-small"]
-    (found,) = plan_space_plan(small, PlanCatalog(PLANS.spaces, {}))
+    found = plan_space_plan(small, PlanCatalog(PLANS.spaces, {}))
     assert found.reason == "UnknownPlan"
-    assert plan_space_plan(small, PLANS)[0].status == "True"
+    assert plan_space_plan(small, PLANS).status == "True"

@@ -9,34 +9,35 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.control.address_planning import AddressView, wanted_address
-from enmasse.control.adoption import ADOPTED_FROM, adopted_address, adopted_space
+from enmasse.control.addresses.planning import AddressView, wanted_address
+from enmasse.control.context import Context
 from enmasse.control.errors import NodeRefusedError
-from enmasse.control.installation import Removals, installation_of
-from enmasse.control.ports import AddressEntity, AddressSettings, SpaceEntity, SpaceLimitSettings
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
-from enmasse.control.user_controller import UserController
-from enmasse.control.user_credentials import ASIDE, Credentials, make_credentials
-from enmasse.control.user_passwords import UserPasswords
-from enmasse.control.user_port import UserEntity
-from enmasse.control.verdicts import PlanCatalog
+from enmasse.control.installation import Removals
+from enmasse.control.ports import AddressEntity, SpaceEntity, SpaceLimitSettings, UserEntity
+from enmasse.control.runtime.verdicts import PlanCatalog
+from enmasse.control.spaces.adoption import ADOPTED_FROM, adopted_address, adopted_space
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.control.users.controller import UserController
+from enmasse.control.users.passwords import ASIDE, Credentials, UserPasswords, make_credentials
 from enmasse.model.catalog import default_plans
-from enmasse.model.spaces import AddressSpace
+from enmasse.model.kinds.address_settings import AddressSettings
+from enmasse.model.kinds.spaces import AddressSpace
+from tests.support.polling import until_async
 from tests.unit.control.memory_users import MemoryUsers
-from tests.unit.control.stage import Stage
+from tests.unit.control.stage import Stage, node_of, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
 
-    from enmasse.model.resource import Resource
+    from enmasse.model.schema.resource import Resource
 
     Make = Callable[..., Resource]
     Perform = Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], None]
 
 KEY = "default/shop.orders"
-LIMITED = SpaceLimitSettings(max_connections=7, max_ttl=60_000)
+LIMITED = SpaceLimitSettings(max_connections=7, max_ttl=60_000, max_retained=9, max_session_expiry=120_000)
 SHOP = SpaceEntity("default/shop", "standard", "standard", "uid-shop", 3, 5_000_000, LIMITED)
 BOUND = AddressSettings(
     max_bytes=1_000_000, max_consumers=2, max_message_rate=50, full_policy="reject", max_attempts=3
@@ -62,8 +63,8 @@ def new_store(path: Path) -> Iterator[Registry]:
             new_uid=lambda: f"other-{next(numbers)}",
             admission=[UserPasswords()],
         )
-        registry.plant_namespaces()
-        registry.plant_catalog()
+        registry.create_namespaces()
+        registry.create_catalog()
         yield registry
 
 
@@ -83,10 +84,10 @@ def test_what_a_new_store_does_not_know_is_declared_as_the_node_has_it(perform: 
         held = dict(before.spaces), dict(before.addresses)
         async with stage.controlled() as plane:
             await stage.settled(plane)
-            await stage.until(
+            await until_async(
                 lambda: all(stage.reason("Address", f"shop.{n}") == "Served" for n in ("orders", "reader", "log"))
             )
-            assert plane.kept == {}
+            assert node_of(plane).kept == {}
             # The node was told nothing: all is as it was there.
             assert before.spaces == held[0]
             assert {k: v for k, v in before.addresses.items() if held[1][k] != v} == {}
@@ -95,11 +96,17 @@ def test_what_a_new_store_does_not_know_is_declared_as_the_node_has_it(perform: 
             assert (space["metadata"]["uid"], space["metadata"]["generation"]) == ("uid-shop", 3)
             assert space["metadata"]["annotations"] == {ADOPTED_FROM: "node-0"}
             assert space["spec"]["authenticationService"] == {"type": "standard"}
-            assert space["spec"]["limits"] == {"connections": 7, "maxBytes": 5_000_000, "ttl": "1m"}
-            assert installation_of(stage.registry.store) == "former"
+            assert space["spec"]["limits"] == {
+                "connections": 7,
+                "retained": 9,
+                "maxBytes": 5_000_000,
+                "ttl": "1m",
+                "sessionExpiry": "2m",
+            }
+            assert stage.registry.store.installation.id() == "former"
             # What is declared from now on, and deleted, is on the node as ever.
             stage.registry.delete("Address", "default", "shop.orders")
-            await stage.until(lambda: KEY not in before.addresses)
+            await until_async(lambda: KEY not in before.addresses)
         assert stage.node.calls == [("delete", KEY)]
 
     perform(scene)
@@ -112,7 +119,7 @@ def test_a_space_that_only_its_users_enter_is_never_opened(perform: Perform) -> 
         put(stage.node, guarded, ORDERS)
         async with stage.controlled() as plane:
             await stage.settled(plane)
-            await stage.until(lambda: stage.reason("Address", "shop.orders") == "Served")
+            await until_async(lambda: stage.reason("Address", "shop.orders") == "Served")
             space = stage.registry.store.get("AddressSpace", "default", "shop")
             # Nobody has declared the provider here: the space waits for it, and the node keeps what it has.
             assert space["spec"]["authenticationService"] == {"name": "login.example.com"}
@@ -142,10 +149,10 @@ def test_what_was_deleted_goes_and_nothing_else_when_the_process_dies_in_between
             installation=stage.node.journal_of)  # fmt: skip
         async with stage.controlled() as plane:
             await stage.settled(plane)
-            await stage.until(lambda: stage.node.state.addresses[KEY].uid == again)
+            await until_async(lambda: stage.node.state.addresses[KEY].uid == again)
             assert set(stage.node.state.addresses) == {KEY, "default/shop.late"}
             await stage.settled(plane)
-            assert plane.removals.uids("Address") == []
+            assert node_of(plane).removals.uids("Address") == []
 
     perform(scene)
 
@@ -159,14 +166,14 @@ def test_a_deletion_is_remembered_until_a_node_that_is_away_has_done_it(
         async with stage.controlled() as plane:
             await stage.settled(plane)
             stage.node.cut()
-            await stage.until(lambda: plane.mirror.is_reachable is False)
+            await until_async(lambda: node_of(plane).mirror.is_reachable is False)
             gone = stage.registry.delete("Address", "default", "shop.orders")["metadata"]["uid"]
-            await stage.until(lambda: KEY not in plane.declared.addresses)
-            assert plane.removals.uids("Address") == [gone]
+            await until_async(lambda: KEY not in plane.context.desired.addresses)
+            assert node_of(plane).removals.uids("Address") == [gone]
             assert KEY in stage.node.state.addresses
             stage.node.connect()
-            await stage.until(lambda: KEY not in stage.node.state.addresses)
-            await stage.until(lambda: plane.removals.uids("Address") == [])
+            await until_async(lambda: KEY not in stage.node.state.addresses)
+            await until_async(lambda: node_of(plane).removals.uids("Address") == [])
 
     perform(scene)
 
@@ -181,7 +188,7 @@ def test_every_node_that_was_ever_known_has_to_do_a_deletion(
         async with stage.controlled() as plane:
             await stage.settled(plane)
             gone = stage.registry.delete("Address", "default", "shop.orders")["metadata"]["uid"]
-            await stage.until(lambda: plane.removals.uids("Address") == [])
+            await until_async(lambda: node_of(plane).removals.uids("Address") == [])
             assert other.uids("Address") == [gone]
             assert Removals(stage.registry.store, "node-1").has(gone)
 
@@ -201,19 +208,19 @@ def test_another_object_under_a_declared_name_is_kept_and_named(
         stage.node.instance = "with another journal"
         async with stage.controlled() as plane:
             await stage.settled(plane)
-            await stage.until(lambda: stage.reason("Address", "shop.orders") == "NodeDiffers")
+            await until_async(lambda: stage.reason("Address", "shop.orders") == "NodeDiffers")
             assert "uid-orders" in stage.condition("Address", "shop.orders", "Ready")[2]
-            assert "uid-orders" in plane.kept["address", KEY]
+            assert "uid-orders" in node_of(plane).kept["address", KEY]
             assert stage.node.state.addresses[KEY] == ORDERS
             # As the message says: this one is deleted, and the other one is declared in its place.
             stage.registry.delete("Address", "default", "shop.orders")
-            await stage.until(lambda: bool(stage.registry.store.find("Address", "default", "shop.orders")))
+            await until_async(lambda: bool(stage.registry.store.find("Address", "default", "shop.orders")))
             assert (
                 stage.registry.store.get("Address", "default", "shop.orders")["metadata"]["uid"]
                 == "uid-orders"
                 != mine
             )
-            await stage.until(lambda: not plane.kept)
+            await until_async(lambda: not node_of(plane).kept)
             assert stage.node.state.addresses[KEY] == ORDERS
 
     perform(scene)
@@ -225,12 +232,14 @@ def test_another_space_under_a_declared_name_is_kept_with_all_in_it(perform: Per
         put(stage.node, SHOP, ORDERS)
         async with stage.controlled() as plane:
             await stage.settled(plane)
-            await stage.until(lambda: stage.reason("AddressSpace", "shop") == "NodeDiffers")
-            await stage.until(lambda: set(plane.kept) == {("space", "default/shop"), ("address", KEY)})
+            await until_async(lambda: stage.reason("AddressSpace", "shop") == "NodeDiffers")
+            await until_async(lambda: set(node_of(plane).kept) == {("space", "default/shop"), ("address", KEY)})
             assert stage.node.calls == []
             stage.registry.delete("AddressSpace", "default", "shop")
-            await stage.until(
-                lambda: not plane.kept and bool(stage.registry.store.find("Address", "default", "shop.orders"))
+            await until_async(
+                lambda: (
+                    not node_of(plane).kept and bool(stage.registry.store.find("Address", "default", "shop.orders"))
+                )
             )
             space = stage.registry.store.get("AddressSpace", "default", "shop")
             assert (space["metadata"]["uid"], space["spec"]["authenticationService"]) == (
@@ -248,14 +257,14 @@ def test_what_cannot_be_declared_without_opening_it_wider_is_kept_and_named(perf
         odd = replace(ORDERS, name="default/shop.Odd_Name", address="odd", uid="uid-odd")
         put(stage.node, SHOP, narrow, odd)
         async with stage.controlled() as plane:
-            await stage.until(lambda: len(plane.kept) == 2 and plane.mirror.is_complete)
-            await stage.until(lambda: "max_senders 1 (not 0)" in plane.kept["address", KEY])
-            await stage.until(lambda: "Odd_Name" in plane.kept["address", odd.name])
-            first, second = plane.problems()
+            await until_async(lambda: len(node_of(plane).kept) == 2 and node_of(plane).mirror.is_complete)
+            await until_async(lambda: "max_senders 1 (not 0)" in node_of(plane).kept.get(("address", KEY), ""))
+            await until_async(lambda: "Odd_Name" in node_of(plane).kept["address", odd.name])
+            first, second = node_of(plane).problems()
             assert first.startswith("address default/shop.Odd_Name is kept: it cannot be declared as it is there: ")
             assert second.startswith("address default/shop.orders is kept: ")
             with pytest.raises(NodeRefusedError, match="max_senders"):
-                plane.expect_on_node(KEY)  # whoever purges what is declared must not purge this
+                node_of(plane).expect(KEY)  # whoever purges what is declared must not purge this
             assert stage.node.state.addresses == {KEY: narrow, odd.name: odd}
             assert stage.registry.store.find("Address", "default", "shop.orders") is None
 
@@ -275,25 +284,25 @@ def test_a_node_of_another_installation_is_left_alone_until_it_is_taken_in(
         put(stage.node, SHOP, ORDERS, installation="another")
         stage.node.calls.clear()
         async with stage.controlled() as plane:
-            await stage.until(lambda: "enmasse journal adopt --name node-0" in plane.mirror.problem)
+            await until_async(lambda: "enmasse journal adopt --name node-0" in node_of(plane).mirror.problem)
             stage.registry.create(make_address("new", space="mine"))
-            await stage.until(lambda: stage.reason("AddressSpace", "mine") == "NodeUnavailable")
+            await until_async(lambda: stage.reason("AddressSpace", "mine") == "NodeUnavailable")
             stage.registry.delete("Address", "default", "mine.new")
-            await stage.until(lambda: plane.is_settled)
+            await until_async(lambda: plane.is_settled)
             assert stage.node.calls == []
             assert stage.node.journal_of == "another"
             with pytest.raises(NodeRefusedError, match="belongs to another"):
-                await plane.take_node_in("what-somebody-was-shown-before")
-            await plane.take_node_in("another")
-            await stage.until(lambda: stage.node.journal_of == own and not plane.mirror.problem)
-            await stage.until(lambda: set(stage.node.state.spaces) == {"default/shop", "default/mine"})
-            await stage.until(lambda: bool(stage.registry.store.find("Address", "default", "shop.orders")))
+                await node_of(plane).take_in("what-somebody-was-shown-before")
+            await node_of(plane).take_in("another")
+            await until_async(lambda: stage.node.journal_of == own and not node_of(plane).mirror.problem)
+            await until_async(lambda: set(stage.node.state.spaces) == {"default/shop", "default/mine"})
+            await until_async(lambda: bool(stage.registry.store.find("Address", "default", "shop.orders")))
             assert stage.node.state.addresses == {KEY: ORDERS}
 
     perform(scene)
 
 
-def test_users_keep_passwords_and_rights(tmp_path: Path) -> None:
+def test_users_keep_passwords_and_rights(tmp_path: Path, memory_node: Any) -> None:
     keys = make_keys_of("secret")
     jo = UserEntity(
         "default/shop.jo", "default/shop", "uid-shop", "jo", "uid-jo", 2, "1/uid-shop/uid-jo/2/abc",
@@ -311,21 +320,14 @@ def test_users_keep_passwords_and_rights(tmp_path: Path) -> None:
         node = MemoryUsers()
         node.journal_of = "former"
         node.users = {user.name: user for user in (jo, pump, strange)}
-        kept: dict[tuple[str, str], str] = {}
-        removals = Removals(registry.store, "node-0")
-        users = UserController(
-            registry, node, removals, kept, now=lambda: "2026-01-01T00:00:00Z", jitter=lambda: 0.01
-        )
-        users.load(registry.store)
-        work = [asyncio.create_task(users.run()), asyncio.create_task(users.controller.run())]
-        try:
-            async with asyncio.timeout(10):
-                while registry.store.count("MessagingUser") < 2 or not kept:
-                    await asyncio.sleep(0.002)
-        finally:
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
+        registry.create_catalog()
+        messaging = memory_node()
+        messaging.journal_of = "former"
+        context = Context(registry, [messaging], now=lambda: "2026-01-01T00:00:00Z", jitter=lambda: 0.01)
+        kept = context.nodes["node-0"].kept
+        async with running(context, UserController(context, [node])), asyncio.timeout(10):
+            while registry.store.count("MessagingUser") < 2 or not kept:
+                await asyncio.sleep(0.002)
         found = {item["metadata"]["uid"]: item for item in registry.store.select("MessagingUser")}
         assert found["uid-jo"]["spec"]["authorization"] == [
             {"operations": ["send", "recv"], "addresses": ["orders", "+"]}
@@ -333,8 +335,8 @@ def test_users_keep_passwords_and_rights(tmp_path: Path) -> None:
         assert found["uid-pump"]["spec"]["authentication"] == {"type": "certificate", "subject": "pump.example.com"}
         aside = registry.store.aside("uid-jo", ASIDE)
         assert aside is not None
-        assert Credentials.unpack(aside).told() == keys
-        # A declaration cannot say what this pattern means there, and would say more.
+        assert Credentials.unpack(aside).entity_keys() == keys
+        # A declaration would have the node told in other words.
         assert set(kept) == {("user", "default/shop.x")}
         assert (node.calls, len(node.users)) == ([], 3)
 
@@ -343,14 +345,14 @@ def test_users_keep_passwords_and_rights(tmp_path: Path) -> None:
 
 
 def make_keys_of(password: str) -> dict[str, Any]:
-    return make_credentials(password, ("SCRAM-SHA-256",), lambda count: b"0" * count).told()
+    return make_credentials(password, ("SCRAM-SHA-256",), lambda count: b"0" * count).entity_keys()
 
 
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        ("queue", AddressSettings(dead_letter="dead", max_attempts=10, exclusive=True, last_value_key="subject")),
-        ("queue", AddressSettings(ttl_minimum=5, ttl_maximum=9, redelivery_delay=3, redelivery_multiplier=2.0)),
+        ("queue", AddressSettings(deadletter="dead", max_attempts=10, exclusive=True, last_value_key="subject")),
+        ("queue", AddressSettings(ttl_minimum=5, ttl_maximum=9, redelivery_delay=3, redelivery_delay_multiplier=2.0)),
         ("topic", AddressSettings(slow_policy="spill", max_links=3)),
         ("multicast", AddressSettings(slow_policy="block", fallback="orders")),
         ("multicast", AddressSettings(max_message_size=10)),

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from enmasse.control.authentication import Authentication, judge_service, resolve_authentication
-from enmasse.control.identity_providers import IdentityProviders
-from enmasse.control.store import ResourceStore
-from enmasse.identity.keycloak import realm_name
+from enmasse.control.store.store import ResourceStore
+from enmasse.control.users.authentication_services import Authentication, judge_service, resolve_authentication
+from enmasse.control.users.identity_providers import IdentityProviders
+from enmasse.identity.federation import realm_name
 from enmasse.identity.oidc_settings import read_settings
-from enmasse.model.authentication import AuthenticationService
-from enmasse.model.core import Secret
-from enmasse.model.kinds import decode
-from enmasse.model.plans import PLAN_NAMESPACE
-from enmasse.model.spaces import AddressSpace
+from enmasse.model.kinds.authentication import AuthenticationService
+from enmasse.model.kinds.core import Secret
+from enmasse.model.kinds.spaces import AddressSpace
+from enmasse.model.schema.names import PLAN_NAMESPACE
+from enmasse.model.schema.objects import decode
 
 HUNTER2 = "hunter2"
 OIDC = {"issuer": "https://id.example.com:8443/realms/corporate", "clientId": "messaging"}

@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.control.collector import Collector
+from enmasse.control.context import Context
 from enmasse.control.errors import ForbiddenError, NamespaceNotFoundError
-from enmasse.control.runtime import Runtime
-from enmasse.model.kinds import decode
+from enmasse.control.runtime.collector import Collector
+from enmasse.control.runtime.controller import Runtime
+from enmasse.model.schema.objects import decode
 
 if TYPE_CHECKING:
-    from enmasse.control.registry import Registry
+    from enmasse.control.store.registry import Registry
 
 
 def settle(registry: Registry, *, steps: int = 1000) -> None:
     """Let the collector work until nothing is left to do."""
 
     async def body() -> None:
-        collector = Collector(registry, jitter=lambda: 1.0)
         runtime = Runtime(registry.store)
-        runtime.add(collector.controller)
-        runtime.listen(collector)
+        runtime.add(Collector(Context(registry, now=str, jitter=lambda: 1.0)))
         running = asyncio.create_task(runtime.run())
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -77,7 +76,7 @@ def test_a_deleted_namespace_goes_when_all_that_lies_in_it_is_gone(registry: Reg
 
 @pytest.mark.parametrize("name", ["default", "enmasse-infra"])
 def test_the_namespaces_that_always_exist_cannot_be_deleted(registry: Registry, name: str) -> None:
-    registry.plant_namespaces()
+    registry.create_namespaces()
     assert name in names(registry, "Namespace")
     with pytest.raises(ForbiddenError, match="always exists"):
         registry.delete("Namespace", "", name)
@@ -85,8 +84,8 @@ def test_the_namespaces_that_always_exist_cannot_be_deleted(registry: Registry, 
 
 def test_namespaces_of_objects_that_are_there_already_are_made(registry: Registry) -> None:
     registry.store.create({"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "old", "uid": "u"}})
-    registry.plant_namespaces()
-    registry.plant_namespaces()
+    registry.create_namespaces()
+    registry.create_namespaces()
     assert names(registry, "Namespace") == ["default", "enmasse-infra", "old"]
 
 

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from enmasse.control.context import Context
 from enmasse.control.control_plane import ControlPlane
 from enmasse.control.errors import ResourceExistsError, ResourceNotFoundError
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
-from enmasse.control.user_controller import UserController
-from enmasse.control.user_passwords import UserPasswords
-from enmasse.model.kinds import decode
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.control.users.passwords import UserPasswords
+from enmasse.model.schema.objects import decode
 from tests.unit.control.memory_users import MemoryUsers
+from tests.unit.control.stage import node_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from enmasse.model.resource import Resource
+    from enmasse.model.schema.resource import Resource
 
     Make = Callable[..., Resource]
     Act = Callable[[Registry], object]
@@ -129,16 +130,14 @@ class World:
             )
             store.fate = fate
             options: Any = {"now": registry._now, "jitter": lambda: 0.01}
-            plane = ControlPlane(registry, mortal(self.node, fate), resync_s=1000, grace_s=1000, **options)
-            users = UserController(registry, mortal(self.users, fate), plane.removals, plane.kept, **options)
-            plane.add(users.controller, users)
-            work = [asyncio.create_task(plane.run()), asyncio.create_task(users.run())]
+            context = Context(registry, [mortal(self.node, fate)], resync_s=1000, grace_s=1000, **options)
+            plane = ControlPlane(context, users=[mortal(self.users, fate)])
+            work = asyncio.create_task(plane.run())
             try:
                 yield registry, plane
             finally:
-                for task in work:
-                    task.cancel()
-                await asyncio.gather(*work, return_exceptions=True)
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
 
     async def live(self, acts: list[list[Act]], fate: Fate) -> None:
         """Do what is left of the acts, in groups that are settled before the next, until all are done or death."""
@@ -184,7 +183,7 @@ async def settled(plane: ControlPlane, fate: Fate) -> None:
             await asyncio.sleep(0.002)
             if fate.is_dead:
                 raise ProcessDeathError
-            calm = calm + 1 if plane.is_settled and plane.mirror.is_complete else 0
+            calm = calm + 1 if plane.is_settled and node_of(plane).mirror.is_complete else 0
 
 
 def apply(resource: Resource) -> Act:
@@ -282,8 +281,8 @@ def planted(memory_node: Any, tmp_path: Path) -> Path:
     with ResourceStore(path) as store:
         uids = itertools.count(1)
         registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"plan-{next(uids)}")
-        registry.plant_namespaces()
-        registry.plant_catalog()
+        registry.create_namespaces()
+        registry.create_catalog()
     asyncio.run(World(path, memory_node()).live([[]], Fate()))
     return path
 

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.control.effective import effective_settings, effective_space_bytes, effective_status
-from enmasse.control.ports import AddressSettings
-from enmasse.model.addresses import AddressStatus
-from enmasse.model.durations import MAX_MS
-from enmasse.model.plans import AddressPlanSpec, AddressSpacePlanSpec
-from enmasse.model.spaces import AddressSpaceSpec
+from enmasse.control.spaces.effective import effective_settings, effective_space_bytes, effective_status
+from enmasse.model.kinds.address_settings import MAX_MS, AddressSettings
+from enmasse.model.kinds.addresses import AddressStatus
+from enmasse.model.kinds.infra import BrokerInfra
+from enmasse.model.kinds.plans import AddressPlanSpec, AddressSpacePlanSpec
+from enmasse.model.kinds.spaces import AddressSpaceSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enmasse.model.resource import Resource
+    from enmasse.model.kinds.address_settings import AddressType, FullPolicy, RejectPolicy
+    from enmasse.model.schema.resource import Resource
 
     Make = Callable[..., Resource]
 
@@ -42,7 +43,7 @@ def test_an_address_that_says_nothing_is_as_the_node_has_it_by_default(settle: A
 
 
 def test_with_a_deadletter_and_nothing_said_there_are_10_attempts_without_delay(settle: Any) -> None:
-    assert settle(deadletter="failed") == AddressSettings(dead_letter="failed", max_attempts=10)
+    assert settle(deadletter="failed") == AddressSettings(deadletter="failed", max_attempts=10)
 
 
 @pytest.mark.parametrize(("said", "told"), [(-1, 0), (0, 0), (1, 1), (25, 25)])
@@ -57,7 +58,7 @@ def test_redelivery_overrides_its_plan_field_by_field(settle: Any) -> None:
     said = {"maximumDeliveryAttempts": 50, "redeliveryDelayMultiplier": 2, "maximumDeliveryDelay": 1_000}
     found = settle(planned=planned, messageRedelivery=said)
     assert (found.max_attempts, found.redelivery_delay) == (50, 100)
-    assert (found.redelivery_multiplier, found.max_redelivery_delay) == (2.0, 1_000)
+    assert (found.redelivery_delay_multiplier, found.max_redelivery_delay) == (2.0, 1_000)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_a_subscription_is_as_its_topic_where_it_says_nothing(make_address: Make
     )
     silent: Any = make_address("a", "subscription", topic="news")
     assert effective_settings(silent, None, news) == AddressSettings(
-        max_consumers=1, dead_letter="failed", expiry="late", ttl_maximum=100, max_attempts=4, redelivery_delay=9
+        max_consumers=1, deadletter="failed", expiry="late", ttl_maximum=100, max_attempts=4, redelivery_delay=9
     )
     outspoken: Any = make_address(
         "b",
@@ -147,11 +148,15 @@ def test_a_subscription_is_as_its_topic_where_it_says_nothing(make_address: Make
         subscription={"maxConsumers": 3},
     )
     assert effective_settings(outspoken, None, news) == AddressSettings(
-        max_consumers=3, dead_letter="other", expiry="late", ttl_maximum=50, max_attempts=1, redelivery_delay=9
+        max_consumers=3, deadletter="other", expiry="late", ttl_maximum=50, max_attempts=1, redelivery_delay=9
     )
 
 
-def told(kind: str, settings: AddressSettings) -> dict[str, Any]:
+def test_a_topic_has_no_limit_of_receivers_whatever_its_plan_says(settle: Any) -> None:
+    assert settle("topic", plan("topic", limits={"maxConsumers": 3, "links": 4})) == AddressSettings(max_links=4)
+
+
+def told(kind: AddressType, settings: AddressSettings) -> dict[str, Any]:
     status = effective_status(AddressStatus(), kind, settings).to_dict()
     return {key: status[key] for key in status if key not in ("isReady", "phase")}
 
@@ -174,6 +179,7 @@ def test_the_status_tells_what_is_in_effect() -> None:
     kept = AddressSettings(retention_bytes=7, retention_ms=90_000)
     assert told("stream", kept) == {"retention": {"bytes": 7, "age": "90s"}}
     assert told("anycast", AddressSettings()) == {}
+    assert told("deadletter", AddressSettings(max_attempts=2))["messageRedelivery"]["maximumDeliveryAttempts"] == 2
 
 
 def test_a_status_that_tells_it_already_stays_the_same_object() -> None:
@@ -181,3 +187,26 @@ def test_a_status_that_tells_it_already_stays_the_same_object() -> None:
     status = effective_status(AddressStatus(), "queue", settings)
     assert effective_status(status, "queue", settings) is status
     assert effective_status(status, "queue", AddressSettings()).message_ttl is None
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic", "deadletter"])
+@pytest.mark.parametrize(
+    ("said", "full", "rejects"),
+    [
+        ({}, "block", ""),
+        ({"addressFullPolicy": "PAGE"}, "block", ""),
+        ({"addressFullPolicy": "BLOCK"}, "block", ""),
+        ({"addressFullPolicy": "FAIL", "treatRejectAsUnmodifiedDeliveryFailed": True}, "reject", "retry"),
+        ({"addressFullPolicy": "DROP", "treatRejectAsUnmodifiedDeliveryFailed": False}, "drop-oldest", "deadletter"),
+    ],
+)
+def test_brokers_of_the_infrastructure_say_what_is_left_open(
+    make_address: Make, kind: str, said: dict[str, Any], full: FullPolicy, rejects: RejectPolicy
+) -> None:
+    broker = BrokerInfra.model_validate(said)
+    address: Any = make_address(kind=kind)
+    found = effective_settings(address, plan(kind), None, broker)
+    assert found == AddressSettings(full_policy=full, reject_policy=rejects)
+    planned = plan(kind, fullPolicy="drop-oldest", messageRedelivery={"rejectPolicy": "retry"})
+    found = effective_settings(address, planned, None, broker)
+    assert found == AddressSettings(full_policy="drop-oldest", reject_policy="retry")

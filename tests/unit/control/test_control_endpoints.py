@@ -18,13 +18,19 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from enmasse.control.endpoint_controller import EndpointLooks, EndpointSettings
-from enmasse.control.endpoint_keys import EndpointKeys
-from enmasse.control.events import EventRecorder
-from enmasse.control.registry import Registry
-from enmasse.control.store import Document, ResourceStore
-from enmasse.engines.endpoint_certificates import EndpointCertificates
-from enmasse.model.kinds import decode
+from enmasse.control.context import Context
+from enmasse.control.endpoints.admission import EndpointKeys, HostAdmission
+from enmasse.control.endpoints.controller import EndpointController, EndpointSettings
+from enmasse.control.runtime.controller import Controller
+from enmasse.control.runtime.events import EventRecorder
+from enmasse.control.store.port import Document
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.drivers.endpoint_certificates import EndpointCertificates
+from enmasse.model.kinds.spaces import AddressSpace
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.names import ROUTE_DOMAINS
+from enmasse.model.schema.objects import decode, restore
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 Pair = tuple[str, str]
@@ -50,6 +56,19 @@ def make_pair(*hosts: str, days: int = 300, begin: dt.datetime = BEGIN) -> Pair:
     return certificate.public_bytes(serialization.Encoding.PEM).decode(), secret.decode()
 
 
+class Spaces(Controller):
+    """Notes the spaces that nodes are told of anew."""
+
+    name = "spaces"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.enqueued: list[str] = []
+
+    def enqueue(self, key: str, *, background: bool = False) -> None:
+        self.enqueued.append(key)
+
+
 class Scene:
     """A registry with the controller of endpoints, and a clock."""
 
@@ -61,17 +80,49 @@ class Scene:
         uids = itertools.count(1)
         self.store = store
         self.registry = Registry(store, now=self._text, new_uid=lambda: f"uid-{next(uids)}")
-        self.registry.ask(EndpointKeys())
+        self.registry.add_admission(EndpointKeys())
+        self.registry.create_namespaces()
+        self.spaces = Spaces(jitter=lambda: 1.0)
+        self.seen = store.version
         self.events = EventRecorder(store, now=self._text, new_uid=lambda: f"event-{next(uids)}")
         certificates = EndpointCertificates(self.tls, self.wildcard, lambda: self.now)
-        self.looks = EndpointLooks(
-            self.registry,
-            certificates,
-            EndpointSettings("mq.example", 5672),
-            self.events,
-            now=self._text,
-            jitter=lambda: 1.0,
+        self.certificates = certificates
+        self.start()
+
+    def start(self, *, grants_all: bool = True) -> None:
+        """Begin anew, as after a restart."""
+        context = Context(self.registry, now=self._text, jitter=lambda: 1.0, events=self.events)
+        context.controllers["spaces"] = self.spaces
+        self.endpoints = EndpointController(
+            context,
+            self.certificates,
+            EndpointSettings("mq.example", 5672, frozenset({"broker.example"}), grants_all),
         )
+        self.endpoints.load(self.store)
+
+    def grant(self, domains: str | None, namespace: str = "default") -> list[str]:
+        """Change what a namespace is granted; return the spaces that nodes are told of anew."""
+        annotations = {} if domains is None else {ROUTE_DOMAINS: domains}
+        metadata = {"name": namespace, "annotations": annotations}
+        resource = decode({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        if self.store.find("Namespace", "", namespace) is None:
+            self.registry.create(resource)
+        else:
+            self.registry.replace(resource)
+        return self.follow()
+
+    def follow(self) -> list[str]:
+        """Have the controller see what was written; return the spaces that nodes are told of anew."""
+        self.spaces.enqueued.clear()
+        for change in self.store.changes(self.seen)[0]:
+            self.endpoints.apply(change)
+        self.seen = self.store.version
+        return sorted(self.spaces.enqueued)
+
+    def hosts(self, name: str = "shop") -> tuple[str, ...]:
+        space = restore(self.store.get("AddressSpace", "default", name))
+        assert isinstance(space, AddressSpace)
+        return self.endpoints.hosts_of(space)
 
     def _text(self) -> str:
         return self.now.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -92,8 +143,8 @@ class Scene:
         return self.registry.create(resource) if found is None else self.registry.replace(resource)
 
     def look(self, name: str = "shop") -> Document:
-        self.looks.load(self.store)
-        asyncio.run(self.looks.look(f"default/{name}"))
+        self.endpoints.load(self.store)
+        asyncio.run(self.endpoints.reconcile(f"default/{name}"))
         return self.store.find("AddressSpace", "default", name) or {}
 
     def condition(self, kind: str, name: str = "shop") -> tuple[str, str, str]:
@@ -214,10 +265,10 @@ def test_a_certificate_may_lie_in_a_secret_and_is_looked_at_when_that_changes(sc
     }
     version = scene.store.version
     scene.registry.create(decode(secret))
-    before = len(scene.looks.controller)
+    before = len(scene.endpoints)
     for change in scene.store.changes(version)[0]:
-        scene.looks.apply(change)
-    assert len(scene.looks.controller) >= max(before, 1)
+        scene.endpoints.apply(change)
+    assert len(scene.endpoints) >= max(before, 1)
     assert scene.condition("CertificatesReady") == ("True", "Shown", "")
     assert scene.shown() == {pair[0]: ["mq.shop.example"]}
 
@@ -243,7 +294,7 @@ def test_the_operator_is_warned_of_certificates_that_are_nobodys_to_renew(scene:
     (scene.tls / "default.crt").write_text(make_pair("mq.example", days=40)[0])
     for day, messages in ((0, []), (20, ["the certificate default.crt ends in 20 days"])):
         scene.now = BEGIN + dt.timedelta(days=day)
-        scene.looks.warn_operator()
+        scene.endpoints.warn_operator()
         scene.events.flush()
         assert [event["message"] for event in scene.store.select("Event")] == messages
 
@@ -287,8 +338,104 @@ def test_the_short_name_of_a_space_is_no_host_for_others(scene: Scene) -> None:
     assert scene.condition("EndpointsReady", "thief")[1] == "HostRefused"
 
 
+def test_a_host_of_the_form_of_a_space_s_own_is_nobody_else_s_before_there_is_such_a_space(scene: Scene) -> None:
+    scene.grant(None, "team-b")
+    scene.declare(route("later.team-b"), name="thief")
+    assert scene.condition("EndpointsReady", "thief")[1:] == (
+        "HostRefused",
+        "host later.team-b belongs to another space",
+    )
+    assert scene.hosts("thief") == ()
+
+
+def test_a_host_is_served_while_an_operator_grants_its_domain(scene: Scene) -> None:
+    scene.start(grants_all=False)
+    scene.declare(route("mq.shop.example"))
+    scene.follow()
+    assert scene.hosts() == ()
+    status, reason, message = scene.condition("EndpointsReady")
+    assert (status, reason) == ("False", "HostNotGranted")
+    assert "namespace default enmasse.io/route-domains=mq.shop.example" in message
+    assert scene.look()["status"]["endpointStatuses"][0]["externalHost"] == "shop.default.mq.example"
+    assert scene.grant("bank.example, shop.example") == ["default/shop"]
+    assert scene.hosts() == ("mq.shop.example",)
+    assert scene.condition("EndpointsReady") == ("True", "Served", "")
+    assert scene.grant("bank.example, shop.example, more.example") == []
+    assert scene.grant("bank.example") == ["default/shop"]
+    assert scene.hosts() == ()
+    assert "enmasse.io/route-domains=bank.example,mq.shop.example" in scene.condition("EndpointsReady")[2]
+    scene.grant("*")
+    assert scene.hosts() == ("mq.shop.example",)
+    scene.grant("shop.example", "team-b")
+    scene.grant(None)
+    assert scene.hosts() == ()
+
+
+def test_where_everything_is_granted_a_list_says_less(scene: Scene) -> None:
+    scene.declare(route("mq.shop.example"))
+    scene.follow()
+    assert scene.hosts() == ("mq.shop.example",)
+    assert scene.grant("bank.example") == ["default/shop"]
+    assert scene.hosts() == ()
+
+
+def test_a_host_stays_with_the_space_that_has_it_though_an_older_one_asks_for_it(scene: Scene) -> None:
+    scene.declare(name="older")
+    scene.now += dt.timedelta(seconds=1)
+    scene.declare(route("mq.shop.example"))
+    scene.follow()
+    scene.look()
+    scene.declare(route("mq.shop.example"), name="older")
+    assert scene.follow() == ["default/older"]
+    assert (scene.hosts(), scene.hosts("older")) == (("mq.shop.example",), ())
+    assert scene.condition("EndpointsReady", "older")[1:] == (
+        "HostRefused",
+        "host mq.shop.example belongs to another space",
+    )
+    scene.start()
+    assert (scene.hosts(), scene.hosts("older")) == (("mq.shop.example",), ())
+    scene.declare(endpoint())
+    assert scene.follow() == ["default/older"]
+    assert scene.hosts("older") == ("mq.shop.example",)
+
+
+def test_who_asks_for_a_host_without_a_grant_keeps_nobody_from_it(scene: Scene) -> None:
+    scene.start(grants_all=False)
+    squatter = {"metadata": {"name": "squatter", "namespace": "team-b"}}
+    scene.grant(None, "team-b")
+    scene.registry.create(
+        decode(
+            {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace"}
+            | squatter
+            | {"spec": {"endpoints": [route("mq.shop.example")]}}
+        )
+    )
+    scene.now += dt.timedelta(seconds=1)
+    scene.declare(route("mq.shop.example"))
+    scene.grant("shop.example")
+    assert scene.hosts() == ("mq.shop.example",)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "broker.example", "*"])
+def test_a_host_that_was_taken_before_it_was_refused_is_served_no_more(scene: Scene, host: str) -> None:
+    document = scene.declare(route("mq.shop.example"))
+    text = json.dumps(document).replace("mq.shop.example", host)
+    scene.store.replace(json.loads(text))
+    scene.follow()
+    assert scene.hosts() == ()
+    assert scene.condition("EndpointsReady")[1] == "HostRefused"
+
+
+def test_the_machine_s_own_name_is_refused_at_once_but_where_it_was_taken_before(scene: Scene) -> None:
+    scene.declare(route("Broker.example"))
+    scene.registry.add_admission(HostAdmission({"broker.example"}))
+    scene.declare(route("broker.example", cert={"provider": "wildcard"}))
+    with pytest.raises(InvalidResourceError, match="name of the machine"):
+        scene.declare(route("broker.example"), name="late")
+
+
 def test_a_port_of_ones_own_is_one_that_the_plan_offers_and_nobody_had_before(scene: Scene) -> None:
-    scene.registry.plant_catalog()
+    scene.registry.create_catalog()
     scene.declare(endpoint(port=31000))
     status, reason, message = scene.condition("EndpointsReady")
     assert (status, reason) == ("False", "PortRefused")

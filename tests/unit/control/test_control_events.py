@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.control.errors import StoreFullError
-from enmasse.control.events import EventRecorder
+from enmasse.control.runtime.events import EventRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enmasse.control.store import ResourceStore
+    from enmasse.control.store.store import ResourceStore
 
 
 @pytest.fixture
@@ -102,3 +102,40 @@ def test_events_that_cannot_be_written_now_are_written_later(
             events.flush()
     events.flush()
     assert len(store.select("Event")) == 1
+
+
+def test_what_happens_in_one_namespace_pushes_out_its_own_events_alone(
+    store: ResourceStore, clock: Callable[[], str]
+) -> None:
+    for namespace in ("quiet", "loud"):
+        store.create({"kind": "Namespace", "metadata": {"name": namespace}})
+
+    def happen_in(events: EventRecorder, namespace: str, name: str) -> None:
+        events.record("AddressSpace", namespace, name, "uid", "Normal", "Active", "it is served")
+
+    events = recorder(store, clock, most=6, most_at_once=4)
+    happen_in(events, "quiet", "a")
+    for number in range(20):
+        happen_in(events, "loud", f"n{number}")
+    events.flush()
+    assert len(store.select("Event", "quiet")) == 1
+    for number in range(20, 30):
+        happen_in(events, "loud", f"n{number}")
+        events.flush()
+    assert len(store.select("Event", "quiet")) == 1
+    names = [item["involvedObject"]["name"] for item in store.select("Event", "loud")]
+    assert sorted(names) == ["n25", "n26", "n27", "n28", "n29"]
+
+
+def test_events_that_others_have_written_are_kept_within_the_same_bound(
+    store: ResourceStore, clock: Callable[[], str]
+) -> None:
+    events = recorder(store, clock, most=3)
+    happen(events, "a")
+    events.flush()
+    for number in range(5):
+        metadata = {"namespace": "default", "name": f"foreign{number}", "uid": f"foreign-{number}"}
+        store.create({"kind": "Event", "metadata": metadata, "lastTimestamp": "2025-01-01T00:00:00Z"})
+    happen(events, "b")
+    events.flush()
+    assert len(store.select("Event")) == 3

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.control.field_sets import SET, describe_path, leaves, members, merge, remove, to_v1
+from enmasse.control.store.managed_fields import SET, describe_path, leaves, members, merge, remove, to_v1
 
 Document = dict[str, Any]
 

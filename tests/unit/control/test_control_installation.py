@@ -6,17 +6,25 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from enmasse.control.installation import Removals, installation_of
-from enmasse.control.registry import Registry
-from enmasse.control.store import ResourceStore
+import pytest
+
+from enmasse.control.installation import Removals
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from enmasse.model.resource import Resource
+    from enmasse.model.schema.resource import Resource
 
     Make = Callable[..., Resource]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResourceStore]:
+    with ResourceStore(tmp_path / "resources.db") as opened:
+        yield opened
 
 
 def test_a_deletion_is_remembered_with_the_removal_or_not_at_all(registry: Registry, make_address: Make) -> None:
@@ -63,18 +71,18 @@ def _create_and_delete(registry: Registry, make_address: Make) -> str:
 
 
 def test_deletions_of_a_former_format_are_remembered_for_the_first_node(
-    registry: Registry, make_address: Make, tmp_path: Path
+    store: ResourceStore, registry: Registry, make_address: Make, tmp_path: Path
 ) -> None:
     kept = registry.create(make_address("kept"))["metadata"]["uid"]
     gone = _create_and_delete(registry, make_address)
     path = tmp_path / "resources.db"
-    registry.store.close()
+    store.close()
     with closing(sqlite3.connect(path)) as database:
         database.executescript(
             "DROP TABLE removals; DROP TABLE nodes; DROP TABLE installation; PRAGMA user_version = 2;"
         )
-    with ResourceStore(path) as store:
-        assert installation_of(store) == ""
-        assert store.get("Address", "default", "shop.kept")["metadata"]["uid"] == kept
-        assert Removals(store, "node-0").uids("Address") == [gone]
-        assert Removals(store, "node-1").uids("Address") == []
+    with ResourceStore(path) as opened:
+        assert opened.installation.id() == ""
+        assert opened.get("Address", "default", "shop.kept")["metadata"]["uid"] == kept
+        assert Removals(opened, "node-0").uids("Address") == [gone]
+        assert Removals(opened, "node-1").uids("Address") == []

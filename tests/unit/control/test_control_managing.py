@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.control.errors import FieldConflictError
-from enmasse.control.field_sets import leaves
-from enmasse.control.managing import Manager, apply, track
+from enmasse.control.store.managed_fields import Manager, apply, leaves, track
 
 Document = dict[str, Any]
 

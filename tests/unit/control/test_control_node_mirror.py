@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import NodeRefusedError
-from enmasse.control.node_mirror import NodeMirror
 from enmasse.control.ports import AddressEntity, SpaceEntity
+from enmasse.control.runtime.node_mirror import NodeMirror
+from tests.support.polling import until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
 SHOP = SpaceEntity("default/shop", "standard", "none", "uid-1", 1)
 ORDERS = AddressEntity("default/shop.orders", "default/shop", "orders", "queue", "", 0, "uid-2", 1)
@@ -43,18 +44,13 @@ class Heard:
     def _observed(self) -> None:
         self.observed += 1
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
-            while not condition():
-                await asyncio.sleep(0.001)
-
 
 @asynccontextmanager
 async def mirrored(node: Any, resync_s: float = 1000.0) -> AsyncIterator[Heard]:
     heard = Heard(node, resync_s)
     task = asyncio.create_task(heard.mirror.run())
     try:
-        await heard.until(lambda: heard.mirror.is_complete)
+        await until_async(lambda: heard.mirror.is_complete)
         yield heard
     finally:
         task.cancel()
@@ -71,7 +67,7 @@ def test_what_a_node_has_at_first_is_no_news_and_what_it_has_otherwise_is(memory
             assert heard.mirror.names_in("address", "default/shop") == ("default/shop.orders",)
             await heard.mirror.perform("create", BILLS)
             node.forget(ORDERS.name)
-            await heard.until(lambda: heard.changed == [("address", ORDERS.name)])
+            await until_async(lambda: heard.changed == [("address", ORDERS.name)])
             assert await heard.mirror.find("address", ORDERS.name) is None
             assert heard.mirror.names("address") == (BILLS.name,)
 
@@ -87,7 +83,7 @@ def test_nothing_is_asked_twice_while_nothing_drifts(memory_node: Any) -> None:
             await heard.mirror.perform("update", ORDERS)
             await heard.mirror.perform("delete", ORDERS)
             questions = node.questions
-            await heard.until(lambda: node.questions > questions + 5)
+            await until_async(lambda: node.questions > questions + 5)
             assert (heard.observed, heard.changed) == (1, [])
 
     asyncio.run(body())
@@ -99,12 +95,12 @@ def test_a_connection_that_was_lost_for_a_moment_changes_nothing(memory_node: An
         async with mirrored(node) as heard:
             await heard.mirror.perform("create", SHOP)
             node.connect()  # again, without a word of the loss
-            await heard.until(lambda: len(heard.reached) == 2)
+            await until_async(lambda: len(heard.reached) == 2)
             assert (heard.mirror.is_complete, heard.observed) == (True, 1)
             node.cut(lose=True)
-            await heard.until(lambda: heard.reached[-1] is False)
+            await until_async(lambda: heard.reached[-1] is False)
             node.connect()
-            await heard.until(lambda: heard.observed == 2)
+            await until_async(lambda: heard.observed == 2)
             assert heard.changed == [("space", SHOP.name)]
 
     asyncio.run(body())
@@ -132,7 +128,7 @@ def test_what_is_done_while_a_node_tells_counts_more_than_what_it_told(memory_no
         await heard.mirror.perform("delete", ORDERS)
         await heard.mirror.perform("create", BILLS)
         wait.set()
-        await heard.until(lambda: heard.mirror.is_complete)
+        await until_async(lambda: heard.mirror.is_complete)
         assert heard.mirror.names("address") == (BILLS.name,)
         assert await heard.mirror.find("address", ORDERS.name) is None
         task.cancel()
@@ -154,3 +150,29 @@ def test_what_a_node_refuses_is_asked_for(memory_node: Any) -> None:
             assert found.uid == ORDERS.uid
 
     asyncio.run(body())
+
+
+def test_what_a_node_had_before_it_was_lost_is_not_taken_for_granted(memory_node: Any) -> None:
+    async def scene() -> None:
+        node = memory_node()
+        async with mirrored(node) as heard:
+            for entity in (SHOP, ORDERS, BILLS):
+                await heard.mirror.perform("create", entity)
+            node.cut(lose=True)
+            await until_async(lambda: heard.reached[-1] is False)
+            told, observe = asyncio.Event(), node.observe
+
+            async def observe_later(kind: str) -> AsyncIterator[Any]:
+                await told.wait()
+                async for page in observe(kind):
+                    yield page
+
+            node.observe = observe_later
+            node.connect()
+            await until_async(lambda: heard.reached[-1] is True)
+            assert await heard.mirror.find("address", ORDERS.name) is None
+            told.set()
+            await until_async(lambda: heard.mirror.is_complete)
+            assert await heard.mirror.find("address", BILLS.name) is None
+
+    asyncio.run(scene())

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import ForbiddenError
-from enmasse.model.errors import InvalidResourceError
-from enmasse.model.kinds import decode
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.objects import decode
+from tests.support.polling import until_async
+from tests.unit.control.stage import node_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enmasse.model.resource import Resource
+    from enmasse.model.schema.resource import Resource
     from tests.unit.control.stage import Stage
 
     Make = Callable[..., Resource]
@@ -74,13 +76,13 @@ def test_who_finds_no_place_waits_and_is_let_in_oldest_first(
     perform(scene)
 
 
-def test_credits_decide_where_the_plan_asks_for_them_and_survive_a_restart(
+def test_credits_decide_where_the_plan_has_them_alone_and_survive_a_restart(
     perform: Perform, make_space: Make, make_address: Make
 ) -> None:
     limits = {"router": 1, "broker": 1, "aggregate": 2}
 
     async def scene(stage: Stage) -> None:
-        stage.registry.create(space_plan(quota="credits", resourceLimits=limits))
+        stage.registry.create(space_plan(resourceLimits=limits))
         stage.registry.create(make_space(plan="tiny"))
         async with stage.controlled() as plane:
             stage.registry.create(make_address("small"))
@@ -96,7 +98,7 @@ def test_credits_decide_where_the_plan_asks_for_them_and_survive_a_restart(
         async with stage.controlled() as plane:
             await stage.settled(plane)
             assert stage.status("Address", "shop.small") == status
-            assert plane.placements.of("default/shop").usage() == {"router": 1, "broker": 1, "aggregate": 2}
+            assert plane.context.placements.of("default/shop").usage() == {"router": 1, "broker": 1, "aggregate": 2}
             stage.registry.delete("Address", "default", "shop.small")
             await stage.settled(plane)
             assert phases(stage, "large") == ["Active"]
@@ -177,7 +179,7 @@ def test_a_plan_that_becomes_smaller_disturbs_nothing(perform: Perform, make_spa
     perform(scene)
 
 
-def test_a_plan_that_is_gone_is_told_and_disturbs_nothing(
+def test_a_plan_that_is_gone_is_told_and_what_is_served_stays_ready(
     perform: Perform, make_space: Make, make_address: Make
 ) -> None:
     async def scene(stage: Stage) -> None:
@@ -191,7 +193,10 @@ def test_a_plan_that_is_gone_is_told_and_disturbs_nothing(
             stage.registry.delete("AddressPlan", "enmasse-infra", "standard-small-queue")
             await stage.settled(plane)
             assert stage.condition("AddressSpace", "shop", "PlanApplied")[1] == "UnknownPlan"
-            assert stage.condition("Address", "shop.a", "Scheduled")[1] == "UnknownPlan"
+            scheduled = stage.condition("Address", "shop.a", "Scheduled")
+            assert scheduled[:2] == ("True", "UnknownPlan")
+            assert scheduled[2].startswith("unknown address plan 'standard-small-queue'; what is served stays")
+            assert phases(stage, "a") == ["Active"]
             assert stage.node.generations() == served
             stage.registry.create(make_address("b"))
             await stage.settled(plane)
@@ -199,8 +204,12 @@ def test_a_plan_that_is_gone_is_told_and_disturbs_nothing(
             stage.registry.create(space_plan(addressPlans=["standard-large-queue"]))
             stage.registry.replace(make_address("b", plan="standard-large-queue"))
             await stage.settled(plane)
-            assert phases(stage, "b") == ["Active"]
+            assert phases(stage, "a", "b") == ["Active", "Active"]
             assert stage.condition("Address", "shop.a", "Scheduled")[1] == "UnknownPlan"
+            stage.registry.replace(make_address("a", plan="standard-small-queue", limits={"maxBytes": 1}))
+            await stage.settled(plane)
+            assert phases(stage, "a") == ["Pending"]  # the change is not in effect
+            assert stage.node.generations() == served | {"default/shop.b": stage.node.generations()["default/shop.b"]}
 
     perform(scene)
 
@@ -218,20 +227,40 @@ def test_a_space_goes_with_all_that_is_in_it_and_not_before(
             await stage.settled(plane)
             assert len(stage.node.generations()) == 251
             stage.node.cut()
-            await stage.until(lambda: plane.mirror.is_reachable is False)
+            await until_async(lambda: node_of(plane).mirror.is_reachable is False)
             stage.registry.delete("AddressSpace", "default", "shop")
-            await stage.until(lambda: stage.status("AddressSpace", "shop")["phase"] == "Terminating")
+            await until_async(lambda: stage.status("AddressSpace", "shop")["phase"] == "Terminating")
             with pytest.raises(ForbiddenError, match="is being deleted"):
                 stage.registry.create(make_address("late"))
             with pytest.raises(ForbiddenError, match="is being deleted"):
                 stage.registry.create(pipeline("late"))
-            await stage.until(lambda: not stage.registry.store.select("Address"))
+            await until_async(lambda: not stage.registry.store.select("Address"))
             left = [item["metadata"]["name"] for item in stage.registry.store.select("Pipeline")]
             assert left == ["other.hot"]
             assert len(stage.node.generations()) == 251
             stage.node.connect()
-            await stage.until(lambda: stage.registry.store.find("AddressSpace", "default", "shop") is None)
+            await until_async(lambda: stage.registry.store.find("AddressSpace", "default", "shop") is None)
             assert stage.node.generations() == {}
+
+    perform(scene)
+
+
+@pytest.mark.parametrize("kind", ["Address", "Pipeline"])
+def test_a_space_goes_when_the_last_that_was_held_in_it_goes(
+    perform: Perform, make_space: Make, make_address: Make, kind: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create(make_space())
+        async with stage.controlled() as plane:
+            metadata = stage.registry.create(make_address() if kind == "Address" else pipeline())["metadata"]
+            name, uid = metadata["name"], metadata["uid"]
+            stage.registry.change_finalizers(kind, "default", name, uid=uid, add="example.com/hold")
+            await stage.settled(plane)
+            stage.registry.delete("AddressSpace", "default", "shop")
+            await until_async(lambda: stage.status("AddressSpace", "shop")["phase"] == "Terminating")
+            await stage.settled(plane)
+            stage.registry.change_finalizers(kind, "default", name, uid=uid, remove="example.com/hold")
+            await until_async(lambda: stage.registry.store.find("AddressSpace", "default", "shop") is None)
 
     perform(scene)
 
@@ -251,7 +280,7 @@ def test_a_finalizer_of_somebody_else_keeps_an_address_served(
             assert phases(stage, "orders") == ["Terminating"]
             assert "default/shop.orders" in stage.node.generations()
             stage.registry.change_finalizers("Address", "default", "shop.orders", uid=uid, remove="example.com/drain")
-            await stage.until(lambda: "default/shop.orders" not in stage.node.generations())
+            await until_async(lambda: "default/shop.orders" not in stage.node.generations())
 
     perform(scene)
 
@@ -299,7 +328,7 @@ def test_an_address_of_two_objects_is_the_first_ones_and_then_the_others(
     perform(scene)
 
 
-def test_a_change_of_one_address_looks_at_what_depends_on_it_and_at_nothing_else(
+def test_a_change_of_one_address_reconciles_what_depends_on_it_and_nothing_else(
     perform: Perform, make_space: Make, make_address: Make
 ) -> None:
     async def scene(stage: Stage) -> None:
@@ -310,24 +339,25 @@ def test_a_change_of_one_address_looks_at_what_depends_on_it_and_at_nothing_else
             stage.registry.create(make_address(f"a{number}"))
         async with stage.controlled() as plane:
             await stage.settled(plane)
-            looked: list[str] = []
-            look = plane.address_looks.look
+            reconciled: list[str] = []
+            addresses: Any = plane.context.controllers["addresses"]
+            reconcile = addresses.reconcile
 
             async def noting(key: str) -> bool:
-                looked.append(key)
-                return await look(key)
+                reconciled.append(key)
+                return bool(await reconcile(key))
 
-            plane._addresses._look = noting
+            addresses.reconcile = noting
             stage.registry.replace(make_address("news", "topic", messageTtl={"maximum": 7}))
             await stage.settled(plane)
-            assert set(looked) == {"default/shop.news", "default/shop.reader"}
+            assert set(reconciled) == {"default/shop.news", "default/shop.reader"}
             assert stage.status("Address", "shop.reader")["messageTtl"] == {"maximum": 7}
-            looked.clear()
+            reconciled.clear()
             small = stage.registry.store.get("AddressPlan", "enmasse-infra", "standard-small-topic")
             small["spec"]["messageTtl"] = {"maximum": 5}
             stage.registry.replace(decode(small))
             await stage.settled(plane)
-            assert set(looked) == {"default/shop.news"}
+            assert set(reconciled) == {"default/shop.news"}
             assert stage.status("Address", "shop.news")["messageTtl"] == {"maximum": 5}
 
     perform(scene)
@@ -374,11 +404,11 @@ def test_what_tenants_may_choose_follows_the_plans(perform: Perform) -> None:
             return {item["name"] for item in found["spec"]["plans"]} if found else set()
 
         async with stage.controlled():
-            await stage.until(lambda: "standard-small" in plans())
+            await until_async(lambda: "standard-small" in plans())
             stage.registry.create(space_plan())
-            await stage.until(lambda: "tiny" in plans())
+            await until_async(lambda: "tiny" in plans())
             stage.registry.delete("AddressSpacePlan", "enmasse-infra", "tiny")
-            await stage.until(lambda: "tiny" not in plans())
+            await until_async(lambda: "tiny" not in plans())
 
     perform(scene)
 
@@ -397,7 +427,7 @@ def test_a_plan_that_many_use_changes_and_a_new_address_does_not_wait_for_them(
             stage.registry.replace(decode(small))
             await asyncio.sleep(0)
             stage.registry.create(make_address("new", "anycast"))
-            await stage.until(lambda: stage.status("Address", "shop.new").get("isReady", False))
+            await until_async(lambda: stage.status("Address", "shop.new").get("isReady", False))
             assert not plane.is_settled
             await stage.settled(plane)
             last = stage.status("Address", "shop.a299")
@@ -451,3 +481,48 @@ def test_addresses_that_waited_for_their_space_do_not_get_more_places_than_it_ha
             assert phases(stage, *names) == ["Active"] * 6 + ["Pending"] * 3
 
     perform(scene)
+
+
+def test_a_plan_for_some_namespaces_is_refused_to_others_and_kept_by_who_had_it(
+    perform: Perform, make_space: Make
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.registry.create_namespaces()
+        stage.registry.create(space_plan("gold", namespaces=["enmasse-infra"]))
+        stage.registry.create(space_plan("open"))
+        async with stage.controlled() as plane:
+            stage.registry.create(make_space("theirs", namespace="enmasse-infra", plan="gold"))
+            with pytest.raises(
+                ForbiddenError, match="'gold' is not for spaces of namespace default; there are free, "
+            ):
+                stage.registry.create(make_space(plan="gold"))
+            stage.registry.create(make_space(plan="open"))
+            with pytest.raises(ForbiddenError, match="plan 'gold' is not for"):
+                stage.registry.replace(make_space(plan="gold"))
+            # Who declares a space before its plan is there gets it no sooner.
+            stage.registry.create(make_space("early", plan="later"))
+            await stage.settled(plane)
+            stage.registry.create(space_plan("later", namespaces=["enmasse-infra"]))
+            await stage.settled(plane)
+            assert stage.condition("AddressSpace", "early", "PlanApplied")[1] == "PlanNotGranted"
+            assert "default/early" not in stage.node.state.spaces
+            stage.registry.replace(space_plan("later", namespaces=["enmasse-infra", "default"]))
+            await stage.settled(plane)
+            assert stage.status("AddressSpace", "early")["isReady"]
+            # What has a plan goes on with it.
+            stage.registry.replace(space_plan("open", namespaces=["enmasse-infra"]))
+            stage.registry.replace(space_plan("later", namespaces=["enmasse-infra"]))
+            await stage.settled(plane)
+            for name in ("shop", "early"):
+                assert stage.status("AddressSpace", name)["isReady"], name
+        async with stage.controlled() as plane:
+            await stage.settled(plane)
+            assert stage.status("AddressSpace", "early")["isReady"]
+
+    perform(scene)
+
+
+@pytest.mark.parametrize("namespaces", [[], ["Not a Name"], ["a.b"]])
+def test_the_namespaces_of_a_plan_are_names_of_namespaces(namespaces: list[str]) -> None:
+    with pytest.raises(InvalidResourceError, match=r"spec.namespaces"):
+        space_plan(namespaces=namespaces)

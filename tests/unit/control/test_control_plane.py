@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import pkgutil
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from enmasse import control
+from enmasse.control import control_plane
 from enmasse.control.errors import StoreFullError
+from enmasse.control.runtime.controller import Controller
+from tests.support.polling import until_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
 
-    from enmasse.model.resource import Resource
+    from enmasse.model.schema.resource import Resource
     from tests.unit.control.stage import Stage
 
     Make = Callable[..., Resource]
@@ -28,12 +35,12 @@ def test_what_is_declared_comes_to_be_and_is_ready(perform: Perform, make_space:
         stage.registry.create(make_space())
         async with stage.controlled():
             stage.registry.create(make_address())
-            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
+            await until_async(lambda: stage.status("Address", "shop.orders")["isReady"])
             assert stage.node.generations() == SERVED
             assert stage.status("AddressSpace", "shop")["phase"] == "Active"
             stage.registry.replace(make_address(plan="standard-large-queue"))
-            await stage.until(lambda: stage.node.generations()["default/shop.orders"] == 2)
-            await stage.until(lambda: stage.ready_generation("Address", "shop.orders") == 2)
+            await until_async(lambda: stage.node.generations()["default/shop.orders"] == 2)
+            await until_async(lambda: stage.ready_generation("Address", "shop.orders") == 2)
             assert stage.status("Address", "shop.orders")["planStatus"]["name"] == "standard-large-queue"
 
     perform(scene)
@@ -44,9 +51,9 @@ def test_what_is_deleted_leaves_the_node(perform: Perform, make_space: Make, mak
         stage.registry.create(make_space())
         stage.registry.create(make_address())
         async with stage.controlled():
-            await stage.until(lambda: stage.node.generations() == SERVED)
+            await until_async(lambda: stage.node.generations() == SERVED)
             stage.registry.delete("AddressSpace", "default", "shop")
-            await stage.until(lambda: stage.node.generations() == {})
+            await until_async(lambda: stage.node.generations() == {})
 
     perform(scene)
 
@@ -55,11 +62,11 @@ def test_what_nobody_declared_is_taken_off_the_node(perform: Perform, make_space
     async def scene(stage: Stage) -> None:
         stage.registry.create(make_space())
         async with stage.controlled():
-            await stage.until(lambda: len(stage.node.generations()) == 1)
+            await until_async(lambda: len(stage.node.generations()) == 1)
         stage.registry.delete("AddressSpace", "default", "shop")
         assert stage.node.generations() == {"default/shop": 1}
         async with stage.controlled():
-            await stage.until(lambda: stage.node.generations() == {})
+            await until_async(lambda: stage.node.generations() == {})
 
     perform(scene)
 
@@ -71,11 +78,11 @@ def test_a_node_that_comes_back_empty_is_told_everything_at_once(
         stage.registry.create(make_space())
         stage.registry.create(make_address())
         async with stage.controlled():
-            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
+            await until_async(lambda: stage.status("Address", "shop.orders")["isReady"])
             stage.node.cut(lose=True)
-            await stage.until(lambda: stage.reason("Address", "shop.orders") == "NodeUnavailable")
+            await until_async(lambda: stage.reason("Address", "shop.orders") == "NodeUnavailable")
             stage.node.connect()
-            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
+            await until_async(lambda: stage.status("Address", "shop.orders")["isReady"])
             assert stage.node.generations() == SERVED
 
     perform(scene)
@@ -89,9 +96,9 @@ def test_what_is_declared_while_the_node_is_away_is_there_when_it_is_back(
         async with stage.controlled():
             stage.registry.create(make_space())
             stage.registry.create(make_address())
-            await stage.until(lambda: stage.reason("Address", "shop.orders") == "NodeUnavailable")
+            await until_async(lambda: stage.reason("Address", "shop.orders") == "NodeUnavailable")
             stage.node.connect()
-            await stage.until(lambda: stage.node.generations() == SERVED)
+            await until_async(lambda: stage.node.generations() == SERVED)
 
     perform(scene)
 
@@ -101,9 +108,9 @@ def test_what_drifts_is_put_right(perform: Perform, make_space: Make, make_addre
         stage.registry.create(make_space())
         stage.registry.create(make_address())
         async with stage.controlled(resync_s=0.02):
-            await stage.until(lambda: stage.node.generations() == SERVED)
+            await until_async(lambda: stage.node.generations() == SERVED)
             stage.node.forget("default/shop.orders")
-            await stage.until(lambda: stage.node.generations() == SERVED)
+            await until_async(lambda: stage.node.generations() == SERVED)
 
     perform(scene)
 
@@ -114,11 +121,11 @@ def test_a_subscription_is_made_as_soon_as_its_topic_exists(
     async def scene(stage: Stage) -> None:
         async with stage.controlled():
             stage.registry.create(make_address("reader", "subscription", topic="news"))
-            await stage.until(lambda: stage.reason("Address", "shop.reader") == "SpaceMissing")
+            await until_async(lambda: stage.reason("Address", "shop.reader") == "SpaceMissing")
             stage.registry.create(make_space())
-            await stage.until(lambda: stage.reason("Address", "shop.reader") == "TopicMissing")
+            await until_async(lambda: stage.reason("Address", "shop.reader") == "TopicMissing")
             stage.registry.create(make_address("news", "topic"))
-            await stage.until(lambda: stage.status("Address", "shop.reader")["isReady"])
+            await until_async(lambda: stage.status("Address", "shop.reader")["isReady"])
 
     perform(scene)
 
@@ -132,11 +139,11 @@ def test_a_refusal_is_shown_tried_again_and_does_not_hold_up_others(
         stage.registry.create(make_address())
         stage.registry.create(make_address("other"))
         async with stage.controlled():
-            await stage.until(lambda: stage.status("Address", "shop.other")["isReady"])
-            await stage.until(lambda: stage.status("Address", "shop.orders")["phase"] == "Failed")
+            await until_async(lambda: stage.status("Address", "shop.other")["isReady"])
+            await until_async(lambda: stage.status("Address", "shop.orders")["phase"] == "Failed")
             assert stage.status("Address", "shop.orders")["messages"] == ["the node answered 501: no queues today"]
             stage.node.refused.clear()
-            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
+            await until_async(lambda: stage.status("Address", "shop.orders")["isReady"])
 
     perform(scene)
 
@@ -147,13 +154,13 @@ def test_a_refusal_makes_the_controller_ask_what_the_node_really_has(
     async def scene(stage: Stage) -> None:
         stage.registry.create(make_space())
         async with stage.controlled():
-            await stage.until(lambda: stage.status("AddressSpace", "shop")["isReady"])
+            await until_async(lambda: stage.status("AddressSpace", "shop")["isReady"])
             stage.node.forget("default/shop")
             stage.node.refused["default/shop.orders"] = (404, "there is no space")
             stage.registry.create(make_address())
-            await stage.until(lambda: "default/shop" in stage.node.generations())
+            await until_async(lambda: "default/shop" in stage.node.generations())
             stage.node.refused.clear()
-            await stage.until(lambda: stage.node.generations() == SERVED)
+            await until_async(lambda: stage.node.generations() == SERVED)
 
     perform(scene)
 
@@ -162,10 +169,10 @@ def test_nothing_is_said_before_anything_is_known(perform: Perform, make_space: 
     async def scene(stage: Stage) -> None:
         stage.registry.create(make_space())
         async with stage.controlled():
-            await stage.until(lambda: stage.status("AddressSpace", "shop")["isReady"])
+            await until_async(lambda: stage.status("AddressSpace", "shop")["isReady"])
         version = stage.registry.store.version
         async with stage.controlled():
-            await stage.until(lambda: stage.node.questions == 2)
+            await until_async(lambda: stage.node.questions == 2)
             await asyncio.sleep(0.02)
         assert stage.registry.store.version == version
 
@@ -177,10 +184,10 @@ def test_a_settled_world_is_left_alone(perform: Perform, make_space: Make, make_
         stage.registry.create(make_space())
         stage.registry.create(make_address())
         async with stage.controlled(resync_s=0.005):
-            await stage.until(lambda: stage.status("Address", "shop.orders")["isReady"])
-            await stage.until(lambda: stage.status("AddressSpace", "shop")["isReady"])
+            await until_async(lambda: stage.status("Address", "shop.orders")["isReady"])
+            await until_async(lambda: stage.status("AddressSpace", "shop")["isReady"])
             version, calls, questions = stage.registry.store.version, len(stage.node.calls), stage.node.questions
-            await stage.until(lambda: stage.node.questions > questions + 3)
+            await until_async(lambda: stage.node.questions > questions + 3)
             assert (stage.registry.store.version, len(stage.node.calls)) == (version, calls)
 
     perform(scene)
@@ -189,28 +196,37 @@ def test_a_settled_world_is_left_alone(perform: Perform, make_space: Make, make_
 def test_a_store_that_is_full_for_a_while_gets_its_statuses_later(
     perform: Perform, make_space: Make, make_address: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enmasse.control.statuses._LATER_S", 0.01)
+    monkeypatch.setattr("enmasse.control.runtime.statuses._LATER_S", 0.01)
 
     async def scene(stage: Stage) -> None:
-        store, full = stage.registry.store, True
-        run = store.execute
+        store: Any = stage.registry.store
+        full = True
+        begin = store.transaction
 
-        def refuse(statement: str, arguments: Any = ()) -> Any:
-            if full and statement.startswith("BEGIN"):
+        def refuse(*, dry_run: bool = False) -> Any:
+            if full:
                 raise StoreFullError("the disk is full")
-            return run(statement, arguments)
+            return begin(dry_run=dry_run)
 
         stage.registry.create(make_space())
         stage.registry.create(make_address())
         async with stage.controlled():
-            await stage.until(lambda: stage.status("AddressSpace", "shop").get("isReady", False))
+            await until_async(lambda: stage.status("AddressSpace", "shop").get("isReady", False))
             stage.registry.create(make_address("other"))
             with monkeypatch.context() as patch:
-                patch.setattr(store, "execute", refuse)
-                await stage.until(lambda: "default/shop.other" in stage.node.generations())
+                patch.setattr(store, "transaction", refuse)
+                await until_async(lambda: "default/shop.other" in stage.node.generations())
                 await asyncio.sleep(0.05)
                 assert not stage.status("Address", "shop.other").get("conditions")
                 full = False
-                await stage.until(lambda: stage.status("Address", "shop.other").get("isReady", False))
+                await until_async(lambda: stage.status("Address", "shop.other").get("isReady", False))
 
     perform(scene)
+
+
+def test_every_controller_is_in_the_list_of_the_control_plane() -> None:
+    listed = inspect.getsource(control_plane)
+    for module in pkgutil.walk_packages(control.__path__, "enmasse.control."):
+        for name, found in inspect.getmembers(import_module(module.name), inspect.isclass):
+            if issubclass(found, Controller) and found is not Controller:
+                assert f"{name}(context" in listed, f"the control plane does not run {name}"

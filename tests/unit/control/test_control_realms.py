@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from enmasse.control.declared import Declared
+from enmasse.control.context import Context
 from enmasse.control.errors import UnfinishedWriteError
-from enmasse.control.identity_providers import IdentityProviders
-from enmasse.control.realm_controller import RealmController
-from enmasse.control.realm_passwords import ASIDE, RealmPassword, RealmPasswords
-from enmasse.control.realm_port import RealmConflictError, RealmUnavailableError, RealmUser
-from enmasse.control.registry import Registry
-from enmasse.control.runtime import Runtime
-from enmasse.control.store import ResourceStore
-from enmasse.model.kinds import decode, restore
-from enmasse.model.plans import PLAN_NAMESPACE
-from enmasse.model.spaces import AddressSpace
+from enmasse.control.ports import RealmConflictError, RealmUnavailableError, RealmUser
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.control.users.passwords import REALM_ASIDE, RealmPassword, RealmPasswords
+from enmasse.control.users.realm_controller import RealmController
+from enmasse.model.kinds.spaces import AddressSpace
+from enmasse.model.schema.names import PLAN_NAMESPACE
+from enmasse.model.schema.objects import decode, restore
+from tests.support.polling import until_async
+from tests.unit.control.stage import running
 
 GROUPS = frozenset({"send_orders", "recv_orders"})
 
@@ -85,13 +85,6 @@ class MemoryKeycloak:
         pass
 
 
-class Nobody:
-    """Hears what is declared, and does nothing about it."""
-
-    def __getattr__(self, _name: str) -> Any:
-        return lambda *_arguments, **_more: None
-
-
 class Stage:
     """A store, the controller of realms, and a Keycloak."""
 
@@ -100,23 +93,11 @@ class Stage:
         self.store = store
         self.registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
         self.keycloak = MemoryKeycloak()
-        self.looked: list[str] = []
-        declared = Declared(Nobody())
-        self.providers = IdentityProviders(store, lambda: declared.spaces, self.looked.append)
-        self.registry.ask(RealmPasswords(self.providers.keeps_users_in_keycloak))
-        self.realms = RealmController(
-            store,
-            lambda: declared.spaces,
-            self.providers,
-            self.keycloak.connect,
-            now=lambda: "2026-01-01T00:00:00Z",
-            jitter=lambda: 0.01,
-            resync_s=0.05,
-        )
-        self.runtime = Runtime(store)
-        for listener in (self.providers, declared, self.realms):
-            self.runtime.listen(listener)
-        self.runtime.add(self.realms.controller)
+        context = Context(self.registry, now=lambda: "2026-01-01T00:00:00Z", jitter=lambda: 0.01)
+        self.context = context
+        self.providers = context.providers
+        self.registry.add_admission(RealmPasswords(self.providers.keeps_users_in_keycloak))
+        self.realms = RealmController(context, self.keycloak.connect, resync_s=0.05)
 
     def create(self, kind: str, name: str, namespace: str = "default", **fields: Any) -> None:
         versions = {"AddressSpace": "enmasse.io/v1beta1", "MessagingUser": "user.enmasse.io/v1beta1", "Secret": "v1"}
@@ -156,12 +137,7 @@ class Stage:
         """What is said of the users of a space."""
         found = restore(self.store.get("AddressSpace", "default", space))
         assert isinstance(found, AddressSpace)
-        return self.providers.of(found).told.reason
-
-    async def until(self, holds: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
-            while not holds():
-                await asyncio.sleep(0.002)
+        return self.providers.of(found).condition_verdict.reason
 
     def people(self, realm: str = "default-shop") -> dict[str, frozenset[str]]:
         return {name: user.groups for name, user in self.keycloak.people.get(realm, {}).items()}
@@ -172,21 +148,15 @@ Perform = Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], None]
 
 @pytest.fixture
 def perform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Perform:
-    monkeypatch.setattr("enmasse.control.realm_passwords.PASSWORD_ITERATIONS", 10)
+    monkeypatch.setattr("enmasse.control.users.passwords.PASSWORD_ITERATIONS", 10)
 
     def run(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
         async def body() -> None:
             with ResourceStore(tmp_path / "store.db") as store:
                 stage = Stage(store)
                 stage.service()
-                tasks = [asyncio.create_task(stage.runtime.run()), asyncio.create_task(stage.realms.run())]
-                try:
+                async with running(stage.context, stage.realms):
                     await scene(stage)
-                    assert not any(task.done() for task in tasks)
-                finally:
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.gather(*tasks, return_exceptions=True)
 
         asyncio.run(body())
 
@@ -198,10 +168,10 @@ def test_a_space_gets_a_realm_with_its_users(perform: Perform) -> None:
         stage.user("early")
         stage.space()
         stage.user("jo", "*", "top*")
-        await stage.until(lambda: len(stage.people()) == 2)
+        await until_async(lambda: len(stage.people()) == 2)
         assert stage.people()["early"] == GROUPS
         assert stage.people()["jo"] == {"send_%23", "recv_%23", "send_top%2A", "recv_top%2A"}
-        await stage.until(lambda: stage.reason() == "Admitted")
+        await until_async(lambda: stage.reason() == "Admitted")
         assert stage.keycloak.credentials == ("https://keycloak.example.com", "root", "hunter2", "")
         password = stage.keycloak.passwords["default-shop", "jo"]
         assert password is not None
@@ -209,7 +179,7 @@ def test_a_space_gets_a_realm_with_its_users(perform: Perform) -> None:
         stage.space("other", "standard")
         stage.user("kim", space="other")
         uid = stage.store.get("MessagingUser", "default", "other.kim")["metadata"]["uid"]
-        assert stage.store.aside(uid, ASIDE) is None, "no Keycloak needs it"
+        assert stage.store.aside(uid, REALM_ASIDE) is None, "no Keycloak needs it"
 
     perform(scene)
 
@@ -218,19 +188,19 @@ def test_a_settled_realm_is_left_alone_and_what_drifts_is_put_right(perform: Per
     async def scene(stage: Stage) -> None:
         stage.space()
         stage.user("jo")
-        await stage.until(lambda: stage.reason() == "Admitted" and stage.people() == {"jo": GROUPS})
+        await until_async(lambda: stage.reason() == "Admitted" and stage.people() == {"jo": GROUPS})
         writes = stage.keycloak.writes
         await asyncio.sleep(0.2)
         assert stage.keycloak.writes == writes
         people = stage.keycloak.people["default-shop"]
         people["jo"] = replace(people["jo"], groups=frozenset({"manage"}))
-        await stage.until(lambda: stage.people() == {"jo": GROUPS})
+        await until_async(lambda: stage.people() == {"jo": GROUPS})
         del people["jo"]
         people["old"] = RealmUser("old", "uid-of-old", "1")
-        await stage.until(lambda: stage.people() == {"jo": GROUPS})
+        await until_async(lambda: stage.people() == {"jo": GROUPS})
         stage.keycloak.owners.clear()
         stage.keycloak.people.clear()
-        await stage.until(lambda: stage.people() == {"jo": GROUPS})
+        await until_async(lambda: stage.people() == {"jo": GROUPS})
 
     perform(scene)
 
@@ -239,18 +209,18 @@ def test_another_password_is_another_revision_and_the_same_one_is_not(perform: P
     async def scene(stage: Stage) -> None:
         def kept() -> bytes | None:
             uid = stage.store.get("MessagingUser", "default", "shop.jo")["metadata"]["uid"]
-            return stage.store.aside(uid, ASIDE)
+            return stage.store.aside(uid, REALM_ASIDE)
 
         stage.space()
         stage.user("jo")
-        await stage.until(lambda: "jo" in stage.people())
+        await until_async(lambda: "jo" in stage.people())
         before = kept()
         stage.user("jo", "orders", "stock")
         assert kept() == before
         stage.user("jo", password="second")
         assert before != kept() is not None
         revision = RealmPassword.unpack(kept() or b"").id
-        await stage.until(lambda: stage.keycloak.people["default-shop"]["jo"].revision == revision)
+        await until_async(lambda: stage.keycloak.people["default-shop"]["jo"].revision == revision)
 
     perform(scene)
 
@@ -261,12 +231,12 @@ def test_who_is_gone_is_removed_and_so_is_a_realm(perform: Perform) -> None:
         stage.keycloak.owners["default-others"] = ("somebody else", "uid")
         for name in ("jo", "kim"):
             stage.user(name)
-        await stage.until(lambda: len(stage.people()) == 2)
+        await until_async(lambda: len(stage.people()) == 2)
         stage.registry.delete("MessagingUser", "default", "shop.jo")
-        await stage.until(lambda: stage.people().keys() == {"kim"})
+        await until_async(lambda: stage.people().keys() == {"kim"})
         stage.registry.delete("MessagingUser", "default", "shop.kim")
         stage.registry.delete("AddressSpace", "default", "shop")
-        await stage.until(lambda: stage.keycloak.owners.keys() == {"default-others"})
+        await until_async(lambda: stage.keycloak.owners.keys() == {"default-others"})
 
     perform(scene)
 
@@ -278,17 +248,17 @@ def test_while_a_keycloak_is_away_everything_waits_for_it(perform: Perform) -> N
             conditions = found.get("status", {}).get("conditions", ())
             return next((item["reason"] for item in conditions if item["type"] == "Ready"), "")
 
-        await stage.until(lambda: service() == "Valid")
+        await until_async(lambda: service() == "Valid")
         stage.keycloak.is_away = True
         stage.space()
         assert stage.reason() == "RealmPending"
         stage.user("jo")
-        await stage.until(lambda: stage.reason() == service() == "KeycloakUnavailable")
+        await until_async(lambda: stage.reason() == service() == "KeycloakUnavailable")
         stage.keycloak.is_away = False
-        await stage.until(lambda: stage.people() == {"jo": GROUPS} and stage.reason() == "Admitted")
-        await stage.until(lambda: service() == "Valid")
+        await until_async(lambda: stage.people() == {"jo": GROUPS} and stage.reason() == "Admitted")
+        await until_async(lambda: service() == "Valid")
         stage.registry.delete("Secret", PLAN_NAMESPACE, "admin")
-        await stage.until(lambda: stage.reason() == service() == "SecretMissing")
+        await until_async(lambda: stage.reason() == service() == "SecretMissing")
 
     perform(scene)
 
@@ -298,7 +268,7 @@ def test_the_realm_of_somebody_else_is_not_touched(perform: Perform) -> None:
         stage.keycloak.owners["default-shop"] = ("somebody else", "uid")
         stage.space()
         stage.user("jo")
-        await stage.until(lambda: stage.reason() == "RealmConflict")
+        await until_async(lambda: stage.reason() == "RealmConflict")
         assert stage.people() == {}
 
     perform(scene)
@@ -309,10 +279,10 @@ def test_users_whose_password_was_set_before_are_told_of(perform: Perform) -> No
         stage.space(service="standard")
         stage.user("jo")
         stage.space(service="keycloak")
-        await stage.until(lambda: stage.reason() == "PasswordsMissing")
+        await until_async(lambda: stage.reason() == "PasswordsMissing")
         assert stage.people() == {"jo": GROUPS}
         assert stage.keycloak.passwords["default-shop", "jo"] is None
         stage.user("jo")
-        await stage.until(lambda: stage.reason() == "Admitted")
+        await until_async(lambda: stage.reason() == "Admitted")
 
     perform(scene)

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import ConflictError, ForbiddenError, ResourceNotFoundError
-from enmasse.control.registry import Preconditions, Registry
-from enmasse.control.writes import Requester, Write
+from enmasse.control.store.managed_fields import Manager
+from enmasse.control.store.registry import Preconditions, Registry
+from enmasse.control.store.writes import Write
+from enmasse.identity.rbac import Requester
 from enmasse.model.catalog import default_objects
-from enmasse.model.conditions import Condition
-from enmasse.model.errors import InvalidResourceError
-from enmasse.model.kinds import restore
+from enmasse.model.schema.conditions import Condition
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.objects import decode, restore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enmasse.model.resource import Resource
+    from enmasse.model.schema.resource import Resource
 
     Make = Callable[..., Resource]
 
@@ -122,12 +124,31 @@ def test_dry_runs_find_what_a_write_would_find_and_change_nothing(
 
 
 def test_the_catalog_is_planted_once(registry: Registry) -> None:
-    registry.plant_catalog()
+    registry.create_catalog()
     for item in default_objects():
         assert registry.store.find(item.kind, item.metadata.namespace, item.metadata.name), item.key
     registry.delete("AddressPlan", "enmasse-infra", "standard-small-queue")
-    registry.plant_catalog()
+    registry.create_catalog()
     assert registry.store.find("AddressPlan", "enmasse-infra", "standard-small-queue") is None
+
+
+def test_a_catalog_of_before_is_followed_but_for_what_somebody_has_changed(registry: Registry) -> None:
+    registry.create_catalog()
+    former = {name: _with_credits(registry, name) for name in ("standard-small", "standard-medium", "free")}
+    registry.store.write_fact("catalog", 3)
+    registry.replace(former["standard-small"])  # by the catalog before
+    registry.replace(former["standard-medium"], manager=Manager("kubectl", "v1beta2"))
+    registry.create_catalog()
+    left = {
+        item["metadata"]["name"]: "resourceLimits" in item["spec"]
+        for item in registry.store.select("AddressSpacePlan", "enmasse-infra")
+    }
+    assert {name for name, has_credits in left.items() if has_credits} == {"standard-medium"}
+
+
+def _with_credits(registry: Registry, name: str) -> Resource:
+    document = registry.store.get("AddressSpacePlan", "enmasse-infra", name)
+    return decode(document | {"spec": document["spec"] | {"resourceLimits": {"router": 1}, "quota": "limits"}})
 
 
 class Doorman:
@@ -153,7 +174,7 @@ def test_an_admission_sees_every_write_of_its_kinds_and_may_change_what_is_store
     registry: Registry, make_space: Make, make_address: Make
 ) -> None:
     doorman = Doorman()
-    registry.ask(doorman)
+    registry.add_admission(doorman)
     created = registry.create(make_space(), user=Requester("ann"))
     assert created["metadata"]["labels"] == {"seen": "yes"}
     registry.create(make_address())
@@ -165,7 +186,7 @@ def test_an_admission_sees_every_write_of_its_kinds_and_may_change_what_is_store
 
 def test_what_an_admission_refuses_leaves_nothing(registry: Registry, make_space: Make) -> None:
     doorman = Doorman()
-    registry.ask(doorman)
+    registry.add_admission(doorman)
     created = registry.create(make_space())
     doorman.refuses = True
     with pytest.raises(ForbiddenError):

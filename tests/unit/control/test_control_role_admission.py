@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from enmasse.control.access.rights import BindingAdmission, Rights, WriterAdmission, store_built_in_roles
+from enmasse.control.access.roles import ROLES
 from enmasse.control.errors import ForbiddenError
-from enmasse.control.registry import Registry
-from enmasse.control.rights import Rights
-from enmasse.control.role_admission import BindingAdmission, WriterAdmission, plant_roles
-from enmasse.control.store import ResourceStore
-from enmasse.identity.rbac import Ask
-from enmasse.identity.requester import LOCAL_OPERATOR, Requester
-from enmasse.model.errors import InvalidResourceError
-from enmasse.model.kinds import decode
-from enmasse.model.resource import Resource
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.identity.rbac import LOCAL_OPERATOR, AccessRequest, Requester
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.kinds import KINDS
+from enmasse.model.schema.objects import decode
+from enmasse.model.schema.resource import Resource
 
 SAM = Requester.known("sam")
 TINA = Requester.known("tina")
@@ -41,8 +41,8 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
     with ResourceStore(tmp_path / "resources.db", history=500) as store:
         made = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
         rights = Rights(store)
-        made.ask(WriterAdmission(rights))
-        made.ask(BindingAdmission(rights))
+        made.add_admission(WriterAdmission(rights))
+        made.add_admission(BindingAdmission(rights))
         made.create(binding("service-admin", "sam"))
         made.create(binding("tenant-edit", "tina", "default"))
         yield made
@@ -90,21 +90,38 @@ def test_a_binding_does_not_become_one_to_another_role(registry: Registry) -> No
 
 
 def test_roles_are_shown_and_changed_by_nobody(registry: Registry) -> None:
-    plant_roles(registry)
+    store_built_in_roles(registry)
     version = registry.store.version
-    plant_roles(registry)
+    store_built_in_roles(registry)
     assert registry.store.version == version
     role = registry.store.get("ClusterRole", "", "enmasse.io:tenant-view")
     assert {"secrets"}.isdisjoint(name for rule in role["rules"] for name in rule.get("resources", ()))
+    shipped = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [{"verbs": ["*"]}]}
+    wider = decode(shipped | {"metadata": {"name": "enmasse.io:tenant-view"}})
+    registry.replace(wider, user=LOCAL_OPERATOR)
+    assert registry.store.version == version
+    assert [item.path for item in wider.unapplied()] == ["rules"]
+    with pytest.raises(ForbiddenError, match='User "tina" cannot update resource "clusterroles"'):
+        registry.replace(wider, user=TINA)
+    with pytest.raises(ForbiddenError, match=r"roles are built in; there are enmasse.io:service-admin, "):
+        registry.create(decode(shipped | {"metadata": {"name": "all-mine"}}), user=LOCAL_OPERATOR)
     with pytest.raises(ForbiddenError, match="built in"):
         registry.delete("ClusterRole", "", "enmasse.io:tenant-view", user=LOCAL_OPERATOR)
 
 
 def test_a_binding_counts_as_soon_as_it_is_written(registry: Registry) -> None:
     rights = Rights(registry.store)
-    ask = Ask("list", "enmasse.io", "addresses", "default")
+    ask = AccessRequest("list", "enmasse.io", "addresses", "default")
     assert not rights.allows(Requester.known("tom"), ask)
     registry.create(binding("tenant-view", "tom", "default"), user=SAM)
     assert rights.allows(Requester.known("tom"), ask)
     registry.delete("RoleBinding", "default", "tom-tenant-view", user=SAM)
     assert not rights.allows(Requester.known("tom"), ask)
+
+
+def test_every_kind_of_ours_is_in_a_role() -> None:
+    rules = [rule for role in ROLES.values() for rule in role.rules]
+    for kind in KINDS:
+        if kind.is_ours:
+            asked = AccessRequest("list", kind.group, kind.plural)
+            assert any(rule.allows(asked) for rule in rules), f"no role may list {kind.plural}"

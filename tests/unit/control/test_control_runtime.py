@@ -1,86 +1,75 @@
-"""The runtime of controllers: changes become keys, keys become looks, and nothing holds up the rest."""
+"""The runtime of controllers: changes become keys, keys are reconciled, and nothing holds up the rest."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from enmasse.control.runtime import Controller, Runtime
+from enmasse.control.runtime.controller import Controller, Runtime
+from tests.support.polling import until_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enmasse.control.registry import Registry
-    from enmasse.control.store import Change, ResourceStore
-    from enmasse.model.resource import Resource
+    from enmasse.control.store.port import Change, Store
+    from enmasse.control.store.registry import Registry
+    from enmasse.model.schema.resource import Resource
 
     Make = Callable[..., Resource]
 
 
-class Names:
-    """Turns each change into the name of its object."""
+class Names(Controller):
+    """Turns each change into the name of its object, and notes what it reconciles."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    name = "names"
 
-    def load(self, store: ResourceStore) -> None:
+    def __init__(self, jitter: float = 1.0) -> None:
+        super().__init__(jitter=lambda: jitter)
+        self.seen: list[str] = []
+
+    def load(self, store: Store) -> None:
         for document in store.select("AddressSpace"):
-            self._controller.look_at(document["metadata"]["name"])
+            self.enqueue(document["metadata"]["name"])
 
     def apply(self, change: Change) -> None:
-        self._controller.look_at(change.document["metadata"]["name"])
+        if change.document["kind"] == "AddressSpace":
+            self.enqueue(change.document["metadata"]["name"])
+
+    async def reconcile(self, key: str) -> bool:
+        self.seen.append(key)
+        if key == "long":
+            await asyncio.Event().wait()
+        if key == "broken" and self.seen.count(key) == 1:
+            raise RuntimeError("the first time fails")
+        return key != "unsettled" or self.seen.count(key) > 1
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.002)
-
-
-def test_what_is_there_and_what_comes_is_looked_at(registry: Registry, make_space: Make) -> None:
-    seen: list[str] = []
-
-    async def look(key: str) -> bool:
-        seen.append(key)
-        return True
-
+def test_what_is_there_and_what_comes_is_reconciled(registry: Registry, make_space: Make) -> None:
     async def body() -> None:
-        controller = Controller("names", look, jitter=lambda: 1.0)
+        names = Names()
         runtime = Runtime(registry.store)
-        runtime.add(controller)
-        runtime.listen(Names(controller))
+        runtime.add(names)
         registry.create(make_space("before"))
         task = asyncio.create_task(runtime.run())
-        await until(lambda: seen == ["before"])
+        await until_async(lambda: names.seen == ["before"])
         registry.create(make_space("after"))
-        await until(lambda: seen == ["before", "after"])
+        await until_async(lambda: names.seen == ["before", "after"])
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(body())
 
 
-def test_a_look_that_fails_comes_again_and_one_that_takes_long_holds_up_nobody() -> None:
-    seen: list[str] = []
-
-    async def look(key: str) -> bool:
-        seen.append(key)
-        if key == "long":
-            await asyncio.Event().wait()
-        if key == "broken" and seen.count(key) == 1:
-            raise RuntimeError("the first look fails")
-        return key != "unsettled" or seen.count(key) > 1
-
+def test_a_key_that_fails_comes_again_and_one_that_takes_long_holds_up_nobody() -> None:
     async def body() -> None:
-        controller = Controller("names", look, jitter=lambda: 0.01)
+        names = Names(jitter=0.01)
         for key in ("long", "broken", "unsettled", "good"):
-            controller.look_at(key)
-        controller.look_at("background", background=True)
-        task = asyncio.create_task(controller.run())
-        await until(
-            lambda: sorted(seen) == sorted(["long", *["broken"] * 2, *["unsettled"] * 2, "good", "background"])
-        )
-        assert len(controller) == 0
+            names.enqueue(key)
+        names.enqueue("background", background=True)
+        task = asyncio.create_task(names.run())
+        expected = sorted(["long", *["broken"] * 2, *["unsettled"] * 2, "good", "background"])
+        await until_async(lambda: sorted(names.seen) == expected)
+        assert len(names) == 0
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

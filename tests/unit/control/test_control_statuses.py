@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enmasse.control.registry import Registry
-from enmasse.control.statuses import StatusWriter
-from enmasse.control.store import ResourceStore
-from enmasse.model.conditions import Condition
-from enmasse.model.kinds import decode, restore
+from enmasse.control.runtime.statuses import StatusWriter
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.model.schema.conditions import Condition
+from enmasse.model.schema.objects import decode, restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from enmasse.model.resource import Resource, ResourceStatus
+    from enmasse.model.schema.resource import Resource, ResourceStatus
 
 NOW = "2026-01-01T00:00:00Z"
 

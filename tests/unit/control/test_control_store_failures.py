@@ -17,8 +17,8 @@ from enmasse.control.errors import (
     StoreFullError,
     StoreReadOnlyError,
 )
-from enmasse.control.store import ResourceStore
-from enmasse.control.watching import follow
+from enmasse.control.store.history import follow
+from enmasse.control.store.store import ResourceStore
 from enmasse.errors import EnmasseError
 
 FORMAT_1 = """

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from enmasse.control.errors import UnfinishedWriteError
-from enmasse.control.registry import Registry
-from enmasse.control.unfinished import finish, finish_here
-from enmasse.control.user_credentials import ASIDE, Credentials
-from enmasse.control.user_passwords import CREDENTIALS, SCRAM_SHA_1, UserPasswords
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.control.store.writes import finish, finish_here
+from enmasse.control.users.passwords import ASIDE, CREDENTIALS, SCRAM_SHA_1, Credentials, UserPasswords
 from enmasse.identity.passwords import is_password_of
-from enmasse.model.errors import InvalidResourceError
-from enmasse.model.kinds import decode
-from enmasse.model.users import MessagingUser
+from enmasse.model.kinds.users import MessagingUser
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.objects import decode
 
 if TYPE_CHECKING:
-    from enmasse.control.store import Document, ResourceStore
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from enmasse.control.store.port import Document
 
 SECRET = "correct horse"
 
@@ -47,8 +50,14 @@ def make_user(
 
 
 @pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResourceStore]:
+    with ResourceStore(tmp_path / "resources.db") as opened:
+        yield opened
+
+
+@pytest.fixture
 def desk(registry: Registry) -> Registry:
-    registry.ask(UserPasswords())
+    registry.add_admission(UserPasswords())
     return registry
 
 

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from enmasse.control.context import Context
 from enmasse.control.errors import NodeRefusedError
-from enmasse.control.installation import Removals
-from enmasse.control.runtime import Runtime
-from enmasse.control.unfinished import finish_here
-from enmasse.control.user_controller import UserController
-from enmasse.control.user_passwords import UserPasswords
-from enmasse.model.kinds import decode
+from enmasse.control.store.writes import finish_here
+from enmasse.control.users.controller import UserController
+from enmasse.control.users.passwords import UserPasswords
+from enmasse.model.schema.objects import decode
+from tests.support.polling import until_async
 from tests.unit.control.memory_users import MemoryUsers
+from tests.unit.control.stage import running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from enmasse.control.registry import Registry
-    from enmasse.control.store import Document
-    from enmasse.model.resource import Resource
+    from enmasse.control.store.port import Document
+    from enmasse.control.store.registry import Registry
+    from enmasse.model.schema.resource import Resource
 
     Make = Callable[..., Resource]
 
@@ -44,27 +45,16 @@ def make_user(name: str = "shop.jo", password: str | None = "c2VjcmV0", **spec: 
 class Desk:
     """A registry with the users' controller at work."""
 
-    def __init__(self, registry: Registry, node: MemoryUsers) -> None:
+    def __init__(self, registry: Registry, messaging: Any, node: MemoryUsers) -> None:
         self.registry = registry
+        self.messaging = messaging
         self.node = node
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        removals = Removals(self.registry.store, self.node.name)
-        users = UserController(
-            self.registry, self.node, removals, {}, now=lambda: "2026-01-01T00:00:00Z", jitter=lambda: 0.01
-        )
-        runtime = Runtime(self.registry.store)
-        runtime.listen(removals)
-        runtime.add(users.controller)
-        runtime.listen(users)
-        async with asyncio.TaskGroup() as tasks:
-            work = [tasks.create_task(item.run()) for item in (runtime, users, removals)]
-            try:
-                yield
-            finally:
-                for task in work:
-                    task.cancel()
+        context = Context(self.registry, [self.messaging], now=lambda: "2026-01-01T00:00:00Z", jitter=lambda: 0.01)
+        async with running(context, UserController(context, [self.node])):
+            yield
 
     def write(self, resource: Resource) -> Document:
         try:
@@ -81,19 +71,15 @@ class Desk:
         reasons = [item["reason"] for item in found.get("conditions", ()) if item["type"] == "Ready"]
         return (found.get("phase", "Pending"), *reasons)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not condition():
-                await asyncio.sleep(0.002)
-
     async def says(self, name: str, *expected: str) -> None:
-        await self.until(lambda: self.status(name) == expected)
+        await until_async(lambda: self.status(name) == expected)
 
 
 @pytest.fixture
-def desk(registry: Registry) -> Desk:
-    registry.ask(UserPasswords())
-    return Desk(registry, MemoryUsers())
+def desk(registry: Registry, memory_node: Any) -> Desk:
+    registry.add_admission(UserPasswords())
+    registry.create_catalog()
+    return Desk(registry, memory_node(), MemoryUsers())
 
 
 def test_a_user_waits_for_its_space_and_is_told_to_the_node(desk: Desk, make_space: Make) -> None:
@@ -128,13 +114,13 @@ def test_changes_reach_the_node_and_nothing_else_is_told(desk: Desk, make_space:
             first = desk.node.users["default/shop.jo"]
             desk.write(make_user())
             desk.write(make_user(authorization=[{"operations": ["view"]}]))
-            await desk.until(lambda: desk.node.users["default/shop.jo"].authorization != ())
+            await until_async(lambda: desk.node.users["default/shop.jo"].authorization != ())
             desk.write(make_user("shop.jo", "b3RoZXI=", authorization=[{"operations": ["view"]}]))
-            await desk.until(lambda: desk.node.users["default/shop.jo"].scram != first.scram)
+            await until_async(lambda: desk.node.users["default/shop.jo"].scram != first.scram)
         async with desk.running():
-            await desk.until(lambda: desk.status("shop.jo") == ("Active", "Served"))
+            await until_async(lambda: desk.status("shop.jo") == ("Active", "Served"))
             desk.registry.delete("MessagingUser", "default", "shop.jo")
-            await desk.until(lambda: not desk.node.users)
+            await until_async(lambda: not desk.node.users)
         assert [action for action, _ in desk.node.calls] == ["create", "update", "update", "delete"]
 
     asyncio.run(body())
@@ -146,11 +132,11 @@ def test_what_changed_while_nobody_looked_is_put_right(desk: Desk, make_space: M
         for name in ("shop.jo", "shop.bo"):
             desk.write(make_user(name))
         async with desk.running():
-            await desk.until(lambda: len(desk.node.users) == 2)
+            await until_async(lambda: len(desk.node.users) == 2)
         desk.registry.delete("MessagingUser", "default", "shop.jo")
         del desk.node.users["default/shop.bo"]
         async with desk.running():
-            await desk.until(lambda: set(desk.node.users) == {"default/shop.bo"})
+            await until_async(lambda: set(desk.node.users) == {"default/shop.bo"})
 
     asyncio.run(body())
 
@@ -183,9 +169,9 @@ def test_a_full_space_takes_another_user_when_one_has_gone(desk: Desk, make_spac
         for name in ("shop.a", "shop.b", "shop.c"):
             desk.write(make_user(name))
         async with desk.running():
-            await desk.until(lambda: len(desk.node.users) == 2)
+            await until_async(lambda: len(desk.node.users) == 2)
             names = {"shop.a", "shop.b", "shop.c"}
-            await desk.until(
+            await until_async(
                 lambda: sorted(desk.status(name)[-1] for name in names) == ["QuotaExceeded", "Served", "Served"]
             )
             (late,) = (name for name in names if desk.status(name)[-1] == "QuotaExceeded")
@@ -237,9 +223,9 @@ def test_nobody_comes_into_a_space_that_is_going(desk: Desk, make_space: Make) -
         for name in ("shop.a", "shop.b", "shopping.a"):
             desk.write(make_user(name))
         async with desk.running():
-            await desk.until(lambda: len(desk.node.users) == 2)
+            await until_async(lambda: len(desk.node.users) == 2)
             desk.registry.delete("AddressSpace", "default", "shop")
-            await desk.until(lambda: not desk.node.users)
+            await until_async(lambda: not desk.node.users)
             await desk.says("shop.a", "Pending", "SpaceTerminating")
             desk.registry.change_finalizers("AddressSpace", "default", "shop", uid=uid, remove="test/x")
             await desk.says("shopping.a", "Pending", "SpaceMissing")
@@ -256,5 +242,28 @@ def test_what_the_node_refuses_is_said_and_tried_again(desk: Desk, make_space: M
             await desk.says("shop.jo", "Failed", "NodeRefused")
             desk.node.refusal = None
             await desk.says("shop.jo", "Active", "Served")
+
+    asyncio.run(body())
+
+
+def test_a_user_of_a_former_release_gets_the_conditions_of_today(desk: Desk, make_space: Make) -> None:
+    async def body() -> None:
+        desk.write(make_space(**STANDARD))
+        desk.write(make_user())
+        async with desk.running():
+            await desk.says("shop.jo", "Active", "Served")
+        store = desk.registry.store
+        former = store.get("MessagingUser", "default", "shop.jo")
+        status = former["status"]
+        status["conditions"] = [item for item in status["conditions"] if item["type"] != "InEffect"]
+        store.replace(former)
+
+        def kinds() -> list[str]:
+            found = store.get("MessagingUser", "default", "shop.jo")["status"]["conditions"]
+            return [item["type"] for item in found]
+
+        assert "InEffect" not in kinds()
+        async with desk.running():
+            await until_async(lambda: "InEffect" in kinds())
 
     asyncio.run(body())

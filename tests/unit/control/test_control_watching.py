@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.control.errors import DirectoryInUseError, ExpiredVersionError
-from enmasse.control.lock import DirectoryLock
-from enmasse.control.store import ResourceStore
-from enmasse.control.watching import follow
+from enmasse.control.store.history import follow
+from enmasse.control.store.store import ResourceStore
+from enmasse.drivers.data_directory import DirectoryLock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HOLDER = """
 import sys, pathlib
-from enmasse.control.lock import DirectoryLock
+from enmasse.drivers.data_directory import DirectoryLock
 with DirectoryLock(pathlib.Path(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()

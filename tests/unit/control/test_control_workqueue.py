@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from enmasse.control.workqueue import WorkQueue
+from enmasse.control.runtime.workqueue import WorkQueue
 
 
 def queue() -> WorkQueue:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from enmasse.demo.chart import draw, lines
-from enmasse.demo.history import Alarm, Curve, History
+from enmasse.demo.chart import Alarm, Curve, History, draw, lines
 
 BEGAN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

@@ -11,12 +11,10 @@ import pytest
 from deltalake import write_deltalake
 from rich.console import Console
 
-from enmasse.demo.devices import BAND, FLEET, PROTON_FLEET, make_fleet
-from enmasse.demo.figures import AddressFigures, DeviceFigures, Figures, PipelineFigures
-from enmasse.demo.host import HostDevice
+from enmasse.demo.chart import count_rows, last_minutes
+from enmasse.demo.devices import BAND, FLEET, PROTON_FLEET, HostDevice, make_fleet
+from enmasse.demo.figures import AddressFigures, DeviceFigures, Figures, PipelineFigures, Verdict
 from enmasse.demo.picture import Picture
-from enmasse.demo.telemetry import count_rows, last_minutes
-from enmasse.demo.verdict import Verdict
 
 WINDOW = {
     "device": "boiler-1",
@@ -96,10 +94,10 @@ def test_a_runner_that_ended_is_counted_once_whatever_it_ran() -> None:
 def test_an_alert_of_an_earlier_run_is_left_out() -> None:
     figures = Figures(began="2026-01-01T00:00:15+00:00")
     figures.on_alert({**ALERT, "time": "2026-01-01T00:00:10.000Z"})
-    assert figures.alerts_told == 0
+    assert figures.alerts_received == 0
     figures.on_alert(ALERT)
     figures.on_alert(OVER)
-    assert (figures.alerts_seen, figures.alerts_told) == (1, 2)
+    assert (figures.alerts_seen, figures.alerts_received) == (1, 2)
 
 
 def test_without_a_terminal_there_are_plain_lines() -> None:

@@ -13,7 +13,7 @@ from enmasse.wire.amqp.performatives import Attach, Begin, Detach, Disposition, 
 from enmasse.wire.amqp.performatives import Target as LinkTarget
 from fuzz.__main__ import main
 from fuzz.minimise import choose, reached
-from fuzz.registry import CORPUS, TARGETS, corpus_of
+from fuzz.registry import CORPUS, TARGETS, corpus_of, target_of
 from fuzz.target import BrokenBoundError, Target, metered
 
 MOST_CORPUS_BYTES = 500_000
@@ -24,12 +24,12 @@ def test_the_corpus_is_withstood_at_a_cost_in_proportion(name: str) -> None:
     paths = corpus_of(name)
     assert len(paths) > 10, "a corpus that reaches nothing"
     for path in paths:
-        metered(TARGETS[name], path.read_bytes())
+        metered(target_of(name), path.read_bytes())
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_inputs_made_from_the_corpus_are_withstood(name: str) -> None:
-    target = TARGETS[name]
+    target = target_of(name)
     assert target.mutate is not None
     paths = corpus_of(name)
     chance = Random(name)
@@ -72,7 +72,7 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
 @pytest.mark.parametrize("name", ["server", "node"])
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
 def test_twice_the_input_costs_at_most_twice_as_much_and_a_little(name: str, flood: Callable[[int], bytes]) -> None:
-    once, twice = (metered(TARGETS[name], flood(count)) for count in (120, 240))
+    once, twice = (metered(target_of(name), flood(count)) for count in (120, 240))
     assert twice < 2.5 * once
 
 
@@ -98,7 +98,7 @@ def test_a_target_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str])
 
 
 def test_minimising_keeps_what_reaches_more_and_nothing_twice() -> None:
-    target = TARGETS["types"]
+    target = target_of("types")
     inputs = [b"\x40", b"\x40", b"\x43", b"\x41", b"\xa1\x01a", b"\xa1\x01b"]
     chosen = choose(target, inputs)
     assert b"\x40" in chosen
@@ -110,4 +110,4 @@ def test_a_library_below_a_directory_of_the_products_name_is_not_the_product() -
     library: dict[str, Any] = {}
     exec(compile("def run(data):\n    len(data)\n", "/home/me/enmasse/.venv/lib/library.py", "exec"), library)
     assert reached(Target("library", library["run"], list), b"") == set()
-    assert reached(TARGETS["types"], b"\x40")
+    assert reached(target_of("types"), b"\x40")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from enmasse.errors import RemoteError
-from enmasse.identity.login import Login, Place
+from enmasse.identity.login import Login, LoginTarget, TokenAuthority
 from enmasse.identity.passwords import Passwords
 from enmasse.identity.permissions import Grant, Permissions
-from enmasse.identity.tokens import TokenAuthority
 from enmasse.identity.users import User, Users, make_keys
-from enmasse.wire.amqp.performatives import SaslMechanisms, decode_performative
-from enmasse.wire.amqp.sasl import ClientMechanism, SaslClient, SaslServer, Verdict
+from enmasse.wire.amqp.composites import decode_performative
+from enmasse.wire.amqp.performatives import SaslMechanisms
+from enmasse.wire.amqp.sasl import SaslClient, SaslServer
+from enmasse.wire.sasl.mechanisms import ClientMechanism, Verdict
 
 FEW = 4_096
 """Iterations; a test need not be slow on purpose."""
@@ -60,19 +61,19 @@ class Door:
         self.tokens: TokenAuthority | None = None
         self.login: Login
 
-    def place_of(self, named: str) -> Place:
+    def target_of(self, named: str) -> LoginTarget:
         user, _, realm = named.rpartition("@")
         if realm == "nowhere":
-            return Place(None, user, is_open=False)
+            return LoginTarget(None, user, is_open=False)
         if realm == "wrong":
             raise RemoteError("amqp:not-found", "there is no such space")
         space = f"ns/{realm}" if user else "ns/shop"
-        return Place(space, user or named, is_open=space in self.open_spaces)
+        return LoginTarget(space, user or named, is_open=space in self.open_spaces)
 
     def begin(self) -> Login:
         self.login = Login(
             self.users,
-            self.place_of,
+            self.target_of,
             self.passwords,
             new_nonce=lambda: "server",
             certified=self.certified,

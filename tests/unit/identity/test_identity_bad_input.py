@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from enmasse.errors import RemoteError
-from enmasse.wire.amqp.saslprep import saslprep
-from enmasse.wire.amqp.scram import HASHES, Scram
+from enmasse.wire.sasl.scram import HASHES, Scram, saslprep
 from tests.unit.identity.people import Door, answered, person
 
 STARTS = {

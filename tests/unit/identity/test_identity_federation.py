@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from enmasse.errors import ConfigError
-from enmasse.identity.federation import federated_user
-from enmasse.identity.keycloak import grant_of_group, group_of
+from enmasse.identity.federation import federated_user, grant_of_group, group_of
 from enmasse.identity.oidc import Identity
 from enmasse.identity.oidc_settings import OidcSettings, read_settings
 from enmasse.identity.permissions import Grant

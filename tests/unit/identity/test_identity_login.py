@@ -6,23 +6,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from enmasse.identity.login import Place, offered_mechanisms
-from enmasse.identity.passwords import Passwords
-from enmasse.identity.tokens import Judged, Judgement
-from enmasse.identity.users import User, Users
-from enmasse.wire.amqp.pending import Pending
-from enmasse.wire.amqp.sasl import (
+from enmasse.identity.login import Judged, Judgement, offered_mechanisms
+from enmasse.identity.users import User
+from enmasse.wire.sasl.mechanisms import (
     Admitted,
     Anonymous,
     ClientMechanism,
     External,
     OAuthBearer,
+    Pending,
     Plain,
     SaslCode,
-    Scram,
     XOAuth2,
 )
-from enmasse.wire.amqp.scram import HASHES, salted_password
+from enmasse.wire.sasl.scram import HASHES, Scram
 from tests.unit.identity.people import Door, answered, person
 
 
@@ -300,8 +297,9 @@ BOTH = Authority(spaces=["ns/a"], takes_passwords=True)
         ({"guarded": ["ns/shop"]}, ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")),
         ({"guarded": ["ns/empty"]}, ("SCRAM-SHA-512", "SCRAM-SHA-256")),
         ({"guarded": ["ns/factory"], "is_private": True}, ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")),
+        ({"guarded": ["ns/factory"], "has_open": True}, ("SCRAM-SHA-512", "SCRAM-SHA-256", "ANONYMOUS")),
         (
-            {"guarded": ["ns/factory"], "has_open": True},
+            {"guarded": ["ns/factory"], "has_open": True, "is_private": True},
             ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"),
         ),
         (
@@ -319,34 +317,3 @@ def test_what_is_good_for_any_space_is_offered(asked: dict[str, object], expecte
         "guarded": [], "has_open": False, "is_private": False, "has_certificate": False
     }  # fmt: skip
     assert offered_mechanisms(door().users, **{**defaults, **asked}) == expected  # type: ignore[arg-type]
-
-
-# Passwords
-
-
-def test_a_remembered_password_is_forgotten_with_its_key() -> None:
-    passwords = Passwords(b"secret")
-    before, after = person("jo"), person("jo", password="changed")
-    place = Place("ns/shop", "jo", is_open=False)
-    for _ in range(2):
-        assert passwords.check(Users([before]), place, before, "secret")
-    assert not passwords.check(Users([after]), place, after, "secret")
-    assert passwords.check(Users([after]), place, after, "changed")
-
-
-def test_a_remembered_password_is_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    passwords, user = Passwords(b"secret"), person("jo")
-    users, place = Users([user]), Place("ns/shop", "jo", is_open=False)
-    worked: list[str] = []
-
-    def note(*arguments: object) -> bytes:
-        worked.append("once")
-        return salted_password(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("enmasse.identity.passwords.salted_password", note)
-    assert passwords.check(users, place, user, "secret")
-    assert passwords.check(users, place, user, "secret")
-    assert len(worked) == 1
-    assert not passwords.check(users, place, user, "guess")
-    assert not passwords.check(users, place, None, "guess"), "for nobody as much is done"
-    assert len(worked) == 3

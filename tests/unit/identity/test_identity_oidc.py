@@ -222,8 +222,8 @@ def test_keys_that_are_broken_do_not_hide_the_others() -> None:
 
 def test_a_provider_is_who_it_says() -> None:
     said = {"issuer": ISSUER, "jwks_uri": ISSUER + "/certs", "token_endpoint": ISSUER + "/token"}
-    assert read_discovery(said, ISSUER) == (ISSUER + "/certs", ISSUER + "/token")
-    assert read_discovery({**said, "token_endpoint": 5}, ISSUER) == (ISSUER + "/certs", "")
+    assert read_discovery(said, ISSUER) == (ISSUER + "/certs", ISSUER + "/token", "")
+    assert read_discovery({**said, "token_endpoint": 5}, ISSUER) == (ISSUER + "/certs", "", "")
     changed: list[Any] = [{**said, **wrong} for wrong in ({"issuer": "https://evil.example.com"}, {"jwks_uri": 1})]
     for wrong in (*changed, {"issuer": ISSUER}, [], None):
         with pytest.raises(TokenError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW, Grant, Permissions, pattern_problem
-from enmasse.identity.throttle import Throttle
-from enmasse.node.user_patterns import matcher_of
+from enmasse.identity.throttle import RECENT_S, LoginThrottle, Throttle, network_of
+from enmasse.node.users.patterns import matcher_of
 from tests.unit.identity.people import exactly
 
 
@@ -39,7 +39,11 @@ def test_all_is_every_operation() -> None:
         ("orders", ["orders"], ["order", "orders/eu", "*", "#", "orders/#"]),
         ("#", ["orders", "a/b/c", "#", "a/#", "*"], ["$management", "$addresses", "$dynamic/1"]),
         ("orders/#", ["orders", "orders/eu", "orders/eu/1", "orders/#", "orders/*"], ["stock", "#", "*/eu", "order"]),
-        ("orders/*", ["orders/eu", "orders/*"], ["orders", "orders/eu/1", "orders/#", "#"]),
+        ("orders/*", ["orders/eu", "orders/*", "orders/+"], ["orders", "orders/eu/1", "orders/#", "#"]),
+        ("orders/+", ["orders/eu", "orders/*", "orders/+"], ["orders", "orders/eu/1", "orders/#", "#"]),
+        ("a/+/z", ["a/b/z", "a/+/z"], ["a/z", "a/b/c/z", "a/+/+", "+/b/z"]),
+        ("c++*", ["c++", "c++/x"], ["c+", "+", "+/x"]),
+        ("+*", ["+1", "+x/y"], ["+", "*", "#", "+/x", "a"]),
         ("*/eu", ["orders/eu", "*/eu"], ["#/eu", "orders/us", "eu"]),
         ("order*", ["order", "orders", "orders/eu/1", "order-1/#"], ["orde", "*", "#", "an/order"]),
         ("in/order*", ["in/order", "in/orders/eu"], ["in", "order", "in/*", "in/#", "out/orders"]),
@@ -63,7 +67,7 @@ def test_a_pattern_covers_names_and_what_other_patterns_stand_for(
         ("*", "in/${username}/#", [], ["in/jo", "in/*", "in/#", "in/*/#", "in/jo/1"]),
         ("#", "in/${username}", [], ["in", "in/jo", "in/#", "in/*", "in/jo/1"]),
         ("#", "${username}", [], ["in", "#", "*", "in/jo"]),
-        ("+", "in/${username}", ["in/+"], ["in/jo", "in/*", "in/#"]),
+        ("+", "in/${username}", [], ["in/jo", "in/*", "in/#", "in/+"]),
         ("jo/1", "in/${username}/#", [], ["in/jo/1", "in/jo", "in/jo/1/x"]),
         ("a/#", "in/${username}", [], ["in/a", "in/a/#", "in/a/x", "in/#"]),
         ("$management", "${username}", [], ["$management", "management"]),
@@ -86,7 +90,9 @@ def test_permissions_know_their_users_name() -> None:
     assert not own.allow(SEND, "me")
 
 
-@pytest.mark.parametrize("pattern", ["#", "*", "a/*/#", "order*", "a/order*", "in/${username}/#", "a//b"])
+@pytest.mark.parametrize(
+    "pattern", ["#", "*", "a/*/#", "+/a/+", "c++", "order*", "a/order*", "in/${username}/#", "a//b"]
+)
 def test_patterns_that_are_understood(pattern: str) -> None:
     assert pattern_problem(pattern) is None
 
@@ -117,3 +123,42 @@ def test_only_so_many_keys_are_remembered() -> None:
     for key in ("a", "b", "a", "c"):
         throttle.failed(key, 0.0)
     assert [key for key in "abc" if throttle.must_wait(key, 0.0)] == ["a", "c"]
+
+
+def test_nobody_waits_longer_however_many_failures_there_were() -> None:
+    throttle = Throttle(3, 10.0)
+    for _ in range(1_000):
+        throttle.failed("host", 0.0)
+    assert throttle.must_wait("host", 9.0)
+    assert not throttle.must_wait("host", 10.0)
+
+
+def test_a_name_that_came_in_lately_is_spared_and_one_that_came_in_long_ago_is_not() -> None:
+    logins = LoginThrottle()
+    logins.succeeded("10.0.0.1", "ns/shop", "jo", 0.0)
+    for now in (1.0, RECENT_S):
+        for number in range(20):
+            logins.failed("10.0.0.1", "ns/shop", f"nobody{number}", now)
+        assert logins.must_wait("10.0.0.1", "ns/shop", "bo", now)
+        assert not logins.must_wait("10.0.0.1", "ns/factory", "bo", now)
+    assert not logins.must_wait("10.0.0.1", "ns/shop", "jo", RECENT_S - 1)
+    assert logins.must_wait("10.0.0.1", "ns/shop", "jo", RECENT_S)
+    for _ in range(5):
+        logins.failed("10.0.0.2", "ns/shop", "jo", 0.0)
+    assert logins.must_wait("10.0.0.2", "ns/shop", "jo", 0.0), "its own password may be guessed"
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("[::ffff:192.0.2.7]", "192.0.2.7"),
+        ("[2001:db8:1:2:a:b:c:d]", "2001:db8:1:2::/64"),
+        ("2001:DB8:1:2::1", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        ("unix", "unix"),
+    ],
+)
+def test_a_client_has_an_address_or_a_network_of_ipv6(host: str, network: str) -> None:
+    assert network_of(host) == network

@@ -6,9 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.identity.rbac import Ask, Binding, Role, Rule, describe_refusal, is_allowed, may_bind
-from enmasse.identity.requester import ANONYMOUS, LOCAL_OPERATOR, Requester
-from enmasse.identity.roles import BUILT_IN_BINDINGS, ROLES
+from enmasse.control.access.roles import BUILT_IN_BINDINGS, ROLES
+from enmasse.identity.rbac import (
+    ANONYMOUS,
+    LOCAL_OPERATOR,
+    AccessRequest,
+    Binding,
+    Requester,
+    Role,
+    Rule,
+    describe_refusal,
+    is_allowed,
+    may_bind,
+)
 
 TINA = Requester.known("tina")
 SAM = Requester.known("sam", ("operators",))
@@ -22,7 +32,7 @@ BINDINGS = (
 
 
 def allowed(who: Requester, verb: str, group: str, resource: str, namespace: str = "", name: str = "") -> bool:
-    return is_allowed(who, Ask(verb, group, resource, namespace, name), BINDINGS, ROLES)
+    return is_allowed(who, AccessRequest(verb, group, resource, namespace, name), BINDINGS, ROLES)
 
 
 def test_what_no_role_allows_is_refused() -> None:
@@ -63,10 +73,10 @@ def test_a_service_admin_reads_neither_secrets_nor_writes_addresses_of_tenants()
 
 
 def test_paths_that_are_no_resources_have_rules_too() -> None:
-    assert is_allowed(TINA, Ask("get", path="/apis/enmasse.io/v1beta1"), BINDINGS, ROLES)
-    assert not is_allowed(TINA, Ask("get", path="/metrics"), BINDINGS, ROLES)
-    assert is_allowed(SAM, Ask("get", path="/metrics"), BINDINGS, ROLES)
-    assert not is_allowed(ANONYMOUS, Ask("get", path="/apis"), BINDINGS, ROLES)
+    assert is_allowed(TINA, AccessRequest("get", path="/apis/enmasse.io/v1beta1"), BINDINGS, ROLES)
+    assert not is_allowed(TINA, AccessRequest("get", path="/metrics"), BINDINGS, ROLES)
+    assert is_allowed(SAM, AccessRequest("get", path="/metrics"), BINDINGS, ROLES)
+    assert not is_allowed(ANONYMOUS, AccessRequest("get", path="/apis"), BINDINGS, ROLES)
 
 
 def test_administrators_may_do_everything() -> None:
@@ -103,16 +113,16 @@ def test_a_rule_for_everything_is_covered_by_a_rule_for_everything_alone() -> No
 
 def test_a_refusal_has_the_words_of_kubernetes() -> None:
     assert (
-        describe_refusal(TINA, Ask("list", "enmasse.io", "addresses", "red"))
+        describe_refusal(TINA, AccessRequest("list", "enmasse.io", "addresses", "red"))
         == 'addresses.enmasse.io is forbidden: User "tina" cannot list resource "addresses" '
         'in API group "enmasse.io" in the namespace "red"'
     )
     assert (
-        describe_refusal(TINA, Ask("get", "", "namespaces", "", "red"))
+        describe_refusal(TINA, AccessRequest("get", "", "namespaces", "", "red"))
         == 'namespaces "red" is forbidden: User "tina" cannot get resource "namespaces" '
         'in API group "" at the cluster scope'
     )
-    assert describe_refusal(TINA, Ask("get", path="/metrics")) == (
+    assert describe_refusal(TINA, AccessRequest("get", path="/metrics")) == (
         'forbidden: User "tina" cannot get path "/metrics"'
     )
 

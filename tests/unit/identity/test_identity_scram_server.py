@@ -9,7 +9,7 @@ import pytest
 
 from enmasse.identity.scram_server import Proof, read_client_first
 from enmasse.identity.users import Users, make_keys
-from enmasse.wire.amqp.pending import Pending
+from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.performatives import (
     Performative,
     SaslChallenge,
@@ -17,10 +17,10 @@ from enmasse.wire.amqp.performatives import (
     SaslMechanisms,
     SaslOutcome,
     SaslResponse,
-    decode_performative,
 )
-from enmasse.wire.amqp.sasl import Admitted, Question, SaslClient, SaslServer, Scram
-from enmasse.wire.amqp.scram import attributes_of
+from enmasse.wire.amqp.sasl import SaslClient, SaslServer
+from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question
+from enmasse.wire.sasl.scram import Scram, attributes_of
 from tests.unit.identity.people import FEW, SEED, Door, answered, person
 
 # RFC 5802 5, RFC 7677 3
@@ -146,11 +146,11 @@ def test_nobodys_salts_differ_by_all_that_a_users_would_and_stay() -> None:
         ("SCRAM-SHA-256", "b", "x"),
         ("SCRAM-SHA-256", "a", "y"),
     ]
-    keys = [users.keys_of_nobody(*place) for place in places]
+    keys = [users.decoy_keys(*place) for place in places]
     assert len({item.salt for item in keys}) == len(places)
     assert [item.iterations for item in keys] == [FEW] * len(places)
-    assert [Users([person("jo")], SEED).keys_of_nobody(*place) for place in places] == keys
-    assert Users([person("jo")], b"other").keys_of_nobody(*places[0]).salt != keys[0].salt
+    assert [Users([person("jo")], SEED).decoy_keys(*place) for place in places] == keys
+    assert Users([person("jo")], b"other").decoy_keys(*places[0]).salt != keys[0].salt
     assert [len(item.stored) for item in keys] == [32, 64, 32, 32]
 
 

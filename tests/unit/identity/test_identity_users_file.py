@@ -8,9 +8,8 @@ import pytest
 import yaml
 
 from enmasse.identity.errors import UsersFileError
-from enmasse.identity.names import space_name, user_name
 from enmasse.identity.permissions import RECV, SEND, Grant
-from enmasse.identity.users import Users
+from enmasse.identity.users import Users, space_name, user_name
 from enmasse.identity.users_file import read_users, write_users
 from tests.unit.identity.people import SEED, exactly, person
 
@@ -88,7 +87,7 @@ def test_the_file_for_mistakes_has_none_by_itself() -> None:
         ("users: [{name: jo, space: shop}, {name: jo, space: default/shop}]", r"users\[1\]: user 'jo'.*occurs twice"),
         (
             "users: [{name: a, space: s, certificates: [x]}, {name: b, space: s, certificates: [x]}]",
-            "certificate 'x' is 'a' already",
+            "certificate 'x' belongs to user 'a' already",
         ),
         ("seed: '!'", "seed: a text in base64 is expected"),
         (one(password="secret"), "there is no field 'password'; there are name, space, credentials"),
@@ -101,7 +100,7 @@ def test_the_file_for_mistakes_has_none_by_itself() -> None:
         (keys(storedKey="AAAA"), "storedKey: 32 bytes are expected, not 3"),
         (keys(serverKey=None), "serverKey: a text in base64"),
         (one(certificates="x"), "certificates: a list is expected"),
-        (grant(operations=["write"], addresses=["a"]), "'write' is none; there are send, recv"),
+        (grant(operations=["write"], addresses=["a"]), "'write' is no operation; there are send, recv"),
         (grant(operations=[], addresses=["a"]), "operations: at least one"),
         (grant(operations=["send"]), "addresses: at least one is expected; '#' stands for all"),
         (grant(operations=["send"], addresses=["top*s"]), "a wildcard is part of a word"),

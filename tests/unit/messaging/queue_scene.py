@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from enmasse.messaging.frame import Frame
-from enmasse.messaging.log import log_range
-from enmasse.messaging.options import StoredOptions
-from enmasse.messaging.queue import Queue
+from enmasse.messaging.log.frame import Frame
+from enmasse.messaging.log.layout import log_range
+from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.storage import Table
+from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
 from enmasse.wire.amqp.sections import Header, encode_message
 
@@ -28,7 +28,7 @@ class Scene:
 
     def __init__(self, harness: CoreHarness | None = None, **options: Any) -> None:
         self.harness = harness or CoreHarness()
-        self.queue = Queue(self.harness.core, "orders", LOG, options=StoredOptions(**options))
+        self.queue = Queue(self.harness.core, "orders", LOG, options=AddressSettings(**options))
         self.queue.load()
         self._sender: MemoryProducerPort | None = None
 

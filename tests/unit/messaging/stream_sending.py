@@ -4,38 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from enmasse.messaging.frame import Frame, encode_frame
-from enmasse.messaging.log import log_range
-from enmasse.messaging.storage import Table
-from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY, Stream
-from enmasse.testing.ports import CoreHarness, MemoryProducerPort
+from enmasse.messaging.log.frame import encode_frame
+from enmasse.messaging.streams.producers import FRAME_FORMAT, FRAMES_CAPABILITY
+from enmasse.testing.ports import MemoryProducerPort
 from enmasse.wire.amqp.sections import Properties, encode_message
+from tests.support.stream_scene import LOG, StreamScene
 
-LOG = 9
+__all__ = ["LOG", "Scene", "frame", "keyed", "numbered", "send_frame"]
 
 
-class Scene:
-    """A stream over a storage in memory."""
+class Scene(StreamScene):
+    """A stream whose senders wait for the disk."""
 
-    def __init__(self, partitions: int = 1, harness: CoreHarness | None = None, **options: Any) -> None:
-        self.harness = harness or CoreHarness()
-        self.stream = Stream(self.harness.core, "log", LOG, uid="u1", partitions=partitions, **options)
-        self.stream.load()
-
-    def sender(self, **options: Any) -> MemoryProducerPort:
-        port = self.harness.sender(self.stream, **options)
+    def settle(self) -> None:
+        """Run a turn: the disk answers when a test says so."""
         self.harness.turn()
-        return port
 
     def frames_sender(self, partition: int = 0) -> MemoryProducerPort:
         return self.sender(capabilities=(FRAMES_CAPABILITY,), properties={"enmasse:partition": partition})
 
     def numbered_sender(self, name: Any = "p1") -> MemoryProducerPort:
         return self.sender(properties={"enmasse:producer": name})
-
-    def stored(self, partition: int = 0) -> list[Frame]:
-        found = self.harness.storage.scan(Table.FRAME, *log_range(LOG, partition), 1 << 30)
-        return [Frame(value) for _, value in found]
 
     def rows(self, partition: int = 0) -> list[bytes]:
         """The bodies on disk by offset; offsets have no gaps."""
@@ -44,9 +33,6 @@ class Scene:
             assert frame.first_offset == len(rows)
             rows += frame.cells(frame.bodies)
         return rows
-
-    def restart(self, through: int = 0) -> Scene:
-        return Scene(len(self.stream.partitions), self.harness.restarted(through))
 
 
 def keyed(key: Any, body: bytes = b"x", *, annotation: Any = None) -> bytes:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.address import AttachOptions
-from enmasse.messaging.anycast import BACKLOG_BYTES, Anycast, AnycastProducer
-from enmasse.messaging.delivery import ACCEPTED, FAILED, RELEASED
+from enmasse.messaging.address import AttachOptions, Declaration
+from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.direct.anycast import BACKLOG_BYTES, Anycast, AnycastProducer
+from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import AmqpError, Modified, Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 
 OUTCOMES = [
     ACCEPTED,
@@ -387,3 +388,39 @@ def test_a_receiver_learns_nothing_of_options_it_did_not_ask_for(harness: CoreHa
     port.grant(1)
     granted_sender(harness, address).send(b"x")
     assert port.payloads == [b"x"]
+
+
+@pytest.fixture
+def acknowledging(harness: CoreHarness) -> Anycast:
+    address = Anycast(harness.core, "orders")
+    address.apply(Declaration(settings=AddressSettings(acknowledge="node")))
+    return address
+
+
+def test_a_node_that_acknowledges_accepts_what_a_receiver_has(harness: CoreHarness, acknowledging: Anycast) -> None:
+    receiver = harness.receiver(acknowledging, 1)
+    sender = granted_sender(harness, acknowledging)
+    delivery = sender.send(b"one")
+    assert sender.states[delivery] is ACCEPTED
+    assert [arrival.settled for arrival in receiver.arrivals] == [False]
+    receiver.settle(Rejected())
+    assert sender.outcomes == [(delivery, ACCEPTED)]
+    assert acknowledging.counts()["rejected"] == 1
+
+
+@pytest.mark.parametrize("outcome", [RELEASED, FAILED], ids=["released", "failed"])
+def test_what_the_node_has_acknowledged_goes_to_another_receiver(
+    harness: CoreHarness, acknowledging: Anycast, outcome: Any
+) -> None:
+    first = harness.receiver(acknowledging, 1)
+    sender = granted_sender(harness, acknowledging)
+    sender.send(b"one")
+    second = harness.receiver(acknowledging, 1)
+    first.settle(outcome)
+    harness.turn()
+    assert second.payloads == [b"one"]
+    first.leave()
+    second.leave()
+    harness.turn()
+    assert len(sender.outcomes) == 1
+    assert acknowledging.counts()["dropped"] == 1, "nobody is left to have it"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from enmasse.messaging.delivery import FAILED
-from enmasse.messaging.options import StoredOptions
-from enmasse.messaging.queue import Queue
+from enmasse.messaging.queues.queue import Queue
+from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.types import Timestamp
@@ -29,7 +29,7 @@ class Scene:
         self.harness = CoreHarness()
         if is_paged:
             self.harness.core.window_bytes = 8_000
-        self.queue = Queue(self.harness.core, "orders", 1, options=StoredOptions(redelivery_delay=redelivery_delay))
+        self.queue = Queue(self.harness.core, "orders", 1, options=AddressSettings(redelivery_delay=redelivery_delay))
         self.queue.load()
         self._sender = self.harness.sender(self.queue)
         self.harness.turn()

@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED, FAILED, RELEASED
-from enmasse.messaging.frame import Frame, encode_frame
-from enmasse.messaging.log import log_range
-from enmasse.messaging.queue import Queue
-from enmasse.messaging.queue_entry import ROW_BYTES, settled_rows
+from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.log.entry import ROW_BYTES, settled_rows
+from enmasse.messaging.log.frame import Frame, encode_frame
+from enmasse.messaging.log.layout import log_range
+from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.storage import Table
-from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY, Stream
+from enmasse.messaging.streams.producers import FRAME_FORMAT, FRAMES_CAPABILITY
+from enmasse.messaging.streams.stream import Stream
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
 from enmasse.wire.amqp.sections import Header, Sections, encode_message, with_header
+from tests.support.chance import seeds
 
-SEEDS = range(40)
+SEEDS = seeds(40)
 STEPS = 120
 
 
@@ -208,6 +210,7 @@ def size(body: int, durable: bool) -> int:
     return len(with_header(encode_message(b"%d" % body), Header(durable=durable))) + ROW_BYTES
 
 
+@pytest.mark.chance
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_queue_loses_nothing_it_accepted_and_repeats_nothing_it_settled(seed: int) -> None:
     story = QueueStory(seed)
@@ -354,6 +357,7 @@ class StreamStory(Story):
         assert not self.frames.unsettled
 
 
+@pytest.mark.chance
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_stream_loses_nothing_it_accepted_and_stores_nothing_twice(seed: int) -> None:
     story = StreamStory(seed)

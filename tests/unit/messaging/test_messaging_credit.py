@@ -7,10 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from enmasse.messaging.anycast import Anycast
-from enmasse.messaging.delivery import ACCEPTED, FAILED, RELEASED
+from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.direct.anycast import Anycast
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
+from tests.support.chance import examples
 
 MANY = 1_000
 
@@ -159,7 +160,7 @@ class CreditMachine(RuleBasedStateMachine):
 
 
 TestCreditMachine = CreditMachine.TestCase
-TestCreditMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCreditMachine.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 def test_senders_get_no_credit_while_no_receiver_is_attached() -> None:
@@ -375,6 +376,19 @@ def test_a_busy_sender_does_not_starve_idle_ones_that_wake_up() -> None:
                 break
             work(0.01)
         assert len(sender.grants) > before
+
+
+@pytest.mark.parametrize("credit", [1, 2, 10])
+def test_idle_senders_do_not_keep_all_credit_from_a_busy_one(credit: int) -> None:
+    direct = Direct()
+    receiver = direct.receiver(credit)
+    busy, *_ = (direct.sender() for _ in range(1 + credit))
+    for _ in range(100):
+        time_until_it_can_send(direct, busy, 1)
+        busy.send()
+        receiver.accept()
+        receiver.grant(credit)
+        direct.harness.advance(0.005)
 
 
 def test_a_thousand_senders_get_their_messages_through_a_credit_of_ten() -> None:

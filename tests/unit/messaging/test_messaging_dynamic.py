@@ -6,22 +6,21 @@ from itertools import count
 
 import pytest
 
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.dynamic import (
     ALL_QUEUES_BYTES,
     ALL_WAITING_BYTES,
-    LOOK_S,
+    CHECK_S,
     MAX_DYNAMIC,
     MAX_WAITING,
     QUEUE_BYTES,
+    DynamicRequest,
     Lifetime,
-    Wish,
 )
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.queue import Queue
+from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.testing.ports import CoreHarness, MemoryProducerPort
-from enmasse.wire.amqp.performatives import Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
 from enmasse.wire.amqp.sections import Properties, encode_message
 
 
@@ -68,7 +67,7 @@ def test_by_default_it_goes_with_the_link_that_it_was_made_for(scene: Scene) -> 
 
 
 def test_it_may_live_as_long_as_any_link_is_attached(scene: Scene) -> None:
-    address = scene.space.add_dynamic(Wish("queue", Lifetime.NO_LINKS))
+    address = scene.space.add_dynamic(DynamicRequest("queue", Lifetime.NO_LINKS))
     creator, other = scene.harness.sender(address), scene.harness.receiver(address, 1)
     scene.harness.turn()
     creator.send(to(address.name))
@@ -81,7 +80,7 @@ def test_it_may_live_as_long_as_any_link_is_attached(scene: Scene) -> None:
 
 
 def test_it_may_live_until_its_messages_are_gone_too(scene: Scene) -> None:
-    address = scene.space.add_dynamic(Wish("queue", Lifetime.NO_MESSAGES))
+    address = scene.space.add_dynamic(DynamicRequest("queue", Lifetime.NO_MESSAGES))
     creator = scene.harness.sender(address)
     scene.harness.turn()
     creator.send(to(address.name))
@@ -90,27 +89,27 @@ def test_it_may_live_until_its_messages_are_gone_too(scene: Scene) -> None:
     scene.harness.turn()
     receiver = scene.harness.receiver(address, 1)
     scene.harness.turn()
-    scene.harness.advance(2 * LOOK_S)
+    scene.harness.advance(2 * CHECK_S)
     assert scene.is_there(address.name)
     receiver.accept()
-    scene.harness.advance(2 * LOOK_S)
+    scene.harness.advance(2 * CHECK_S)
     assert not scene.is_there(address.name)
     assert receiver.is_detached
 
 
 def test_it_may_live_until_neither_links_nor_messages_are_left(scene: Scene) -> None:
-    address = scene.space.add_dynamic(Wish("queue", Lifetime.NO_LINKS_OR_MESSAGES))
+    address = scene.space.add_dynamic(DynamicRequest("queue", Lifetime.NO_LINKS_OR_MESSAGES))
     creator = scene.harness.sender(address)
     scene.harness.turn()
     creator.send(to(address.name))
     creator.leave()
     scene.left(address.name, is_creator=True)
-    scene.harness.advance(2 * LOOK_S)
+    scene.harness.advance(2 * CHECK_S)
     assert scene.is_there(address.name)
     receiver = scene.harness.receiver(address, 1)
     scene.harness.turn()
     receiver.accept()
-    scene.harness.advance(2 * LOOK_S)
+    scene.harness.advance(2 * CHECK_S)
     assert scene.is_there(address.name)
     receiver.leave()
     scene.left(address.name)
@@ -119,14 +118,14 @@ def test_it_may_live_until_neither_links_nor_messages_are_left(scene: Scene) -> 
 
 @pytest.mark.parametrize("lifetime", [Lifetime.NO_MESSAGES, Lifetime.NO_LINKS_OR_MESSAGES])
 def test_without_messages_it_need_not_wait_for_any(scene: Scene, lifetime: Lifetime) -> None:
-    address = scene.space.add_dynamic(Wish("queue", lifetime))
+    address = scene.space.add_dynamic(DynamicRequest("queue", lifetime))
     scene.harness.sender(address).leave()
     scene.left(address.name, is_creator=True)
     assert not scene.is_there(address.name)
 
 
 def test_a_temporary_topic_gives_everybody_a_copy_and_keeps_nothing(scene: Scene) -> None:
-    topic = scene.space.add_dynamic(Wish("topic"))
+    topic = scene.space.add_dynamic(DynamicRequest("topic"))
     receivers = [scene.harness.receiver(topic, 1) for _ in range(2)]
     sender = scene.harness.sender(topic)
     scene.harness.turn()
@@ -138,7 +137,7 @@ def test_a_temporary_topic_gives_everybody_a_copy_and_keeps_nothing(scene: Scene
 
 
 def test_a_topic_lives_by_its_subscribers_links_too(scene: Scene) -> None:
-    topic = scene.space.add_dynamic(Wish("topic", Lifetime.NO_LINKS))
+    topic = scene.space.add_dynamic(DynamicRequest("topic", Lifetime.NO_LINKS))
     creator, subscriber = scene.harness.sender(topic), scene.harness.receiver(topic, 1)
     creator.leave()
     scene.left(topic.name, is_creator=True)
@@ -184,7 +183,7 @@ def test_replies_that_wait_are_bounded(scene: Scene) -> None:
 
 
 def test_replies_are_released_when_their_receiver_is_gone(scene: Scene) -> None:
-    address = scene.space.add_dynamic(Wish(lifetime=Lifetime.NO_LINKS))
+    address = scene.space.add_dynamic(DynamicRequest(lifetime=Lifetime.NO_LINKS))
     receiver = scene.harness.receiver(address, 0)
     port = scene.anonymous()
     waiting = port.send(to(address.name))
@@ -215,10 +214,10 @@ def test_a_space_has_only_so_many(scene: Scene) -> None:
 
 
 def test_the_more_there_are_the_less_each_may_hold(scene: Scene) -> None:
-    queue = scene.space.add_dynamic(Wish("queue"))
+    queue = scene.space.add_dynamic(DynamicRequest("queue"))
     assert isinstance(queue, Queue)
     assert queue.max_bytes == QUEUE_BYTES
-    others = [scene.space.add_dynamic(Wish("queue")) for _ in range(999)]
+    others = [scene.space.add_dynamic(DynamicRequest("queue")) for _ in range(999)]
     held = [address.max_bytes for address in (queue, *others) if isinstance(address, Queue)]
     assert sum(held) <= ALL_QUEUES_BYTES
     assert min(held) == max(held)

@@ -222,3 +222,39 @@ def test_any_bytes_give_facts_or_a_decode_error(first: bytes, rest: bytes) -> No
     for start in (b"", b"\x00\x53\x70", b"\x00\x53\x73\xc0", b"\x00\x53\x73\xc0\x30\x0d", b"\x00\x53\x72\xc1"):
         with suppress(DecodeError):
             facts_of(start + first + BODY + rest)
+
+
+def test_a_message_that_is_to_be_retained_says_so_with_true() -> None:
+    facts = facts_of(annotated(retain=True))
+    assert facts.retain
+    assert facts.is_plain
+    assert not facts.durable
+    assert facts is facts_of(annotated(retain=True))
+    assert facts_of(
+        encode_message(b"b", header=Header(durable=True), message_annotations={"x-opt-retain": True})
+    ).durable
+    for value in (False, None, 1, "true", b"x-opt-retain"):
+        assert not facts_of(annotated(retain=value)).retain
+    assert not facts_of(annotated(retained=True)).retain
+    assert not facts_of(annotated(other="x-opt-retain")).retain
+    assert not PLAIN.retain
+    assert not PLAIN_DURABLE.retain
+
+
+def test_retaining_goes_with_everything_else_that_a_message_asks_for() -> None:
+    full = encode_message(
+        b"body",
+        header=Header(durable=True, priority=7, ttl=5000),
+        message_annotations={"x-opt-retain": True, "x-opt-delivery-delay": 70, "x-opt-long": "x" * 100},
+        properties=Properties(absolute_expiry_time=Timestamp(9_000), group_id="g"),
+    )
+    facts = facts_of(full)
+    assert (facts.retain, facts.durable, facts.priority, facts.ttl_ms) == (True, True, 7, 5000)
+    assert (facts.expires_ms, facts.group, facts.delivery_delay_ms) == (9_000, "g", 70)
+    assert not facts.is_plain
+    slow = section("amqp:message-annotations:map", {Symbol("x-opt-retain"): True}) + section(0x77, "body")
+    assert facts_of(slow).retain
+    creation = encode_message(
+        b"b", message_annotations={"x-opt-retain": True}, properties=Properties(creation_time=Timestamp(5))
+    )
+    assert facts_of(creation) is facts_of(annotated(retain=True))

@@ -7,10 +7,10 @@ import zlib
 from typing import NamedTuple
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from enmasse.messaging.frame import (
+from enmasse.messaging.log.frame import (
     FLAG_VOLATILE,
     FLAG_WHOLE,
     Frame,
@@ -57,7 +57,6 @@ def as_first_version(data: bytes) -> bytes:
     return b"EMF1" + data[4:24] + zlib.crc32(data[28:]).to_bytes(4, "little") + data[28:]
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(0, 2**64 - 1), st.binary(max_size=255), st.integers(0, 2**64 - 1))
 def test_what_was_encoded_comes_back(rows: list[Row], first: int, producer: bytes, sequence: int) -> None:
     data = encode(rows, first, producer, sequence)
@@ -73,7 +72,6 @@ def test_what_was_encoded_comes_back(rows: list[Row], first: int, producer: byte
     assert [frame.is_whole(index) for index in range(len(rows))] == [row.whole for row in rows]
 
 
-@settings(deadline=None)
 @given(ROWS, st.binary(max_size=9))
 def test_every_column_starts_at_a_multiple_of_eight(rows: list[Row], producer: bytes) -> None:
     frame = Frame(encode(rows, producer=producer))
@@ -83,7 +81,6 @@ def test_every_column_starts_at_a_multiple_of_eight(rows: list[Row], producer: b
     assert [place % 8 for place in places] == [0] * 8
 
 
-@settings(deadline=None)
 @given(ROWS, st.data())
 def test_any_changed_byte_is_noticed(rows: list[Row], data: st.DataObject) -> None:
     frame = bytearray(encode(rows))
@@ -95,7 +92,6 @@ def test_any_changed_byte_is_noticed(rows: list[Row], data: st.DataObject) -> No
         check_frame(bytes(frame), 0)
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(0, 2**64 - 1), st.binary(max_size=9), st.data())
 def test_frames_of_the_first_version_are_read(
     rows: list[Row], first: int, producer: bytes, data: st.DataObject
@@ -146,7 +142,6 @@ def test_a_frame_that_a_log_takes_up_gets_its_place_and_is_kept() -> None:
         assert frame.data[:4] == b"EMF2"
 
 
-@settings(deadline=None)
 @given(ROWS, st.data())
 def test_a_frame_that_was_cut_or_padded_is_refused(rows: list[Row], data: st.DataObject) -> None:
     frame = encode(rows)
@@ -165,7 +160,6 @@ def read_everything(data: bytes, *, verify: bool) -> None:
         frame.is_whole(row)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 @example(b"")
 @example(b"EMF1" + b"\0" * 32)
@@ -178,7 +172,6 @@ def test_any_bytes_are_a_frame_or_a_frame_error(data: bytes) -> None:
             continue
 
 
-@settings(deadline=None)
 @given(ROWS, st.data())
 def test_a_frame_with_wrong_fields_and_right_checksum_is_a_frame_or_a_frame_error(
     rows: list[Row], data: st.DataObject
@@ -260,7 +253,6 @@ SECTIONS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(SECTIONS, st.binary(max_size=12)), max_size=8).map(b"".join))
 def test_split_never_raises_and_loses_nothing(payload: bytes) -> None:
     head, body, whole = split_payload(payload)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from random import Random
 
 from enmasse.messaging.core import ENDED_IN_ORDER, PAUSE_S
-from enmasse.messaging.log import log_range
-from enmasse.messaging.message_log import MessageLog
-from enmasse.messaging.queue_entry import FrameRef, attempts_of, encode_attempts
+from enmasse.messaging.log.entry import FrameRef, attempts_of, encode_attempts
+from enmasse.messaging.log.layout import log_range
+from enmasse.messaging.log.message_log import MessageLog
 from enmasse.messaging.storage import Table
-from enmasse.node.entities import Entities
+from enmasse.node.management.entities import Entities
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.performatives import Modified
 from enmasse.wire.amqp.sections import header_of

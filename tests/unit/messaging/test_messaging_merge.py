@@ -8,9 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.messaging.frame import Frame, encode_frame
-from enmasse.messaging.log import log_key
-from enmasse.messaging.merge import (
+from enmasse.messaging.log.frame import Frame, encode_frame
+from enmasse.messaging.log.layout import log_key
+from enmasse.messaging.log.merge import (
     MERGE_BYTES,
     MERGE_FRAMES,
     merge_frames,

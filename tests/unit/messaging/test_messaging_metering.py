@@ -8,13 +8,14 @@ from typing import cast
 import pytest
 
 from enmasse.messaging.address import Address, AttachOptions
-from enmasse.messaging.anycast import Anycast
 from enmasse.messaging.delivery import Producer, ProducerPort
-from enmasse.messaging.limits import AddressLimits, SpaceLimits
-from enmasse.messaging.metered_sink import MeteredSink
+from enmasse.messaging.direct.anycast import Anycast
+from enmasse.messaging.direct.metered_sink import MeteredSink
+from enmasse.messaging.limits import SpaceLimits
 from enmasse.messaging.metering import Meter, MeteredPort
-from enmasse.messaging.queue import Queue
+from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.space import AnonymousTerminus, Space
+from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryProducerPort
 from enmasse.wire.amqp.performatives import Rejected, Released
 from enmasse.wire.amqp.sections import Properties, encode_message
@@ -40,7 +41,7 @@ class Sender:
 
     def leave(self) -> None:
         self.port.leave()
-        self.producer.gone()
+        self.producer.on_detached()
 
     @property
     def sent(self) -> int:
@@ -198,7 +199,7 @@ def to(name: str, size: int = 10) -> bytes:
 def test_messages_that_name_their_address_keep_to_its_rate(harness: CoreHarness, queue: Queue) -> None:
     space = Space(harness.core, "ns/shop", lambda: "id")
     space.add(queue)
-    queue.limit(AddressLimits(message_rate=10))
+    queue.limit(AddressSettings(max_message_rate=10))
     port = anonymous(space)
     for _ in range(15):
         port.send(to("q"))
@@ -212,7 +213,7 @@ def test_messages_that_name_their_address_keep_to_its_rate(harness: CoreHarness,
 def test_messages_that_name_their_address_keep_to_its_size(harness: CoreHarness, queue: Queue) -> None:
     space = Space(harness.core, "ns/shop", lambda: "id")
     space.add(queue)
-    queue.limit(AddressLimits(message_bytes=100))
+    queue.limit(AddressSettings(max_message_size=100))
     port = anonymous(space)
     port.send(to("q", 10))
     port.send(to("q", 1_000))

@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.log import delete_log, log_key
-from enmasse.messaging.options import StoredOptions
+from enmasse.messaging.log.layout import delete_log, log_key
 from enmasse.messaging.patterns import parse
-from enmasse.messaging.queue import Queue
+from enmasse.messaging.queues.queue import Queue
+from enmasse.messaging.queues.subscription import Subscription
+from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
-from enmasse.messaging.subscription import Subscription
-from enmasse.messaging.topic import Topic
+from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
 from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
 
@@ -34,7 +33,7 @@ class Scene:
     def __init__(self, harness: CoreHarness | None = None, **options: Any) -> None:
         self.harness = harness or CoreHarness()
         self._options = options
-        core, wished = self.harness.core, StoredOptions(**options)
+        core, wished = self.harness.core, AddressSettings(**options)
         self.space = Space(core, "ns/shop", lambda: "id")
         self.queue = Queue(core, "q", 1, options=wished)
         self.topic = Topic(core, "t", 2, options=wished)
@@ -160,7 +159,7 @@ def test_one_whose_commit_failed_is_taken_when_it_comes_again(kind: str) -> None
 
 @KINDS
 def test_one_that_there_was_no_room_for_is_taken_when_it_comes_again(kind: str) -> None:
-    scene = Scene(full="reject", max_bytes=2_000)
+    scene = Scene(full_policy="reject", max_bytes=2_000)
     sender = scene.sender(kind)
     sender.send(numbered(1))
     sender.send(numbered(2, size=4_000))

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.delivery import RELEASED
-from enmasse.messaging.options import StoredOptions
-from enmasse.messaging.queue import Queue
-from enmasse.messaging.selector import SELECTOR_FILTER
+from enmasse.messaging.queues.queue import Queue
+from enmasse.messaging.selectors.selector import SELECTOR_FILTER
+from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import Modified
+from enmasse.wire.amqp.performatives import RELEASED, Modified
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 
 UNDELIVERABLE = Modified(undeliverable_here=True)
@@ -22,7 +21,7 @@ class Scene:
 
     def __init__(self, **options: Any) -> None:
         self.harness = CoreHarness()
-        self.queue = Queue(self.harness.core, "orders", 7, options=StoredOptions(**options))
+        self.queue = Queue(self.harness.core, "orders", 7, options=AddressSettings(**options))
         self.queue.load()
         self.sender = self.harness.sender(self.queue)
         self.harness.turn()

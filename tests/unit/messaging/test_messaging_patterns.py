@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.messaging.patterns import Wild, matches, parse
+from enmasse.messaging.patterns import is_pattern, matches, parse
 
 WORDS = st.sampled_from(["a", "b", "", "*", "+"])
 NAMES = st.lists(st.sampled_from(["a", "b", ""]), min_size=1, max_size=6).map("/".join)
-PATTERNS = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), min_size=1, max_size=6).map("/".join)
+PATTERNS = st.lists(st.sampled_from(["a", "b", "", "*", "+", "#"]), min_size=1, max_size=6).map("/".join)
 
 
 def means(pattern: list[str], name: list[str]) -> bool:
@@ -19,7 +19,7 @@ def means(pattern: list[str], name: list[str]) -> bool:
         return not name
     if pattern[0] == "#":
         return any(means(pattern[1:], name[at:]) for at in range(len(name) + 1))
-    return bool(name) and pattern[0] in ("*", name[0]) and means(pattern[1:], name[1:])
+    return bool(name) and pattern[0] in ("*", "+", name[0]) and means(pattern[1:], name[1:])
 
 
 @given(PATTERNS, NAMES)
@@ -34,6 +34,8 @@ def test_a_pattern_matches_what_its_definition_says(pattern: str, name: str) -> 
         ("a/#", ["a", "a/b", "a/b/c", "a/"], ["b", "ab", "b/a"]),
         ("#", ["a", "", "a/b/c"], []),
         ("a/*", ["a/b", "a/"], ["a", "a/b/c"]),
+        ("a/+/c", ["a/b/c", "a//c", "a/+/c"], ["a/c", "a/b/b/c", "a/b/d"]),
+        ("+", ["a", "+"], ["a/b"]),
         ("*", ["a", ""], ["a/b"]),
         ("a/*/c", ["a/b/c", "a//c"], ["a/c", "a/b/b/c"]),
         ("a/#/c", ["a/c", "a/b/c", "a/b/b/c", "a/c/c"], ["a", "a/c/b"]),
@@ -46,11 +48,9 @@ def test_words_and_wildcards(pattern: str, matching: list[str], others: list[str
     assert [name for name in others if matches(words, name)] == []
 
 
-def test_mqtt_writes_plus_and_its_star_is_a_word_like_any_other() -> None:
-    pattern = parse("+/*", any_word="+")
-    assert pattern == (Wild.ANY, "*")
-    assert matches(pattern, "a/*")
-    assert not matches(pattern, "a/b")
+def test_only_a_whole_word_makes_a_pattern() -> None:
+    assert [name for name in ("a", "c++", "a*/b#", "+1/a") if is_pattern(name)] == []
+    assert all(is_pattern(name) for name in ("*", "a/+", "#/b", "a/*/b"))
 
 
 def test_wildcards_inside_a_word_are_letters() -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
-from enmasse.messaging.log import FRAME_ROWS
-from enmasse.messaging.refusals import UNSUPPORTED_FORMAT
-from enmasse.wire.amqp.performatives import AmqpError, Modified, Rejected
+from enmasse.messaging.errors import UNSUPPORTED_FORMAT
+from enmasse.messaging.log.layout import FRAME_ROWS
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
 from enmasse.wire.amqp.sections import encode_message, header_of
 from tests.unit.messaging.queue_scene import Scene, bodies, message
 
@@ -273,6 +272,17 @@ def test_a_message_that_cannot_be_read_is_rejected_and_harms_nobody(scene: Scene
     assert bodies(scene.receiver(2)) == ["good"]
 
 
+def test_a_message_that_cannot_be_read_is_rejected_however_often_it_comes(scene: Scene) -> None:
+    good = encode_message(b"x" * 20, application_properties={"a": "b"})
+    body, properties = encode_message(b"x" * 20), encode_message(b"", application_properties={"a": "b"})[:-5]
+    out_of_order = body + properties
+    assert len(out_of_order) == len(good)
+    for payload in (good, out_of_order, out_of_order):
+        scene.sender.send(payload)
+    states = list(scene.sender.states.values())
+    assert (states[0], [type(state) for state in states[1:]]) == (ACCEPTED, [Rejected, Rejected])
+
+
 def test_what_a_receiver_held_when_it_left_comes_again_as_a_failed_attempt(scene: Scene) -> None:
     scene.send("one", "two")
     leaver = scene.receiver(2)
@@ -283,3 +293,20 @@ def test_what_a_receiver_held_when_it_left_comes_again_as_a_failed_attempt(scene
     assert header is not None
     assert header.delivery_count == 1
     assert scene.queue.counts()["modified"] == 2
+
+
+@pytest.mark.parametrize(
+    ("attempts", "rejects", "comes_again"),
+    [(0, "", False), (0, "deadletter", False), (0, "retry", True),
+     (3, "", True), (3, "deadletter", False), (3, "retry", True)],
+)  # fmt: skip
+def test_a_rejection_is_an_attempt_or_the_last_one_as_the_queue_says(
+    attempts: int, rejects: str, *, comes_again: bool
+) -> None:
+    scene = Scene(max_attempts=attempts, reject_policy=rejects)
+    scene.send("a")
+    receiver = scene.receiver(1)
+    scene.harness.commit()
+    receiver.settle(Rejected(AmqpError("a:b", "no")))
+    scene.harness.commit()
+    assert (scene.queue.counts()["messagesStored"], scene.queue.dead_lettered) == ((1, 0) if comes_again else (0, 1))

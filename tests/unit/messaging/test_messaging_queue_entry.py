@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.messaging.queue_entry import with_attempts
+from enmasse.messaging.log.entry import with_attempts
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.section_writer import encode_message
 from enmasse.wire.amqp.sections import Header, header_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.messaging.operations import purge
-from enmasse.messaging.options import StoredOptions
-from enmasse.messaging.queue import Queue
+from enmasse.messaging.queues.operations import ALL, purge
+from enmasse.messaging.queues.queue import Queue
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
+from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
@@ -90,7 +90,7 @@ def test_a_purge_takes_what_waits_on_disk_too(scene: Scene) -> None:
     scene.restart()
     assert len(take_all(scene)) == MANY
     counts: list[int] = []
-    purge(scene.queue, None, lambda count, _problem: counts.append(count))
+    purge(scene.queue, ALL, lambda count, _problem: counts.append(count))
     scene.harness.commit()
     scene.harness.advance(1)
     scene.harness.commit()
@@ -118,7 +118,7 @@ def test_a_deleted_queue_writes_nothing_and_moves_nothing_when_lives_end() -> No
     harness = CoreHarness()
     core = harness.core
     space = Space(core, "s", lambda: "id")
-    queue = Queue(core, "orders", 1, options=StoredOptions(expiry="late"))
+    queue = Queue(core, "orders", 1, options=AddressSettings(expiry="late"))
     late = Queue(core, "late", 2)
     for address in (queue, late):
         space.add(address)
@@ -139,7 +139,7 @@ def test_a_deleted_queue_writes_nothing_and_moves_nothing_when_lives_end() -> No
 def test_a_purge_of_a_queue_that_is_deleted_meanwhile_is_answered(scene: Scene, is_reading: bool) -> None:
     scene.restart()
     told: list[int] = []
-    purge(scene.queue, None, lambda count, _problem: told.append(count))
+    purge(scene.queue, ALL, lambda count, _problem: told.append(count))
     if is_reading:
         scene.harness.core.run_turn(scene.harness.clock.now, 0)
     scene.queue.close("amqp:resource-deleted", "it is gone")

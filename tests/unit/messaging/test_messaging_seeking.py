@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.messaging.operations import purge
-from enmasse.messaging.queue import Queue
-from enmasse.messaging.selector import selector_of
+from enmasse.messaging.queues.operations import Choice, purge
+from enmasse.messaging.queues.queue import Queue
+from enmasse.messaging.selectors.selector import selector_of
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 
@@ -96,7 +96,9 @@ def test_the_first_message_after_a_restart_does_not_wait_until_the_disk_was_look
 def test_a_look_through_the_disk_ends_while_a_receiver_takes_all_it_can(scene: Scene) -> None:
     receiver = scene.harness.receiver(scene.queue, 1)
     told: list[int] = []
-    purge(scene.queue, selector_of({SELECTOR_FILTER: "JMSType <> 'red'"}), lambda count, _: told.append(count))
+    purge(
+        scene.queue, Choice(selector_of({SELECTOR_FILTER: "JMSType <> 'red'"})), lambda count, _: told.append(count)
+    )
     while not told:
         receiver.accept(len(receiver.unsettled))
         receiver.grant(1)

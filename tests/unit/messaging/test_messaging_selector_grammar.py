@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.messaging.errors import SelectorError
-from enmasse.messaging.selector import compile_selector
-from enmasse.messaging.selector_grammar import MAX_DEPTH, parse
-from enmasse.messaging.selector_lexer import KEYWORDS, MAX_LENGTH
-from enmasse.messaging.selector_nodes import (
+from enmasse.messaging.selectors.grammar import MAX_DEPTH, parse
+from enmasse.messaging.selectors.lexer import KEYWORDS, MAX_LENGTH
+from enmasse.messaging.selectors.nodes import (
     Arithmetic,
     Between,
     Comparison,
@@ -27,7 +26,9 @@ from enmasse.messaging.selector_nodes import (
     Node,
     Not,
 )
+from enmasse.messaging.selectors.selector import compile_selector
 from enmasse.wire.amqp.sections import encode_message
+from tests.support.chance import examples
 
 MALFORMED = [
     ("", 1, "a name, a value or"),
@@ -205,13 +206,13 @@ def conditions_of(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
 conditions: st.SearchStrategy[Node] = st.recursive(simple, conditions_of, max_leaves=8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(conditions)
 def test_a_tree_survives_being_written_and_read(tree: Node) -> None:
     assert parse(str(tree)) == tree
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(conditions)
 def test_every_tree_can_be_applied_to_every_message(tree: Node) -> None:
     selector = compile_selector(str(tree))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.messaging.selector_like import like
+from enmasse.messaging.selectors.evaluation import like
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.messaging.selector_reading import application_property, key_of, list_field
+from enmasse.messaging.selectors.fields import application_property, key_of, list_field
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.section_kinds import HEADER_FIELDS, PROPERTY_FIELDS

@@ -6,14 +6,14 @@ import struct
 
 import pytest
 
-from enmasse.messaging import sequences
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
-from enmasse.messaging.log import log_key
-from enmasse.messaging.sequences import Sequences
+from enmasse.messaging.log import sequences
+from enmasse.messaging.log.layout import log_key
+from enmasse.messaging.log.sequences import Sequences
 from enmasse.messaging.storage import Operation, Table
-from enmasse.testing.stream_scene import LOG, StreamScene, bodies
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 from enmasse.wire.amqp.sections import encode_message
+from tests.support.stream_scene import LOG, StreamScene, bodies
 
 
 def send(scene: StreamScene, producer: str, *sequences: int) -> None:

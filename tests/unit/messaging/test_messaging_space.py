@@ -8,19 +8,26 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.address import Address, AttachOptions
-from enmasse.messaging.anycast import Anycast
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
+from enmasse.messaging.direct.anycast import Anycast
+from enmasse.messaging.direct.multicast import Multicast
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.multicast import Multicast
-from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.patterns import parse
-from enmasse.messaging.queue import Queue
-from enmasse.messaging.space import ANONYMOUS_CREDIT, KNOWN_TARGETS, AnonymousTerminus, Service, Space
-from enmasse.messaging.stream import Stream
-from enmasse.messaging.subscription import Subscription
-from enmasse.messaging.topic import Topic
+from enmasse.messaging.queues.queue import Queue
+from enmasse.messaging.queues.subscription import Subscription
+from enmasse.messaging.queues.topic import Topic
+from enmasse.messaging.space import (
+    ANONYMOUS_CREDIT,
+    KNOWN_TARGETS,
+    MAX_PENDING,
+    MAX_REASON,
+    AnonymousTerminus,
+    Service,
+    Space,
+)
+from enmasse.messaging.streams.stream import Stream
+from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
 from enmasse.wire.amqp.sections import Header, Properties, encode_message
 
 
@@ -51,6 +58,37 @@ class Scene:
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
+
+
+@pytest.mark.parametrize("name", ["a", "a/b", "/a", "a//b", "news", "+/b", "a::b"])
+def test_the_topic_of_all_names_has_those_that_no_other_address_has(scene: Scene, name: str) -> None:
+    scene.add(Topic, "news/sport")
+    root = scene.add(Topic, "#")
+    assert scene.space.find(name) is root
+    assert scene.space.find("news/sport/chess").name == "news/sport"
+
+
+@pytest.mark.parametrize("name", ["$SYS", "$SYS/broker/uptime", "news::reader"])
+def test_the_topic_of_all_names_has_none_of_the_service_s_nor_a_subscription_that_is_not_there(
+    scene: Scene, name: str
+) -> None:
+    scene.add(Topic, "news")
+    scene.add(Topic, "#")
+    with pytest.raises(AttachError, match="has no address"):
+        scene.space.find(name)
+
+
+def test_only_a_topic_can_have_all_names(scene: Scene) -> None:
+    scene.add(Queue, "#")
+    with pytest.raises(AttachError, match="has no address"):
+        scene.space.find("a")
+
+
+@pytest.mark.parametrize("name", ["#", "+", "a/#", "a/*/b"])
+def test_a_sender_names_no_pattern_of_the_topic_of_all_names(scene: Scene, name: str) -> None:
+    scene.add(Topic, "#")
+    with pytest.raises(AttachError, match="is a pattern"):
+        scene.space.find_target(name)
 
 
 def to(name: str | None, body: bytes = b"x", *, durable: bool = False) -> bytes:
@@ -213,7 +251,7 @@ def test_credit_that_was_promised_to_others_is_not_taken(scene: Scene) -> None:
 
 
 def test_a_stored_address_without_room_releases(scene: Scene) -> None:
-    scene.add(Queue, "q", options=StoredOptions(max_bytes=100))
+    scene.add(Queue, "q", options=AddressSettings(max_bytes=100))
     port = scene.anonymous()
     first = port.send(to("q", b"x" * 90, durable=True))
     assert port.states[first] is RELEASED
@@ -311,3 +349,39 @@ def test_an_address_of_no_kind_takes_no_links(scene: Scene) -> None:
     port = scene.anonymous()
     port.send(to("x"))
     assert condition(port.states[0]) == "amqp:not-allowed"
+
+
+def test_a_message_that_names_a_pattern_is_rejected_unless_an_address_is_called_so() -> None:
+    scene = Scene()
+    scene.add(Topic, "news")
+    scene.add(Topic, "a/+")
+    for name in ("news", "news/c++", "a/+", "a/+/b"):
+        assert scene.space.find_target(name).kind == "topic"
+    for name in ("news/+", "news/*/x", "news/#", "a/+/#"):
+        assert scene.space.find(name).kind == "topic"
+        with pytest.raises(AttachError, match="is a pattern") as refused:
+            scene.space.find_target(name)
+        assert refused.value.condition == "amqp:not-allowed"
+    scene.add(Queue, "news/+")
+    assert scene.space.find_target("news/+").kind == "queue"
+
+
+def test_who_asks_for_an_address_that_waits_is_told_for_what_until_it_is_there() -> None:
+    space = Space(CoreHarness().core, "ns/shop", lambda: "id")
+
+    def said(name: str) -> str:
+        with pytest.raises(AttachError) as refused:
+            space.find(name)
+        assert refused.value.condition == "amqp:not-found"
+        return refused.value.description
+
+    assert said("orders") == "space 'ns/shop' has no address 'orders'"
+    space.wait_for("orders", "unknown address plan 'nope'")
+    assert said("orders") == "space 'ns/shop' does not serve address 'orders' yet: unknown address plan 'nope'"
+    space.declared("orders", "queue")
+    assert said("orders") == "space 'ns/shop' has no address 'orders'"
+    for number in range(MAX_PENDING + 1):
+        space.wait_for(f"a{number}", "x" * 10 * MAX_REASON)
+    assert (len(space.pending), len(space.pending["a0"])) == (MAX_PENDING, MAX_REASON)
+    space.wait_for("a0", "")
+    assert "a0" not in space.pending

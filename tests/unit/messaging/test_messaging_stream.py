@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
-from enmasse.messaging.log import FRAME_BYTES, FRAME_ROWS
-from enmasse.messaging.partition import partition_of
-from enmasse.messaging.refusals import UNSUPPORTED_FORMAT
-from enmasse.messaging.stream import FRAME_FORMAT
-from enmasse.messaging.stream_heads import key_of
+from enmasse.messaging.errors import UNSUPPORTED_FORMAT
+from enmasse.messaging.log.layout import FRAME_BYTES, FRAME_ROWS
+from enmasse.messaging.streams.heads import key_of, partition_of
+from enmasse.messaging.streams.producers import FRAME_FORMAT
 from enmasse.testing.ports import FIRST_WALL_US
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 from enmasse.wire.amqp.sections import encode_message
 from tests.unit.messaging.stream_sending import Scene, frame, keyed, send_frame
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging import stream_message_readers
-from enmasse.messaging.frame import Frame
+from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.storage import Table
+from enmasse.messaging.streams import readers as stream_readers
 from enmasse.testing.ports import CoreHarness
-from enmasse.testing.stream_scene import StreamScene, bodies, offsets
+from tests.support.stream_scene import StreamScene, bodies, offsets
 
 
 def cold(count: int, size: int = 3, partitions: int = 1) -> StreamScene:
@@ -58,8 +58,8 @@ def test_the_node_never_reads_frames_itself(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_reader_has_one_request_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_message_readers, "READ_BYTES", 500)
-    monkeypatch.setattr(stream_message_readers, "LEAST_READ_BYTES", 500)
+    monkeypatch.setattr(stream_readers, "READ_BYTES", 500)
+    monkeypatch.setattr(stream_readers, "LEAST_READ_BYTES", 500)
     scene = cold(60)
     reader = attach(scene, 5, start="first")
     for _ in range(10):
@@ -75,8 +75,8 @@ def test_a_reader_has_one_request_on_its_way(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_more_is_asked_for_before_the_last_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_message_readers, "READ_BYTES", 1_000)
-    monkeypatch.setattr(stream_message_readers, "LEAST_READ_BYTES", 1_000)
+    monkeypatch.setattr(stream_readers, "READ_BYTES", 1_000)
+    monkeypatch.setattr(stream_readers, "LEAST_READ_BYTES", 1_000)
     scene = cold(60)
     reader = attach(scene, 3, start="first")
     scene.harness.storage.answer_reads()
@@ -145,8 +145,8 @@ def test_damaged_frames_are_left_out_and_shift_no_offset(lost: list[int]) -> Non
 def test_damaged_frames_are_left_out_however_little_is_read_at_once(
     monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(stream_message_readers, "READ_BYTES", limit)
-    monkeypatch.setattr(stream_message_readers, "LEAST_READ_BYTES", limit)
+    monkeypatch.setattr(stream_readers, "READ_BYTES", limit)
+    monkeypatch.setattr(stream_readers, "LEAST_READ_BYTES", limit)
     scene = cold(30)
     damage(scene, 0, 1, 4, 9)
     assert offsets(scene.reader(start="first")) == [n for n in range(30) if n // 3 not in (0, 1, 4, 9)]

@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging import stream_consumers
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.storage import Table
+from enmasse.messaging.streams import consumers as stream_consumers
 from enmasse.testing.ports import MemoryProducerPort
-from enmasse.testing.stream_scene import StreamScene, offsets
-from enmasse.wire.amqp.performatives import Modified, Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified, Rejected
 from enmasse.wire.amqp.sections import encode_message
 from enmasse.wire.amqp.types import ULong
+from tests.support.stream_scene import StreamScene, offsets
 
 
 def filled(rows: int = 10, partitions: int = 1, **options: Any) -> StreamScene:

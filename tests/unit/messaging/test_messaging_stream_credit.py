@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from enmasse.messaging.core import MAX_UNCONFIRMED_BYTES
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
-from enmasse.messaging.queue import MAX_CREDIT
+from enmasse.messaging.queues.queue import MAX_CREDIT
 from enmasse.messaging.storage import Operation, Table
-from enmasse.messaging.stream import FRAME_CREDIT, IN_FLIGHT_BYTES
+from enmasse.messaging.streams.producers import FRAME_CREDIT
+from enmasse.messaging.streams.stream import IN_FLIGHT_BYTES
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 from enmasse.wire.amqp.sections import encode_message
 from tests.unit.messaging.stream_sending import Scene, send_frame
 
@@ -46,7 +47,7 @@ def test_a_full_stream_stays_full_after_a_restart() -> None:
     sender = scene.sender()
     sender.send(encode_message(bytes(20_000)))
     scene.harness.commit()
-    again = Scene(1, scene.harness.restarted(), max_bytes=20_000)
+    again = scene.restart()
     assert again.sender().credit == 0
 
 

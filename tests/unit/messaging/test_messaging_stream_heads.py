@@ -1,16 +1,16 @@
-"""Heads that are known spare the work of reading them, and change nothing."""
+"""Heads that are known spare the work of reading them, and change nothing; a key's partition is Kafka's."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.messaging.frame import split_payload
-from enmasse.messaging.partition import partition_of
-from enmasse.messaging.stream_heads import KNOWN_HEADS, NO_HEAD, Heads, key_of
-from enmasse.testing.stream_scene import StreamScene
+from enmasse.messaging.log.frame import split_payload
+from enmasse.messaging.streams.heads import KNOWN_HEADS, NO_HEAD, Heads, key_of, murmur2, partition_of
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.sections import Header, Properties, check_order, encode_message
+from tests.support.stream_scene import StreamScene
 
 CONTENTS = st.one_of(
     st.binary(max_size=6), st.just(b"\x00\x53\x75\xa0\x01x"), st.text(max_size=4), st.just({"a": 1}), st.just([1])
@@ -87,3 +87,35 @@ def test_heads_are_bounded_and_whole_messages_are_not_kept() -> None:
         heads.of(encode_message({"whole": number}))
     assert len(heads._known) <= KNOWN_HEADS
     assert not any(head.is_whole for head in heads._known.values())
+
+
+# From the Java client's own test of its hash (UtilsTest.testMurmur2).
+PUBLISHED = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+def signed(value: int) -> int:
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+@pytest.mark.parametrize("key", PUBLISHED)
+def test_the_hash_is_the_published_one(key: bytes) -> None:
+    assert signed(murmur2(key)) == PUBLISHED[key]
+
+
+@pytest.mark.parametrize("key", PUBLISHED)
+@pytest.mark.parametrize("partitions", [1, 3, 12, 1_000])
+def test_the_partition_is_the_hash_without_its_sign_bit(key: bytes, partitions: int) -> None:
+    assert partition_of(key, partitions) == (PUBLISHED[key] & 0x7FFFFFFF) % partitions
+
+
+@given(st.binary(max_size=40), st.integers(1, 1_024))
+def test_every_key_has_a_partition_that_exists(key: bytes, partitions: int) -> None:
+    assert 0 <= partition_of(key, partitions) < partitions
+    assert 0 <= murmur2(key) < 1 << 32

@@ -8,8 +8,8 @@ import pytest
 
 from enmasse.messaging.core import PAUSE_S
 from enmasse.messaging.storage import Table
-from enmasse.messaging.stream_merging import FULL_ROWS, LARGE_BYTES, LARGE_ROWS, RUN_FRAMES, Merging, Span
-from enmasse.testing.stream_scene import StreamScene, bodies, offsets
+from enmasse.messaging.streams.merging import FULL_ROWS, LARGE_BYTES, LARGE_ROWS, RUN_FRAMES, Merging, Span
+from tests.support.stream_scene import StreamScene, bodies, offsets
 
 
 def numbers(scene: StreamScene, start: int = 0) -> list[int]:

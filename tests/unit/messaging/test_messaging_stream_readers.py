@@ -6,55 +6,35 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging import stream, stream_message_readers
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.delivery import RELEASED
 from enmasse.messaging.errors import AttachError
-from enmasse.messaging.frame import Frame
-from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY, OFFSETS_CAPABILITY, Stream
+from enmasse.messaging.log.frame import Frame
+from enmasse.messaging.streams import readers as stream_readers
+from enmasse.messaging.streams import stream
+from enmasse.messaging.streams.producers import FRAME_FORMAT
 from enmasse.testing.ports import FIRST_WALL_US, CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import Rejected
+from enmasse.wire.amqp.performatives import RELEASED, Rejected
 from enmasse.wire.amqp.sections import Sections, encode_message
 from enmasse.wire.amqp.types import Timestamp
+from tests.support.stream_scene import StreamScene
 
-LOG = 4
 
-
-class Scene:
+class Scene(StreamScene):
     """A stream with rows whose bodies are their numbers, one frame of ``size`` rows after the other."""
 
     def __init__(self, rows: int = 0, *, size: int = 3, partitions: int = 1, harness: CoreHarness | None = None):
-        self.harness = harness or CoreHarness()
-        self.stream = Stream(self.harness.core, "log", LOG, uid="u1", partitions=partitions)
-        self.stream.load()
+        super().__init__(partitions, harness=harness)
         for first in range(0, rows, size):
-            self.append(*range(first, min(first + size, rows)))
+            self.append_numbers(*range(first, min(first + size, rows)))
 
-    def append(self, *numbers: int, partition: int = 0, commit: bool = True) -> None:
+    def append_numbers(self, *numbers: int, partition: int = 0, commit: bool = True) -> None:
         for number in numbers:
             self.stream.partitions[partition].append(encode_message(b"%d" % number), None)
         if commit:
             self.harness.commit()
 
-    def reader(self, credit: int = 1_000, **filters: Any) -> MemoryConsumerPort:
-        return self._attach(credit, (), filters)
-
-    def frames(self, credit: int = 1_000, **filters: Any) -> MemoryConsumerPort:
-        return self._attach(credit, (FRAMES_CAPABILITY,), filters)
-
-    def offsets(self, credit: int = 1_000, url: str = "amqp://here:1", **filters: Any) -> MemoryConsumerPort:
-        return self._attach(credit, (OFFSETS_CAPABILITY,), filters, url=url)
-
-    def _attach(
-        self, credit: int, capabilities: tuple[str, ...], filters: dict[str, Any], **options: Any
-    ) -> MemoryConsumerPort:
-        named = {"enmasse:" + name.rstrip("_"): value for name, value in filters.items()}
-        port = self.harness.receiver(self.stream, credit, filters=named, capabilities=capabilities, **options)
-        self.settle()
-        return port
-
     def settle(self) -> None:
-        """Let the disk answer until nobody asks any more."""
+        """Let the disk answer until nobody asks any more, and write nothing."""
         self.harness.turn()
         while self.harness.storage.waiting_reads:
             self.harness.storage.answer_reads()
@@ -77,7 +57,7 @@ def test_a_reader_gets_what_comes_after_it_unless_it_asks_for_more() -> None:
     scene = Scene(5)
     reader = scene.reader()
     assert numbers(reader) == []
-    scene.append(5, 6)
+    scene.append_numbers(5, 6)
     assert numbers(reader) == [5, 6]
 
 
@@ -93,14 +73,14 @@ def test_a_reader_starts_where_it_asks_to(start: Any, expected: list[int]) -> No
 def test_a_reader_that_starts_beyond_the_end_waits_for_its_offset() -> None:
     scene = Scene(3)
     reader = scene.reader(start=5)
-    scene.append(3, 4, 5, 6)
+    scene.append_numbers(3, 4, 5, 6)
     assert numbers(reader) == [5, 6]
 
 
 def test_the_last_of_an_empty_stream_is_the_first_to_come() -> None:
     scene = Scene()
     reader = scene.reader(start="last")
-    scene.append(0)
+    scene.append_numbers(0)
     assert numbers(reader) == [0]
 
 
@@ -113,7 +93,7 @@ def test_a_start_that_is_not_served_is_refused(start: Any) -> None:
 def test_readers_see_rows_only_after_their_commit() -> None:
     scene = Scene(2)
     reader = scene.reader(start="first")
-    scene.append(2, commit=False)
+    scene.append_numbers(2, commit=False)
     scene.harness.turn()
     assert numbers(reader) == [0, 1]
     scene.harness.commit()
@@ -123,10 +103,10 @@ def test_readers_see_rows_only_after_their_commit() -> None:
 def test_readers_never_see_rows_whose_commit_failed() -> None:
     scene = Scene(2)
     reader = scene.reader(start="first")
-    scene.append(99, commit=False)
+    scene.append_numbers(99, commit=False)
     scene.harness.fail()
     scene.harness.advance(PAUSE_S)
-    scene.append(2)
+    scene.append_numbers(2)
     assert numbers(reader) == [0, 1, 2]
 
 
@@ -155,7 +135,7 @@ def test_each_message_costs_a_credit_and_reading_goes_on_where_it_stopped() -> N
 def test_a_message_tells_its_place_and_time() -> None:
     scene = Scene(2)
     scene.harness.advance(1.5)
-    scene.append(7, partition=0)
+    scene.append_numbers(7, partition=0)
     annotations = Sections(scene.reader(start="last").payloads[0]).message_annotations
     assert annotations == {
         "x-opt-offset": 2,
@@ -181,10 +161,10 @@ def test_a_message_that_cannot_be_read_comes_as_it_was_sent() -> None:
 
 
 def test_a_reader_reads_all_partitions_in_turn_unless_it_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_message_readers, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(stream_readers, "CHUNK_ROWS", 1)
     scene = Scene(partitions=3)
     for partition in range(3):
-        scene.append(*range(partition * 10, partition * 10 + 3), partition=partition)
+        scene.append_numbers(*range(partition * 10, partition * 10 + 3), partition=partition)
     everything = numbers(scene.reader(start="first"))
     assert sorted(everything) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
     assert sorted(number // 10 for number in everything[:3]) == [0, 1, 2]
@@ -195,7 +175,7 @@ def test_a_blocked_reader_is_served_when_its_connection_is_free() -> None:
     scene = Scene()
     reader = scene.reader()
     reader.block()
-    scene.append(0)
+    scene.append_numbers(0)
     assert numbers(reader) == []
     reader.block(False)
     scene.harness.turn()
@@ -263,7 +243,7 @@ def test_a_range_that_is_not_stored_yet_is_waited_for() -> None:
     reader = scene.frames(from_=0, to=5)
     assert ranges(reader) == [(0, 3)]
     assert not reader.is_detached
-    scene.append(3, 4, 5)
+    scene.append_numbers(3, 4, 5)
     assert ranges(reader) == [(0, 3), (3, 6)]
     assert reader.is_detached
 
@@ -284,14 +264,14 @@ def test_each_frame_costs_a_credit() -> None:
 def test_a_reader_of_frames_starts_with_what_comes_next_unless_it_says_from_where() -> None:
     scene = Scene(3)
     reader = scene.frames()
-    scene.append(3)
+    scene.append_numbers(3)
     assert ranges(reader) == [(3, 4)]
 
 
 def test_a_reader_of_frames_reads_one_partition() -> None:
     scene = Scene(partitions=2)
-    scene.append(1, partition=0)
-    scene.append(2, 3, partition=1)
+    scene.append_numbers(1, partition=0)
+    scene.append_numbers(2, 3, partition=1)
     assert ranges(scene.frames(partition=1, from_=0)) == [(0, 2)]
     assert ranges(scene.frames(from_=0)) == [(0, 1)]
 
@@ -324,13 +304,13 @@ def test_memory_and_journal_give_the_same_rows(monkeypatch: pytest.MonkeyPatch, 
     assert numbers(again.reader(start=start)) == expected
     wanted = [(first, first + 4) for first in range(0, 60, 4) if first + 4 > start]
     assert ranges(again.frames(from_=start, to=60)) == wanted
-    again.append(60)
+    again.append_numbers(60)
     assert numbers(again.reader(start=start)) == [*expected, 60]
 
 
 @pytest.mark.parametrize("limit", [1, 300, 1 << 20])
 def test_reading_in_small_steps_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr("enmasse.messaging.stream_message_readers.READ_BYTES", limit)
+    monkeypatch.setattr("enmasse.messaging.streams.readers.READ_BYTES", limit)
     scene = Scene(40)
     again = Scene(harness=scene.harness.restarted())
     assert numbers(again.reader(start="first")) == list(range(40))
@@ -341,7 +321,7 @@ def test_a_slow_reader_goes_on_in_the_journal_where_memory_no_longer_reaches(mon
     scene = Scene()
     reader = scene.reader(1, start="first")
     for number in range(30):
-        scene.append(number)
+        scene.append_numbers(number)
         if number % 3 == 0:
             reader.grant(1)
             scene.settle()
@@ -353,7 +333,7 @@ def test_a_slow_reader_goes_on_in_the_journal_where_memory_no_longer_reaches(mon
 def test_rows_that_are_on_disk_but_not_answered_yet_are_not_shown() -> None:
     scene = Scene(3)
     reader = scene.reader(start="first")
-    scene.append(3, commit=False)
+    scene.append_numbers(3, commit=False)
     scene.harness.turn()
     scene.harness.storage.listener = None
     scene.harness.storage.commit()
@@ -370,7 +350,7 @@ def told(port: MemoryConsumerPort) -> list[Any]:
 
 def test_a_reader_of_offsets_is_told_at_once_and_then_of_changes() -> None:
     scene = Scene(partitions=2)
-    reader = scene.offsets()
+    reader = scene.offsets(url="amqp://here:1")
     assert told(reader) == [
         {
             "stream": "u1",
@@ -379,7 +359,7 @@ def test_a_reader_of_offsets_is_told_at_once_and_then_of_changes() -> None:
         },
     ]
     assert reader.arrivals[0].settled
-    scene.append(1, 2, partition=1)
+    scene.append_numbers(1, 2, partition=1)
     assert told(reader)[1]["partitions"] == [[0, 0, 0, "amqp://here:1"], [1, 0, 2, "amqp://here:1"]]
     assert told(reader)[1]["bytes"] == [0, scene.stream.bytes_stored]
     scene.stream.advanced()
@@ -393,7 +373,7 @@ def test_a_reader_of_offsets_is_told_at_once_and_then_of_changes() -> None:
 def test_a_reader_of_offsets_is_told_in_which_frame_a_moment_lies(after_s: int, starts: list[int]) -> None:
     scene = Scene(partitions=2)
     for second in range(3):
-        scene.append(1, 2, 3)
+        scene.append_numbers(1, 2, 3)
         assert scene.stream.partitions[0].visible == 3 * second + 3
         scene.harness.advance(1.0)
     reader = scene.offsets(start=Timestamp(FIRST_WALL_US // 1000 + after_s * 1000))
@@ -410,7 +390,7 @@ def test_changes_that_come_while_there_is_no_credit_are_told_together() -> None:
     scene = Scene()
     reader = scene.offsets(1)
     for number in range(5):
-        scene.append(number)
+        scene.append_numbers(number)
     assert len(reader.arrivals) == 1
     reader.grant(1)
     scene.harness.turn()
@@ -428,7 +408,7 @@ def test_draining_a_reader_of_offsets_sends_nothing_without_credit() -> None:
 
 def test_rows_whose_commit_failed_are_not_announced() -> None:
     scene = Scene(1)
-    reader = scene.offsets()
-    scene.append(1, commit=False)
+    reader = scene.offsets(url="amqp://here:1")
+    scene.append_numbers(1, commit=False)
     scene.harness.fail()
     assert [value["partitions"][0][2] for value in told(reader)] == [1]

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging import stream_merging
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED
-from enmasse.messaging.frame import encode_frame
+from enmasse.messaging.log.frame import encode_frame
 from enmasse.messaging.storage import Operation, Table
-from enmasse.messaging.stream import FRAME_FORMAT, FRAMES_CAPABILITY
-from enmasse.messaging.stream_retention import STEP
+from enmasse.messaging.streams import merging as stream_merging
+from enmasse.messaging.streams.producers import FRAME_FORMAT, FRAMES_CAPABILITY
+from enmasse.messaging.streams.retention import STEP
 from enmasse.testing.ports import FIRST_WALL_US
-from enmasse.testing.stream_scene import StreamScene, bodies, offsets
+from enmasse.wire.amqp.performatives import ACCEPTED
 from enmasse.wire.amqp.sections import Sections, encode_message
+from tests.support.stream_scene import StreamScene, bodies, offsets
 
 ROW = len(encode_message(bytes(100))) + 20
 """What one message counts for."""

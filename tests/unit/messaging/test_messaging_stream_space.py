@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enmasse.messaging.space import Space
-from enmasse.messaging.stream import Stream
-from enmasse.testing.stream_scene import StreamScene
+from enmasse.messaging.streams.stream import Stream
 from enmasse.wire.amqp.sections import encode_message
+from tests.support.stream_scene import StreamScene
 
 ROW = len(encode_message(bytes(1_000))) + 20
 

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging import stream, stream_log, stream_merging, stream_message_readers
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
 from enmasse.messaging.storage import Table
+from enmasse.messaging.streams import merging as stream_merging
+from enmasse.messaging.streams import partition_log as stream_log
+from enmasse.messaging.streams import readers as stream_readers
+from enmasse.messaging.streams import stream
 from enmasse.testing.ports import FIRST_WALL_US, MemoryConsumerPort, MemoryProducerPort
-from enmasse.testing.stream_scene import StreamScene
-from enmasse.wire.amqp.performatives import Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
 from enmasse.wire.amqp.sections import Sections, encode_message
 from enmasse.wire.amqp.types import Timestamp
+from tests.support.stream_scene import StreamScene
 
 STEPS = 120
 
@@ -27,9 +29,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_merging, "RUN_FRAMES", 4)
     monkeypatch.setattr(stream_log, "RUN_FRAMES", 4)
     monkeypatch.setattr(stream_merging, "LARGE_ROWS", 30)
-    monkeypatch.setattr(stream_message_readers, "READ_BYTES", 1_500)
-    monkeypatch.setattr(stream_message_readers, "LEAST_READ_BYTES", 500)
-    monkeypatch.setattr(stream_message_readers, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(stream_readers, "READ_BYTES", 1_500)
+    monkeypatch.setattr(stream_readers, "LEAST_READ_BYTES", 500)
+    monkeypatch.setattr(stream_readers, "CHUNK_ROWS", 7)
 
 
 class Reader:
@@ -147,7 +149,7 @@ class Story:
         """The first offset that a new reader may get."""
         partition = self.scene.stream.partitions[index]
         if start is None:
-            start = partition.consumers.told.get(name or "", "next")
+            start = partition.consumers.reached.get(name or "", "next")
         if start == "first":
             return partition.low
         if start == "last":

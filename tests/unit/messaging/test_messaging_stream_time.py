@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.messaging.log import log_key
+from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.testing.ports import FIRST_WALL_US
-from enmasse.testing.stream_scene import LOG, StreamScene, bodies
 from enmasse.wire.amqp.types import Timestamp
+from tests.support.stream_scene import LOG, StreamScene, bodies
 
 FIRST_MS = FIRST_WALL_US // 1000
 

@@ -1,19 +1,25 @@
-"""Durable subscriptions that receivers make, while the disk is full."""
+"""Durable subscriptions that receivers make: while the disk is full, and whose they are."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from enmasse.messaging.core import LOG_COUNTER, PAUSE_S
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.queues.topic import Topic
+from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
-from enmasse.messaging.topic import Topic
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 
 
 class Scene:
     """A topic ``news`` that is ready."""
 
-    def __init__(self) -> None:
-        self.harness = CoreHarness()
+    def __init__(self, harness: CoreHarness | None = None) -> None:
+        self.harness = harness or CoreHarness()
         self.space = Space(self.harness.core, "ns/shop", lambda: "id")
         self.topic = Topic(self.harness.core, "news", 1)
         self.harness.core.next_log = 2
@@ -21,8 +27,11 @@ class Scene:
         self.topic.load()
         self.harness.commit()
 
-    def subscribe(self, name: str) -> MemoryConsumerPort:
-        options = {"name": name, "container": "office", "is_durable": True, "expiry_policy": "never"}
+    def restarted(self) -> Scene:
+        return Scene(self.harness.restarted())
+
+    def subscribe(self, name: str, **more: Any) -> MemoryConsumerPort:
+        options = {"name": name, "container": "office", "is_durable": True, "expiry_policy": "never"} | more
         return self.harness.receiver(self.topic, 10, source="news", **options)
 
     def counter(self) -> int:
@@ -47,8 +56,43 @@ def test_a_subscription_that_ended_before_it_was_written_leaves_nothing() -> Non
     scene = Scene()
     receiver = scene.subscribe("first")
     scene.harness.turn()
-    receiver.sink.gone(closed=True)
+    receiver.sink.on_detached(closed=True)
     scene.harness.fail()
     scene.harness.advance(PAUSE_S)
     scene.harness.commit()
     assert scene.records() == 0
+
+
+def test_a_subscription_is_its_makers_over_a_restart() -> None:
+    scene = Scene()
+    scene.subscribe("first", user="ann").sink.on_detached()
+    scene.harness.commit()
+    after = scene.restarted()
+    assert after.topic.subscribing.find("office", "first", "eve", may_manage=False) is None
+    for asked in ({}, {"filters": {SELECTOR_FILTER: "x = 1"}}, {"capabilities": ("shared",)}):
+        with pytest.raises(AttachError, match="belongs to another user") as caught:
+            after.subscribe("first", user="eve", may_manage=False, **asked)
+        assert caught.value.condition == "amqp:unauthorized-access"
+    assert after.records() == 1
+    after.subscribe("first", user="ann", may_manage=False)
+
+
+def test_who_may_manage_the_space_takes_any_subscription_and_its_maker_keeps_it() -> None:
+    scene = Scene()
+    ann = scene.subscribe("first", user="ann", may_manage=False)
+    scene.subscribe("first", user="root")
+    assert ann.is_detached
+    assert scene.topic.subscribing.find("office", "first", "root", may_manage=True) is not None
+    scene.subscribe("first", user="ann", may_manage=False)
+
+
+def test_a_subscription_of_nobody_becomes_the_first_users_who_comes() -> None:
+    scene = Scene()
+    scene.subscribe("first").sink.on_detached()
+    scene.harness.commit()
+    taken = scene.restarted()
+    taken.subscribe("first", user="ann", may_manage=False)
+    taken.harness.commit()
+    after = taken.restarted()
+    with pytest.raises(AttachError, match="belongs to another user"):
+        after.subscribe("first", user="eve", may_manage=False)

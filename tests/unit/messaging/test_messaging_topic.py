@@ -2,78 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from enmasse.messaging import subscription as subscription_module
 from enmasse.messaging.core import MAX_UNCONFIRMED_BYTES, PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
-from enmasse.messaging.errors import AttachError
-from enmasse.messaging.frame import Frame
-from enmasse.messaging.log import log_range
-from enmasse.messaging.options import StoredOptions
+from enmasse.messaging.errors import UNSUPPORTED_FORMAT, AttachError
 from enmasse.messaging.patterns import Wild, parse
-from enmasse.messaging.queue import MAX_CREDIT
-from enmasse.messaging.refusals import UNSUPPORTED_FORMAT
-from enmasse.messaging.space import Space
+from enmasse.messaging.queues import subscription as subscription_module
+from enmasse.messaging.queues.queue import MAX_CREDIT
+from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.storage import Operation, Table
-from enmasse.messaging.subscription import Subscription
-from enmasse.messaging.topic import Topic
-from enmasse.testing.ports import CoreHarness, MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import Modified
-from enmasse.wire.amqp.sections import Header, Sections, encode_message
-
-TOPIC_LOG = 1_000
-
-
-class Scene:
-    """A space with the topic ``news``."""
-
-    def __init__(self, harness: CoreHarness | None = None, *, is_fresh: bool = True) -> None:
-        self.harness = harness or CoreHarness()
-        self.space = Space(self.harness.core, "ns/shop", lambda: "id")
-        self.topic = Topic(self.harness.core, "news", TOPIC_LOG)
-        self.space.add(self.topic)
-        if is_fresh:
-            self.topic.load()
-        self.logs = 0
-
-    def subscription(self, name: str, pattern: str = "news/#", **options: Any) -> Subscription:
-        self.logs += 1
-        made = Subscription(
-            self.harness.core, name, self.logs, topic="news", pattern=parse(pattern), options=StoredOptions(**options)
-        )
-        self.space.add(made)
-        self.harness.commit()
-        return made
-
-    def sender(self, target: str = "news") -> MemoryProducerPort:
-        port = self.harness.sender(self.space.find(target), target)
-        self.harness.turn()
-        return port
-
-    def receiver(self, source: str, credit: int = 100, **options: Any) -> MemoryConsumerPort:
-        port = self.harness.receiver(self.space.find(source), credit, source=source, **options)
-        self.harness.turn()
-        return port
-
-    def stored(self) -> list[bytes]:
-        frames = self.harness.storage.scan(Table.FRAME, *log_range(TOPIC_LOG), 1 << 30)
-        return [body for _, value in frames for body in Frame(value).cells(Frame(value).bodies)]
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Modified
+from tests.unit.messaging.topic_scene import TOPIC_LOG, Scene, bodies, message
 
 
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-def message(body: bytes = b"x", *, durable: bool = True) -> bytes:
-    return encode_message(body, header=Header(durable=durable))
-
-
-def bodies(port: MemoryConsumerPort) -> list[bytes]:
-    return [Sections(payload).body for payload in port.payloads]
 
 
 # Who gets a copy
@@ -324,7 +268,7 @@ def test_a_volatile_subscription_ends_with_its_receiver_but_its_counts_stay(scen
     assert (before["receivers"], before["messagesStored"], before["messagesOut"]) == (1, 2, 2)
     receiver.leave()
     after = scene.topic.counts()
-    assert scene.topic.subscriptions == []
+    assert not scene.topic.subscriptions
     assert (after["receivers"], after["messagesStored"], after["messagesOut"]) == (0, 0, 2)
     assert (after["accepted"], after["modified"], after["messagesIn"]) == (1, 1, 3)
 

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.core import LOG_COUNTER
-from enmasse.messaging.options import StoredOptions
 from enmasse.messaging.patterns import matches, parse
-from enmasse.messaging.selector import SELECTOR_FILTER, Selector
+from enmasse.messaging.queues.subscription import Subscription
+from enmasse.messaging.queues.topic import Topic
+from enmasse.messaging.selectors.selector import SELECTOR_FILTER, Selector
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
-from enmasse.messaging.subscription import Subscription
-from enmasse.messaging.topic import Topic
+from enmasse.model.kinds.address_settings import AddressSettings, Storage
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.performatives import Modified
 from enmasse.wire.amqp.sections import Header, Sections, encode_message
+from tests.support.chance import seeds
 
-SEEDS = 20
+SEEDS = seeds(20)
 STEPS = 120
 TARGETS = ("news", "news/sport", "news/sport/chess")
 
@@ -35,7 +36,9 @@ class Model:
         storage: what of it survives a restart.
     """
 
-    def __init__(self, name: str, source: str, selector: str, container: str = "", storage: str = "message") -> None:
+    def __init__(
+        self, name: str, source: str, selector: str, container: str = "", storage: Storage = "message"
+    ) -> None:
         self.name = name
         self.source = source
         self.text = selector
@@ -79,7 +82,7 @@ class Story:
         self.space.add(self.topic)
         for number, model in enumerate(self.models):
             if not model.container:
-                options = StoredOptions(storage=model.storage)
+                options = AddressSettings(storage=model.storage)
                 pattern = parse("news/#")
                 made = Subscription(core, model.name, number + 1, topic="news", pattern=pattern, options=options)
                 self.space.add(made)
@@ -162,7 +165,7 @@ class Story:
             port, model.port = model.port, None
             if model.container and self.random.random() < 0.3:
                 port.is_detached = True
-                port.sink.gone(closed=True)
+                port.sink.on_detached(closed=True)
                 model.exists = False
                 model.held = {}
                 model.attempts = {}
@@ -245,7 +248,8 @@ def number_of(payload: bytes) -> int:
     return number
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.chance
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_subscription_gets_all_of_its_own_and_nothing_twice(seed: int) -> None:
     story = Story(seed)
     happenings: list[Any] = [

@@ -7,23 +7,21 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.anycast import Anycast
+from enmasse.messaging.budget import Budget
 from enmasse.messaging.core import Log
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
+from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.storage import Operation, Table
-from enmasse.messaging.stream import Stream
+from enmasse.messaging.streams.stream import Stream
 from enmasse.messaging.transaction import (
     MESSAGE_OVERHEAD_BYTES,
-    Account,
-    Fate,
     GivesMessages,
+    OutcomeLog,
     TakesMessages,
     Transaction,
 )
 from enmasse.testing.ports import CoreHarness
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, ROLLBACK, TIMEOUT, AmqpError
 from enmasse.wire.amqp.sections import encode_message
-from enmasse.wire.amqp.transactions import ROLLBACK, TIMEOUT
 
 
 class Shelf:
@@ -42,8 +40,16 @@ class Shelf:
         self.outcomes: list[Any] = []
         self._coming: list[tuple[bytes, bytes | None, Callable[[str | None], None]]] = []
 
+    keeps_room = True
+
     def has_room(self, size: int) -> bool:
         return size <= self.free_bytes
+
+    def annotate(self, payload: bytes, target: str) -> bytes:
+        return payload
+
+    def why_not_retained(self, payload: bytes, target: str) -> None:
+        return None
 
     def enlist_message(self, payload: bytes, target: str, done: Callable[[str | None], None]) -> Log:
         def decided(reason: str | None) -> None:
@@ -118,8 +124,8 @@ def message(body: str) -> bytes:
     return encode_message(body=body)
 
 
-def begin(harness: CoreHarness, max_bytes: int = 1 << 20, account: Account | None = None) -> Transaction:
-    return Transaction(harness.core, account or Account(1 << 20), max_bytes)
+def begin(harness: CoreHarness, max_bytes: int = 1 << 20, budget: Budget | None = None) -> Transaction:
+    return Transaction(harness.core, budget or Budget(1 << 20, grain=1), max_bytes)
 
 
 def stored(harness: CoreHarness) -> list[bytes]:
@@ -171,16 +177,16 @@ def test_a_commit_that_fails_leaves_everything_as_before(harness: CoreHarness) -
 
 
 def test_a_rollback_lets_messages_go_and_gives_deliveries_back(harness: CoreHarness) -> None:
-    shelf, account = Shelf(harness), Account(1 << 20)
+    shelf, budget = Shelf(harness), Budget(1 << 20, grain=1)
     item = Item(shelf, b"x")
-    transaction = begin(harness, account=account)
+    transaction = begin(harness, budget=budget)
     transaction.post(shelf, "a", message("1"))
     transaction.retire(item)
-    assert account.held_bytes == transaction.held_bytes == len(message("1")) + MESSAGE_OVERHEAD_BYTES
+    assert budget.held == transaction.held_bytes == len(message("1")) + MESSAGE_OVERHEAD_BYTES
     transaction.rollback()
     transaction.rollback()
     harness.commit()
-    assert (shelf.visible, item.ends, account.held_bytes) == ([], ["rolled back"], 0)
+    assert (shelf.visible, item.ends, budget.held) == ([], ["rolled back"], 0)
 
 
 def test_outcomes_that_take_nothing_away_are_told_after_the_commit(harness: CoreHarness) -> None:
@@ -237,8 +243,8 @@ def test_who_holds_too_much_can_only_roll_back(harness: CoreHarness, bound: str)
     shelf = Shelf(harness)
     large = message("x" * 1000)
     limit = len(large) + MESSAGE_OVERHEAD_BYTES + 10
-    account = Account(limit if bound == "node" else 1 << 20)
-    transaction = begin(harness, limit if bound == "transaction" else 1 << 20, account)
+    budget = Budget(limit if bound == "node" else 1 << 20, grain=1)
+    transaction = begin(harness, limit if bound == "transaction" else 1 << 20, budget)
     if bound == "address":
         shelf.free_bytes = len(large) + 10
     item, told = Item(shelf, b"x"), Told()
@@ -251,7 +257,7 @@ def test_who_holds_too_much_can_only_roll_back(harness: CoreHarness, bound: str)
     assert refused is not None
     assert refused.condition == ROLLBACK
     transaction.commit(told)
-    assert (told[0].condition, item.ends, account.held_bytes) == (ROLLBACK, ["rolled back"], 0)
+    assert (told[0].condition, item.ends, budget.held) == (ROLLBACK, ["rolled back"], 0)
     harness.commit()
     assert shelf.visible == []
 
@@ -380,11 +386,11 @@ def test_a_fate_hears_of_its_batch_and_writes_nothing(harness: CoreHarness) -> N
     told: list[Any] = []
     shelf = Shelf(harness)
     shelf.enlist_message(b"1", "a", told.append)
-    harness.core.write_together([Fate("memory", told.append), shelf])
+    harness.core.write_together([OutcomeLog("memory", told.append), shelf])
     harness.turn()
     assert len(harness.storage.operations(1)) == 1
     harness.commit()
-    harness.core.write(Fate("memory", told.append))
+    harness.core.write(OutcomeLog("memory", told.append))
     harness.fail()
     assert told == [None, None, "the disk is full"]
 

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
+from enmasse.messaging.budget import Budget
 from enmasse.messaging.core import MAX_UNCONFIRMED_BYTES, PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED, FAILED
-from enmasse.messaging.options import StoredOptions
+from enmasse.messaging.delivery import FAILED
 from enmasse.messaging.patterns import parse
-from enmasse.messaging.queue import Queue
+from enmasse.messaging.queues.queue import Queue
+from enmasse.messaging.queues.subscription import Subscription
+from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.space import Space
-from enmasse.messaging.stream import Stream
-from enmasse.messaging.subscription import Subscription
-from enmasse.messaging.topic import Topic
-from enmasse.messaging.transaction import Account, GivesMessages, TakesMessages, Transaction
+from enmasse.messaging.streams.stream import Stream
+from enmasse.messaging.transaction import GivesMessages, TakesMessages, Transaction
+from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message, header_of
 
 
@@ -52,7 +53,7 @@ class Scene:
         self.harness = harness or CoreHarness()
         core = self.harness.core
         self.space = Space(core, "ns/shop", lambda: "id")
-        wished = StoredOptions(**options)
+        wished = AddressSettings(**options)
         self.q = Queue(core, "q", 1, options=wished)
         self.r = Queue(core, "r", 2)
         self.t = Topic(core, "t", 3, options=wished)
@@ -71,7 +72,7 @@ class Scene:
         self.told: list[AmqpError | None] = []
 
     def begin(self) -> Transaction:
-        return Transaction(self.harness.core, Account(1 << 30), 1 << 20)
+        return Transaction(self.harness.core, Budget(1 << 30, grain=1), 1 << 20)
 
     def post(self, transaction: Transaction, *names: str, body: Any = "x", **options: Any) -> None:
         for name in names:
@@ -291,7 +292,7 @@ def test_a_queue_larger_than_its_window_takes_part() -> None:
 
 @pytest.mark.parametrize("full", ["block", "reject"])
 def test_a_full_address_takes_nothing(full: str) -> None:
-    scene = Scene(max_bytes=1_000, full=full)
+    scene = Scene(max_bytes=1_000, full_policy=full)
     transaction = scene.begin()
     assert transaction.post(scene.q, "q", message("x" * 800)) is None
     problem = transaction.post(scene.q, "q", message("x" * 800))
@@ -311,7 +312,7 @@ def test_a_journal_that_is_behind_does_not_make_an_address_full() -> None:
 
 
 def test_the_oldest_make_room_where_that_is_the_policy() -> None:
-    scene = Scene(max_bytes=1_000, full="drop-oldest")
+    scene = Scene(max_bytes=1_000, full_policy="drop-oldest")
     scene.fill("q", "x" * 800)
     transaction = scene.begin()
     scene.post(transaction, "q", body="y" * 800)

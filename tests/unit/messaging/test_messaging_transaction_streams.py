@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from enmasse.messaging.budget import Budget
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.delivery import ACCEPTED, FAILED
-from enmasse.messaging.queue import Queue
-from enmasse.messaging.stream import Stream
-from enmasse.messaging.transaction import Account, Transaction
+from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.queues.queue import Queue
+from enmasse.messaging.streams.stream import Stream
+from enmasse.messaging.transaction import Transaction
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
-from enmasse.wire.amqp.performatives import AmqpError
+from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError
 from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
 NAME = "billing"
@@ -63,7 +64,7 @@ class Scene:
 
     def begin(self, *at: int) -> Transaction:
         """A transaction that accepts these of the unsettled, each counted after the one before was taken."""
-        transaction = Transaction(self.harness.core, Account(1 << 20), 1 << 20)
+        transaction = Transaction(self.harness.core, Budget(1 << 20, grain=1), 1 << 20)
         for index in at:
             self.retire(transaction, index)
         assert transaction.post(self.queue, "q", message("out")) is None
@@ -208,7 +209,7 @@ def test_an_offset_that_a_client_sets_meanwhile_is_the_last_word(scene: Scene) -
     scene.harness.turn()
     scene.stream.partitions[0].commit_consumer(NAME, 1, lambda _is_stored: None)
     scene.harness.commit()
-    assert (scene.offset, scene.stream.partitions[0].consumers.told[NAME]) == (1, 1)
+    assert (scene.offset, scene.stream.partitions[0].consumers.reached[NAME]) == (1, 1)
     assert scene.restarted().offset == 1
 
 

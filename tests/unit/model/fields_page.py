@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enmasse.model.kinds import KINDS, Kind
-from enmasse.model.openapi import kind_schema
+from enmasse.model.schema.kinds import KINDS, Kind
+from enmasse.model.schema.objects import class_of
+from enmasse.model.schema.openapi import kind_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def _section(kind: Kind) -> Iterator[str]:
         if name in ("apiVersion", "kind", "metadata"):
             continue
         for path, field, is_required in _fields(part, name, name in schema["required"]):
-            fixed = ["fixed"] if path.removeprefix("spec.") in kind.model.immutable else []
+            fixed = ["fixed"] if path.removeprefix("spec.") in class_of(kind).immutable else []
             facts = "; ".join([*_facts(field), *(["*required*"] if is_required else []), *fixed])
             text = " ".join(field.get("description", "").split()).replace("|", "\\|")
             yield f"| `{path}` | {facts} | {text} |"

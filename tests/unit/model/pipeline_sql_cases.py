@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from enmasse.model.pipeline_sql import Columns
+    from enmasse.model.sql.sql import Columns
 
 __all__ = ["BAD", "GOOD", "RELATIONS"]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.bands import limits
-from enmasse.model.builtins import (
+from enmasse.model.kinds.builtins import (
     BUILTINS,
     AnomaliesParameters,
     CommandsParameters,
     LakeParameters,
     MeteringParameters,
+    band_limits,
     builtin_problems,
 )
 
@@ -79,12 +79,12 @@ def test_each_says_what_it_touches() -> None:
 
 
 def test_a_band_may_be_open() -> None:
-    assert limits("10:35.5") == (10.0, 35.5)
-    assert limits(":-5") == (float("-inf"), -5.0)
-    assert limits("0:") == (0.0, float("inf"))
+    assert band_limits("10:35.5") == (10.0, 35.5)
+    assert band_limits(":-5") == (float("-inf"), -5.0)
+    assert band_limits("0:") == (0.0, float("inf"))
 
 
 @pytest.mark.parametrize("text", ["", "10", "a:b", "35:10", "nan:", ":nan", "1:2:3"])
 def test_other_texts_are_no_bands(text: str) -> None:
     with pytest.raises(ValueError, match=r"band|float"):
-        limits(text)
+        band_limits(text)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enmasse.model.authentication import AuthenticationService
 from enmasse.model.catalog import default_objects
-from enmasse.model.choices import address_space_schemas
-from enmasse.model.kinds import restore
-from enmasse.model.plans import AddressPlan, AddressSpacePlan
-from enmasse.model.space_schema import AddressSpaceSchema
+from enmasse.model.kinds.authentication import AuthenticationService
+from enmasse.model.kinds.plans import AddressPlan, AddressSpacePlan
+from enmasse.model.kinds.space_schema import AddressSpaceSchema, address_space_schemas
+from enmasse.model.schema.objects import restore
 
 CATALOG = default_objects()
 SPACE_PLANS = [item for item in CATALOG if isinstance(item, AddressSpacePlan)]
@@ -42,6 +41,12 @@ def test_a_plan_that_no_space_plan_offers_is_not_told_of() -> None:
     queue = next(kind for kind in schemas(left)["standard"].spec.address_types if kind.name == "queue")
     assert [plan.name for plan in queue.plans] == ["free-queue"]
     assert schemas([])["brokered"].spec.plans == ()
+
+
+def test_a_plan_for_some_namespaces_is_nobody_elses_to_see() -> None:
+    gold = SPACE_PLANS[0].model_copy(update={"metadata": SPACE_PLANS[0].metadata.model_copy(update={"name": "gold"})})
+    gold = gold.model_copy(update={"spec": gold.spec.model_copy(update={"namespaces": ("team-b",)})})
+    assert schemas([gold, *SPACE_PLANS]) == schemas()
 
 
 def test_a_schema_is_kept_as_it_is() -> None:

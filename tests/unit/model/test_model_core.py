@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.changes import change_problems
-from enmasse.model.core import ConfigMap, Secret
-from enmasse.model.errors import InvalidResourceError
-from enmasse.model.infra import StandardInfraConfig
-from enmasse.model.kinds import decode, kind_named, restore
-from enmasse.model.plans import AddressPlan, AddressSpacePlan
+from enmasse.model.kinds.changes import change_problems
+from enmasse.model.kinds.core import ConfigMap, Secret
+from enmasse.model.kinds.infra import StandardInfraConfig
+from enmasse.model.kinds.plans import AddressPlan, AddressSpacePlan
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.kinds import kind_named
+from enmasse.model.schema.objects import decode, restore
 
 
 def document(api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -155,25 +156,68 @@ def test_plans_may_say_either_version_and_are_kept_in_the_first(version: str) ->
             {"addressSpaceType": "brokered", "addressPlans": [], "quota": "credits"},
             {"spec.resourceLimits.broker"},
         ),
+        (
+            "AddressSpacePlan",
+            {"addressSpaceType": "brokered", "addressPlans": [], "resourceLimits": {"router": 1, "broker": 1}},
+            {"spec.resourceLimits.router"},
+        ),
+        (
+            "AddressSpacePlan",
+            {"addressSpaceType": "standard", "addressPlans": [], "ports": {"first": 31000, "last": 30000}},
+            {"spec.ports"},
+        ),
+        ("AddressPlan", {"addressType": "queue", "messageTtl": {"minimum": 2, "maximum": 1}}, {"spec.messageTtl"}),
+        (
+            "AddressPlan",
+            {"addressType": "queue", "messageRedelivery": {"redeliveryDelay": 2, "maximumDeliveryDelay": 1}},
+            {"spec.messageRedelivery"},
+        ),
     ],
 )
 def test_plans_that_make_no_sense_are_refused(kind: str, spec: dict[str, Any], paths: set[str]) -> None:
     assert problems(document("admin.enmasse.io/v1beta2", kind, "p", spec=spec)).keys() == paths
 
 
+@pytest.mark.parametrize(
+    ("spec", "policy"),
+    [
+        ({}, "limits"),
+        ({"resourceLimits": {"router": 1, "broker": 1, "aggregate": 2}}, "credits"),
+        ({"resourceLimits": {"broker": 1}}, "credits"),
+        ({"resourceLimits": {"broker": 1}, "limits": {"addresses": 5}}, "limits"),
+        ({"resourceLimits": {"broker": 1}, "quota": "limits"}, "limits"),
+    ],
+)
+def test_credits_count_where_a_plan_has_them_and_no_limits(spec: dict[str, Any], policy: str) -> None:
+    given = {"addressSpaceType": "standard", "addressPlans": []} | spec
+    plan = decode(document("admin.enmasse.io/v1beta2", "AddressSpacePlan", "p", spec=given))
+    assert isinstance(plan, AddressSpacePlan)
+    assert plan.spec.policy == policy
+    assert plan.to_dict()["spec"] == given, "what was left out stays so"
+
+
 def test_a_plan_in_real_units_needs_no_credits() -> None:
     spec = {"addressSpaceType": "standard", "addressPlans": ["small"], "limits": {"connections": 5}}
-    assert decode(document("admin.enmasse.io/v1beta2", "AddressSpacePlan", "p", spec=spec)).to_dict()["spec"] == (
-        spec | {"quota": "limits"}
-    )
+    assert decode(document("admin.enmasse.io/v1beta2", "AddressSpacePlan", "p", spec=spec)).to_dict()["spec"] == spec
 
 
 def test_infrastructure_is_kept_with_a_warning_and_its_budget_is_one() -> None:
-    spec = {"broker": {"resources": {"memory": "512Mi", "cpu": 0.5}, "maxUnavailable": 1}, "globalDLQ": True}
+    broker = {"resources": {"memory": "512Mi", "cpu": 0.5}, "maxUnavailable": 1, "addressFullPolicy": "FAIL"}
+    spec = {"broker": broker, "globalDLQ": True}
     infra = decode(document("admin.enmasse.io/v1beta1", "StandardInfraConfig", "default", spec=spec))
     assert isinstance(infra, StandardInfraConfig)
     assert infra.to_dict()["spec"] == spec
-    assert len(list(infra.unapplied())) == 2
+    paths = [item.path for item in infra.unapplied()]
+    assert paths == ["spec.broker.maxUnavailable", "spec.broker.resources", "spec.globalDLQ"]
+    for size in ("64Mb", "1 GB", "512Mi", "100000", 5):
+        given = document(
+            "admin.enmasse.io/v1beta1", "StandardInfraConfig", "x", spec={"broker": {"globalMaxSize": size}}
+        )
+        assert decode(given).to_dict()["spec"]["broker"]["globalMaxSize"] == size
+    given = document(
+        "admin.enmasse.io/v1beta1", "StandardInfraConfig", "x", spec={"broker": {"globalMaxSize": "64Mbit"}}
+    )
+    assert problems(given).keys() == {"spec.broker.globalMaxSize"}
     for amount, budget in (("much", True), (True, "half"), ([], -1)):
         wrong: dict[str, Any] = {"broker": {"maxUnavailable": budget, "resources": {"memory": amount}}}
         given = document("admin.enmasse.io/v1beta1", "StandardInfraConfig", "default", spec=wrong)

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from enmasse.cli.kube import written_crd
-from enmasse.model.addresses import AddressSpec
+from enmasse.cli.commands.explain import written_crd
 from enmasse.model.crd import CATEGORY, crds, file_name
-from enmasse.model.kinds import KINDS, kind_named
+from enmasse.model.kinds.addresses import AddressSpec
+from enmasse.model.schema.kinds import KINDS, kind_named
 
 FILES = Path(__file__).parents[3] / "deploy" / "crds"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.model.ddl import DdlError, parse_ddl, written
+from enmasse.model.sql.ddl import DdlError, parse_ddl, written
 
 
 @pytest.mark.parametrize(

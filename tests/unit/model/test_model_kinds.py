@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from enmasse.model.addresses import ADDRESS_TYPES, Address
-from enmasse.model.authentication import AuthenticationService
 from enmasse.model.catalog import default_objects, default_plans
-from enmasse.model.errors import InvalidResourceError
-from enmasse.model.infra import BrokeredInfraConfig, StandardInfraConfig
-from enmasse.model.kinds import KINDS, decode, kind_named
-from enmasse.model.limits import AddressLimits, SpaceLimits
-from enmasse.model.plans import PLAN_NAMESPACE, AddressPlan, AddressSpacePlan
-from enmasse.model.spaces import AddressSpace
+from enmasse.model.kinds.address_settings import ADDRESS_TYPES
+from enmasse.model.kinds.addresses import Address
+from enmasse.model.kinds.authentication import AuthenticationService
+from enmasse.model.kinds.infra import BrokeredInfraConfig, StandardInfraConfig
+from enmasse.model.kinds.limits import AddressLimits, SpaceLimits
+from enmasse.model.kinds.plans import AddressPlan, AddressSpacePlan
+from enmasse.model.kinds.spaces import AddressSpace
+from enmasse.model.schema.conditions import sentences
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.kinds import KINDS, kind_named
+from enmasse.model.schema.names import PLAN_NAMESPACE
+from enmasse.model.schema.objects import decode
+
+SOURCES = Path(__file__).parents[3] / "src" / "enmasse"
 
 
 def space(name: str = "shop", **spec: Any) -> dict[str, Any]:
@@ -77,7 +85,9 @@ def test_a_space_of_enmasse_1_0_applies_unchanged() -> None:
         )
     )
     assert decode(shop.to_dict()) == shop
-    assert [warning.split()[1] for warning in shop.unapplied()] == [
+    assert [item.path for item in shop.unapplied()] == [
+        "spec.endpoints[0].expose.type",
+        "spec.endpoints[0].expose.loadBalancerPorts",
         "spec.connectors",
         "spec.networkPolicy",
     ]
@@ -96,7 +106,7 @@ def test_an_address_of_enmasse_1_0_applies_unchanged() -> None:
     )
     assert isinstance(orders, Address)
     assert decode(orders.to_dict()) == orders
-    assert list(orders.unapplied()) == ["shop.orders: spec.forwarders is kept, but has no effect in this version"]
+    assert [(item.path, item.is_needed) for item in orders.unapplied()] == [("spec.forwarders", True)]
 
 
 def test_an_address_with_every_wish_of_ours_applies_and_is_written_the_same() -> None:
@@ -119,12 +129,34 @@ def test_an_address_with_every_wish_of_ours_applies_and_is_written_the_same() ->
     assert [*queue.unapplied(), *log.unapplied()] == []
 
 
+@pytest.mark.parametrize(
+    ("remote", "message"),
+    [
+        ("remote1", "expected <connector>/<address>"),
+        ("/orders", "expected <connector>/<address>"),
+        ("remote-1/orders", "where the connector is letters and digits"),
+        ("remote1/or*ders/x", "'*' stands for a whole word"),
+        ("remote1/white space", "without white space"),
+    ],
+)
+def test_a_forwarder_that_leads_nowhere_is_refused(remote: str, message: str) -> None:
+    forwarders = [{"name": "f", "remoteAddress": remote, "direction": "out"}]
+    found = problems(address(forwarders=forwarders))
+    assert list(found) == ["spec.forwarders[0].remoteAddress"]
+    assert message in found["spec.forwarders[0].remoteAddress"]
+
+
+def test_a_pattern_of_a_connector_that_no_address_matches_is_refused() -> None:
+    patterns = [{"name": "a", "pattern": "orders/#"}, {"name": "a", "pattern": "or*ders/x"}]
+    connector = {"name": "remote1", "endpointHosts": [{"host": "mq.example.com"}], "addresses": patterns}
+    found = problems(space(connectors=[connector]))
+    assert found.keys() == {"spec.connectors[0].addresses[1].name", "spec.connectors[0].addresses[1].pattern"}
+
+
 def test_what_means_nothing_to_a_type_is_warned_of() -> None:
     quotes = decode(address(type="anycast", messageTtl={"maximum": 5}, messageRedelivery={"redeliveryDelay": 5}))
-    assert list(quotes.unapplied()) == [
-        "shop.orders: spec.messageTtl is kept, but has no effect on an anycast",
-        "shop.orders: spec.messageRedelivery is kept, but has no effect on an anycast",
-    ]
+    why = "it is for messages that wait for receivers, and an anycast keeps none so"
+    assert sentences(list(quotes.unapplied())) == [f"spec.messageTtl, spec.messageRedelivery have no effect: {why}"]
 
 
 @pytest.mark.parametrize("address_type", ADDRESS_TYPES)
@@ -139,7 +171,7 @@ def test_every_address_type_has_a_default_plan_in_the_catalog(address_type: str)
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
     document = space() | {"kind": "AdressSpace"}
     message = problems(document)["kind"]
-    assert message.startswith("expected one of Namespace, ConfigMap, ")
+    assert message.startswith("expected one of Namespace, ResourceQuota, ConfigMap, ")
     assert message.endswith(
         ", AddressSpace, Address, MessagingUser, Pipeline, got 'AdressSpace'; did you mean AddressSpace?"
     )
@@ -310,6 +342,7 @@ def test_kinds_are_found_by_every_name_they_go_by() -> None:
         "Pipeline": ["pl", "pipe", "pipes", "pipelines"],
         "AddressSpaceSchema": ["addressspaceschemas"],
         "Namespace": ["ns"],
+        "ResourceQuota": ["quota", "resourcequotas"],
         "ConfigMap": ["cm"],
         "Secret": ["secrets"],
         "Service": ["svc"],
@@ -372,3 +405,16 @@ def test_streams_have_1_4_and_16_partitions() -> None:
     plans = {plan.metadata.name: plan for plan in default_plans() if isinstance(plan, AddressPlan)}
     sizes = ("small", "medium", "large")
     assert [plans[f"standard-{size}-stream"].spec.partitions for size in sizes] == [1, 4, 16]
+
+
+@pytest.mark.parametrize("room", ["api", "cli", "demo", "engines", "node", "pipeline"])
+def test_only_the_model_spells_the_names_of_our_kinds(room: str) -> None:
+    named = re.compile("|".join(f'"{kind.name}"' for kind in KINDS if kind.is_ours))
+    of_other_things = re.compile(r"cast\(|prompt\(")  # a type, and a question to a person
+    spelt = [
+        f"{path.name}: {line.strip()}"
+        for path in (SOURCES / room).rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if named.search(line) and not of_other_things.search(line)
+    ]
+    assert spelt == [], "take the constant of model/schema/kinds.py"

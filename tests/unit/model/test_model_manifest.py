@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from enmasse.model.documents import MAX_BYTES, MAX_VALUES, read_documents
-from enmasse.model.errors import ManifestError
-from enmasse.model.manifest import in_order, load_manifest
+from enmasse.model.schema.errors import ManifestError
+from enmasse.model.schema.manifest import MAX_BYTES, MAX_VALUES, in_order, load_manifest, read_documents
 
 SPACE = """
 apiVersion: enmasse.io/v1beta1
@@ -44,6 +43,22 @@ def test_a_list_stands_for_its_items() -> None:
     items = [read_documents(text, "x")[0] for text in (SPACE, QUEUE)]
     loaded = load_manifest(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), "x")
     assert [item.metadata.name for item in loaded] == ["shop", "shop.orders"]
+
+
+def test_items_of_a_list_of_one_kind_need_not_say_it() -> None:
+    (queue,) = read_documents(QUEUE, "x")
+    item = {key: value for key, value in queue.items() if key not in ("apiVersion", "kind")}
+    listed = {"apiVersion": queue["apiVersion"], "kind": "AddressList", "items": [item, queue]}
+    assert load_manifest(json.dumps(listed), "x") == 2 * load_manifest(QUEUE, "x")
+    assert refusal(json.dumps(listed | {"items": [item, 7]})).startswith("shop.yaml: document 1: items[1]: expected")
+    assert "items[0].kind" in refusal(json.dumps({"apiVersion": "v1", "kind": "List", "items": [item]}))
+
+
+def test_a_kind_of_the_internet_of_things_is_told_to_be_missing() -> None:
+    for kind in ("IoTProject", "IoTConfig"):
+        told = refusal(json.dumps({"apiVersion": "iot.enmasse.io/v1alpha1", "kind": kind, "metadata": {"name": "x"}}))
+        assert "this version has no kinds of iot.enmasse.io" in told
+        assert "did you mean" not in told
 
 
 def test_an_error_names_file_document_and_path() -> None:

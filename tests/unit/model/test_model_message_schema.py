@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.model import kinds
-from enmasse.model.avro_schema import AvroSchemaError, avro_columns
-from enmasse.model.ddl import written
-from enmasse.model.errors import InvalidResourceError
-from enmasse.model.message_schema import SENML_COLUMNS, MessageFormat, SchemaTextError, schema_columns
+from enmasse.model.schema import objects
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.sql.avro import AvroSchemaError, avro_columns
+from enmasse.model.sql.ddl import written
+from enmasse.model.sql.message_schema import SENML_COLUMNS, MessageFormat, SchemaTextError, schema_columns
 
 
 def record(*fields: Any, **more: Any) -> str:
@@ -165,7 +165,7 @@ def test_what_does_not_go_together_is_told(form: MessageFormat, text: str | None
 
 def test_an_address_keeps_its_schema_and_is_refused_a_wrong_one() -> None:
     schema = {"format": "json", "definition": "device STRING"}
-    assert kinds.decode(address(schema)).to_dict()["spec"]["schema"] == schema
+    assert objects.decode(address(schema)).to_dict()["spec"]["schema"] == schema
     for wrong, problem in (
         ({"format": "json"}, "spec.schema.definition: required for format json"),
         ({"format": "jsn"}, "spec.schema.format: expected one of raw, json"),
@@ -174,4 +174,4 @@ def test_an_address_keeps_its_schema_and_is_refused_a_wrong_one() -> None:
         ({"format": "raw", "fields": "a INT"}, "spec.schema.fields: unknown field"),
     ):
         with pytest.raises(InvalidResourceError, match=problem):
-            kinds.decode(address(wrong))
+            objects.decode(address(wrong))

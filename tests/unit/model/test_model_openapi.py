@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from enmasse.model.kinds import KINDS, Kind, kind_named
-from enmasse.model.openapi import SET, kind_schema, list_keys, schema_at, schemas
+from enmasse.model.schema.kinds import KINDS, Kind, kind_named
+from enmasse.model.schema.objects import class_of
+from enmasse.model.schema.openapi import SET, kind_schema, list_keys, schema_at, schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ def test_schemas_are_structural_and_explain_themselves(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", [item for item in EVERY_KIND if item.values[0].is_ours])  # type: ignore[union-attr]
 def test_what_a_field_allows_is_in_the_schema(kind: Kind) -> None:
     spec = kind_schema(kind, kind.version)["properties"]["spec"]
-    fields = kind.model.model_fields["spec"].annotation.model_fields  # type: ignore[union-attr]
+    fields = class_of(kind).model_fields["spec"].annotation.model_fields  # type: ignore[union-attr]
     assert set(spec["properties"]) == {field.alias for field in fields.values()}
 
 

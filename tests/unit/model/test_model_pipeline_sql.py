@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from enmasse.model.pipeline_sql import MAX_SQL_CHARACTERS, Columns, SqlError, checked_sql
-from enmasse.model.pipeline_sql_functions import ALLOWED_FUNCTIONS, REASONS, TABLE_FUNCTIONS
+from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, REASONS, TABLE_FUNCTIONS
+from enmasse.model.sql.sql import MAX_SQL_CHARACTERS, Columns, SqlError, checked_sql
 from tests.unit.model.pipeline_sql_cases import BAD, GOOD, RELATIONS
 
 DEEP = [

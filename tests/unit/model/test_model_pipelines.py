@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.builtins import BUILTINS
-from enmasse.model.errors import InvalidResourceError
-from enmasse.model.kinds import decode
-from enmasse.model.pipelines import Pipeline, PipelineSpec
-from enmasse.model.texts import field_texts
+from enmasse.model.kinds.builtins import BUILTINS
+from enmasse.model.kinds.pipelines import Pipeline, PipelineSpec
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.objects import decode
+from enmasse.model.schema.openapi import field_texts
 
 READINGS: dict[str, Any] = {
     "name": "readings",

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.addresses import Address, AddressStatus, PlanStatus
-from enmasse.model.changes import change_problems, keep_immutable
-from enmasse.model.conditions import Condition, phase_of, stamp, unmet
-from enmasse.model.durations import milliseconds, written
-from enmasse.model.kinds import decode
-from enmasse.model.names import is_subdomain, object_name
-from enmasse.model.selectors import SelectorError, parse_selector
+from enmasse.model.kinds.addresses import Address, AddressStatus, PlanStatus
+from enmasse.model.kinds.changes import change_problems, keep_immutable
+from enmasse.model.kinds.durations import milliseconds, written
+from enmasse.model.schema.conditions import Condition, phase_of, stamp, unmet
+from enmasse.model.schema.names import is_subdomain, object_name
+from enmasse.model.schema.objects import decode
+from enmasse.model.schema.selectors import SelectorError, parse_selector
 
 
 def address(**spec: Any) -> Address:

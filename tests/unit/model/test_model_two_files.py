@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.addresses import Address
-from enmasse.model.errors import ManifestError
-from enmasse.model.plans import AddressPlan, AddressSpacePlan
-from enmasse.model.resource import Resource
-from enmasse.model.two_files import GROUP, from_two_files
+from enmasse.model.kinds.addresses import GROUP, Address
+from enmasse.model.kinds.plans import AddressPlan, AddressSpacePlan
+from enmasse.model.kinds.two_files import from_two_files
+from enmasse.model.schema.errors import ManifestError
+from enmasse.model.schema.resource import Resource
 
 FLAVORS = {
     "vanilla-queue": {"templateName": "queue-persisted", "templateParameters": {"STORAGE_CAPACITY": "2Gi"}},
@@ -50,6 +50,16 @@ def test_a_template_in_memory_makes_queues_in_memory_and_a_group_is_kept() -> No
     assert isinstance(queue, Address)
     assert queue.spec.storage == "memory"
     assert queue.metadata.annotations == {GROUP: "g1"}
+
+
+def test_parameters_of_a_template_that_mean_nothing_today_are_kept_and_reported() -> None:
+    flavors = {"big": {"templateParameters": {"STORAGE_CAPACITY": "2Gi", "BROKER_MEMORY": "1Gi", "COLOUR": 3}}}
+    resources = read({"q": {"store_and_forward": True, "flavor": "big", "group_id": "g1"}}, flavors)
+    plan = next(item for item in resources if isinstance(item, AddressPlan))
+    (found,) = plan.unapplied()
+    assert found.path == "metadata.annotations[enmasse.io/template-parameters]"
+    assert found.why.endswith("BROKER_MEMORY=1Gi COLOUR=3")
+    assert [item.path for item in resources[-1].unapplied()] == [f"metadata.annotations[{GROUP}]"]
 
 
 def test_direct_addresses_need_no_plan_of_their_flavor() -> None:

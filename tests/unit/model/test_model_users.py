@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from enmasse.model.errors import InvalidResourceError
-from enmasse.model.kinds import decode
-from enmasse.model.users import MessagingUser, password_of
+from enmasse.model.kinds.users import MessagingUser, password_of
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.objects import decode
 
 PASSWORD = b64encode(b"s3cr3t-w0rds").decode()
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from enmasse.net.loop import run
+from tests.support.polling import until_async
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -36,6 +37,7 @@ class Script:
         self.is_paused = False
         self.is_blocked = False
         self.is_held = False
+        self.has_more = False
         self.closed = False
         self.received = bytearray()
         self.receive_times: list[float] = []
@@ -79,16 +81,9 @@ class Script:
         self.calls.append("lost")
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait, within reason, until something is so."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 @pytest.fixture(name="until")
 def until_fixture() -> Any:
-    return until
+    return until_async
 
 
 @pytest.fixture

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import ssl
 import time
-from base64 import b64decode
+from base64 import b64decode, urlsafe_b64encode
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote_plus
 
@@ -24,6 +25,8 @@ class Provider:
         asked: the paths that it was asked for.
         forms: what came with passwords, and as whom.
         answers: path to what is answered in place of the usual.
+        codes: what browsers came away with, and the challenges that these were given for.
+        more: in its description of itself.
         is_silent: whether it takes requests and says nothing.
         issuer: how it calls itself.
     """
@@ -33,6 +36,8 @@ class Provider:
         self.asked: list[str] = []
         self.forms: list[tuple[dict[str, str], str]] = []
         self.answers: dict[str, tuple[int, Any]] = {}
+        self.codes: dict[str, str] = {}
+        self.more: dict[str, str] = {}
         self.is_silent = False
         self.claims: dict[str, Any] = {}
         self.issuer = ""
@@ -120,7 +125,7 @@ class Provider:
     def _answer(self, path: str, body: str, as_whom: str) -> tuple[int, Any]:
         if path.endswith("/.well-known/openid-configuration"):
             base = self.issuer
-            return 200, {"issuer": base, "jwks_uri": f"{base}/certs", "token_endpoint": f"{base}/token"}
+            return 200, {"issuer": base, "jwks_uri": f"{base}/certs", "token_endpoint": f"{base}/token"} | self.more
         if path.endswith("/certs"):
             return 200, jwks(*self.keys)
         if path.endswith("/token"):
@@ -128,6 +133,12 @@ class Provider:
             if as_whom:
                 as_whom = unquote_plus(b64decode(as_whom.removeprefix("Basic ")).decode())
             self.forms.append((form, as_whom))
+            if form.get("grant_type") == "authorization_code":
+                challenge = self.codes.pop(form.get("code", ""), "")
+                digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+                if urlsafe_b64encode(digest).decode().rstrip("=") != challenge:
+                    return 400, {"error": "invalid_grant", "error_description": "Code not valid"}
+                return 200, {"access_token": self.token(), "token_type": "Bearer"}
             if form.get("password") != form.get("username", "")[::-1]:
                 return 401, {"error": "invalid_grant", "error_description": "Invalid user credentials"}
             return 200, {"access_token": self.token(preferred_username=form["username"]), "token_type": "Bearer"}

@@ -7,11 +7,21 @@ import random
 import time
 from typing import Any
 
-from enmasse.net.lanes import AWAITED_S, BESIDE_OTHERS, BESIDE_OWN, BESIDE_S, PUT_OFF_S, WINDOW_S, Lane, Lanes, Load
+from enmasse.net.lanes import (
+    ACTIVE_S,
+    AWAITED_S,
+    CONTENDED_QUANTUM,
+    DEFER_S,
+    SHARED_QUANTUM,
+    WINDOW_S,
+    ConnectionLoad,
+    Lane,
+    LaneScheduler,
+)
 from enmasse.net.loop import Turn
 from tests.unit.net.test_net_transport import meeting
 
-SLOW_S = 2 * BESIDE_OWN.seconds
+SLOW_S = 2 * SHARED_QUANTUM.seconds
 """What one part takes: more than a lane's share of a turn."""
 
 
@@ -26,8 +36,8 @@ class Scene:
     def __init__(self, *, is_awaited: bool = False) -> None:
         self.is_awaited = is_awaited
         self.turn = Turn(asyncio.get_running_loop())
-        self.lanes = Lanes(self.turn, lambda: self.is_awaited)
-        self.road = self.lanes.of("one")
+        self.lanes = LaneScheduler(self.turn, lambda: self.is_awaited)
+        self.tenant = self.lanes.of("one")
         self.turn.begin()
 
 
@@ -42,17 +52,17 @@ async def test_a_lane_is_shared_while_another_brings_something() -> None:
 
 async def test_other_tenants_and_who_waits_for_a_commit_are_worth_shorter_turns() -> None:
     scene = Scene()
-    turn, road = scene.turn, scene.road
-    road.calm.is_shared()
-    road.busy.is_shared()
-    assert road.busy.share == BESIDE_OWN
+    turn, tenant = scene.turn, scene.tenant
+    tenant.calm.is_shared()
+    tenant.busy.is_shared()
+    assert tenant.busy.quantum == SHARED_QUANTUM
     scene.is_awaited = True
-    assert road.busy.share == BESIDE_OTHERS
+    assert tenant.busy.quantum == CONTENDED_QUANTUM
     scene.is_awaited = False
     turn.now += 2 * AWAITED_S
-    assert road.busy.share == BESIDE_OWN
+    assert tenant.busy.quantum == SHARED_QUANTUM
     scene.lanes.of("other").calm.is_shared()
-    assert road.busy.share == BESIDE_OTHERS
+    assert tenant.busy.quantum == CONTENDED_QUANTUM
 
 
 async def test_who_has_waited_for_a_commit_may_do_so_again() -> None:
@@ -68,17 +78,17 @@ async def test_who_has_waited_for_a_commit_may_do_so_again() -> None:
 
 async def test_busy_connections_give_way_to_those_that_short_turns_are_for() -> None:
     scene = Scene()
-    turn, road = scene.turn, scene.road
-    assert not road.busy.is_full()
+    turn, tenant = scene.turn, scene.tenant
+    assert not tenant.busy.is_full()
     scene.is_awaited = True
-    assert road.busy.is_full()
-    assert not road.calm.is_full()
+    assert tenant.busy.is_full()
+    assert not tenant.calm.is_full()
     scene.is_awaited = False
     turn.now += 2 * AWAITED_S
-    assert not road.busy.is_full()
-    road.busy.is_shared()
+    assert not tenant.busy.is_full()
+    tenant.busy.is_shared()
     scene.lanes.of("other").calm.is_shared()
-    assert road.busy.is_full()
+    assert tenant.busy.is_full()
 
 
 class Output:
@@ -90,16 +100,16 @@ class Output:
         self.written: list[int] = []
 
     def flush(self) -> None:
-        if not self.lane.puts_off(self):
+        if not self.lane.defers(self):
             self.written.append(self.turn.number)
 
 
 async def test_while_turns_are_short_the_output_of_busy_connections_is_gathered() -> None:
     scene = Scene(is_awaited=True)
-    turn, road = scene.turn, scene.road
-    road.calm.is_shared()
-    road.busy.is_shared()
-    busy, beside, calm = Output(turn, road.busy), Output(turn, road.busy), Output(turn, road.calm)
+    turn, tenant = scene.turn, scene.tenant
+    tenant.calm.is_shared()
+    tenant.busy.is_shared()
+    busy, beside, calm = Output(turn, tenant.busy), Output(turn, tenant.busy), Output(turn, tenant.calm)
     busy.flush()
     assert busy.written == [turn.number], "it has waited long enough before"
     first = turn.number
@@ -112,67 +122,67 @@ async def test_while_turns_are_short_the_output_of_busy_connections_is_gathered(
     turn.mark(calm)
     while not calm.written:
         await turn_over()
-    assert turn.now - began >= PUT_OFF_S or not busy.written[1:]
+    assert turn.now - began >= DEFER_S or not busy.written[1:]
     while not beside.written:
         await turn_over()
     assert busy.written[1:] == beside.written, "in one turn, and each once"
-    assert turn.now - began >= PUT_OFF_S
+    assert turn.now - began >= DEFER_S
 
 
 async def test_while_turns_are_long_or_a_lane_is_alone_nothing_is_put_off() -> None:
     scene = Scene(is_awaited=True)
-    turn, road = scene.turn, scene.road
-    road.busy.is_shared()
+    turn, tenant = scene.turn, scene.tenant
+    tenant.busy.is_shared()
     turn.now += 1
-    assert not road.busy.puts_off(Output(turn, road.busy)), "it is alone"
-    road.calm.is_shared()
-    assert not road.busy.puts_off(Output(turn, road.busy))
+    assert not tenant.busy.defers(Output(turn, tenant.busy)), "it is alone"
+    tenant.calm.is_shared()
+    assert not tenant.busy.defers(Output(turn, tenant.busy))
     turn.number += 1
-    assert road.busy.puts_off(Output(turn, road.busy))
+    assert tenant.busy.defers(Output(turn, tenant.busy))
     scene.is_awaited = False
-    turn.now += BESIDE_S / 2
-    road.calm.is_shared()
-    assert not road.busy.puts_off(Output(turn, road.busy))
+    turn.now += ACTIVE_S / 2
+    tenant.calm.is_shared()
+    assert not tenant.busy.defers(Output(turn, tenant.busy))
     turn.number += 1
-    assert not road.busy.puts_off(Output(turn, road.busy)), "nobody needs short turns"
+    assert not tenant.busy.defers(Output(turn, tenant.busy)), "nobody needs short turns"
 
 
 async def test_a_tenant_has_one_road_for_all_its_connections() -> None:
-    lanes = Lanes(Turn(asyncio.get_running_loop()))
+    lanes = LaneScheduler(Turn(asyncio.get_running_loop()))
     one = lanes.of("one")
     assert lanes.of("one") is one
     assert lanes.of("other") is not one
 
 
 async def test_a_connection_that_keeps_the_loop_busy_has_another_lane_until_it_is_calm() -> None:
-    lanes = Lanes(Turn(asyncio.get_running_loop()))
-    road = lanes.of("one")
-    load = Load(road, 0.0)
+    lanes = LaneScheduler(Turn(asyncio.get_running_loop()))
+    tenant = lanes.of("one")
+    load = ConnectionLoad(tenant, 0.0)
     load.add(WINDOW_S / 2, WINDOW_S / 2)
-    assert load.lane is road.calm
+    assert load.lane is tenant.calm
     load.add(0.0, WINDOW_S)
-    assert load.lane is road.busy
+    assert load.lane is tenant.busy
     load.add(WINDOW_S / 10, 2 * WINDOW_S)
-    assert load.lane is road.busy, "neither busy nor calm"
+    assert load.lane is tenant.busy, "neither busy nor calm"
     load.add(WINDOW_S / 100, 3 * WINDOW_S)
-    assert load.lane is road.calm
+    assert load.lane is tenant.calm
 
 
 async def test_what_does_not_fit_into_a_turn_waits_in_its_order() -> None:
     turn = Turn(asyncio.get_running_loop())
-    lane = Lanes(turn).of("one").calm
+    lane = LaneScheduler(turn).of("one").calm
     log: list[tuple[str, int]] = []
 
     def work(name: str) -> None:
         log.append((name, turn.number))
-        lane.spend(SLOW_S)
+        lane.charge(SLOW_S)
 
     turn.begin()
     assert not lane.is_full()
     work("a")
     for name in "bcd":
         assert lane.is_full()
-        lane.wait(lambda name=name: work(name))  # type: ignore[misc]
+        lane.enqueue(lambda name=name: work(name))  # type: ignore[misc]
     while len(log) < 4:
         await turn_over()
     assert [name for name, _ in log] == ["a", "b", "c", "d"]
@@ -184,15 +194,15 @@ async def test_what_does_not_fit_into_a_turn_waits_in_its_order() -> None:
 
 async def test_what_waits_may_wait_again() -> None:
     turn = Turn(asyncio.get_running_loop())
-    lane = Lanes(turn).of("one").calm
+    lane = LaneScheduler(turn).of("one").calm
     left = [3]
 
     def work() -> None:
         left[0] -= 1
         if left[0]:
-            lane.wait(work)
+            lane.enqueue(work)
 
-    lane.wait(work)
+    lane.enqueue(work)
     while left[0]:
         await turn_over()
     turn.begin()
@@ -201,7 +211,7 @@ async def test_what_waits_may_wait_again() -> None:
 
 async def test_a_busy_connection_leaves_a_calm_one_of_its_tenant_its_place(script: Any, until: Any) -> None:
     turn = Turn(asyncio.get_running_loop())
-    road = Lanes(turn).of("one")
+    tenant = LaneScheduler(turn).of("one")
     heard: list[Any] = []
     busy, calm = script(), script()
 
@@ -212,11 +222,11 @@ async def test_a_busy_connection_leaves_a_calm_one_of_its_tenant_its_place(scrip
     busy.on_receive = lambda _: hear(busy, 20 * SLOW_S)
     calm.on_receive = lambda _: hear(calm, 0)
     async with meeting(busy, turn) as much, meeting(calm, turn) as little:
-        much.shell.load, little.shell.load = Load(road, turn.now), Load(road, turn.now)
+        much.shell.load, little.shell.load = ConnectionLoad(tenant, turn.now), ConnectionLoad(tenant, turn.now)
         data = random.Random(1).randbytes(2 << 20)
         sending = asyncio.create_task(much.send(data))
-        await until(lambda: much.shell.load is not None and much.shell.load.lane is road.busy)
-        assert little.shell.load.lane is road.calm
+        await until(lambda: much.shell.load is not None and much.shell.load.lane is tenant.busy)
+        assert little.shell.load.lane is tenant.calm
         at = len(heard)
         await little.send(b"hello")
         await until(lambda: calm in heard)
@@ -228,7 +238,7 @@ async def test_a_busy_connection_leaves_a_calm_one_of_its_tenant_its_place(scrip
 
 async def test_many_connections_of_a_tenant_cost_another_one_share(script: Any, until: Any) -> None:
     turn = Turn(asyncio.get_running_loop())
-    lanes = Lanes(turn)
+    lanes = LaneScheduler(turn)
     heard: list[Any] = []
 
     def hear(engine: Any, seconds: float) -> None:
@@ -240,8 +250,8 @@ async def test_many_connections_of_a_tenant_cost_another_one_share(script: Any, 
     also_busy.on_receive = lambda _: hear(also_busy, SLOW_S)
     quiet.on_receive = lambda _: hear(quiet, 0)
     async with meeting(busy, turn) as first, meeting(also_busy, turn) as second, meeting(quiet, turn) as other:
-        first.shell.load, second.shell.load = (Load(lanes.of("noisy"), turn.now) for _ in range(2))
-        other.shell.load = Load(lanes.of("quiet"), turn.now)
+        first.shell.load, second.shell.load = (ConnectionLoad(lanes.of("noisy"), turn.now) for _ in range(2))
+        other.shell.load = ConnectionLoad(lanes.of("quiet"), turn.now)
         data = random.Random(1).randbytes(1 << 20)
         sending = [asyncio.create_task(met.send(data)) for met in (first, second)]
         await other.send(b"1")
@@ -262,7 +272,7 @@ async def test_a_tenant_alone_waits_for_nobody(script: Any, until: Any) -> None:
     engine = script()
     engine.on_receive = lambda _: time.sleep(SLOW_S)
     async with meeting(engine, turn) as met:
-        met.shell.load = Load(Lanes(turn).of("one"), turn.now)
+        met.shell.load = ConnectionLoad(LaneScheduler(turn).of("one"), turn.now)
         for _ in range(3):
             met.shell.data_received(b"x")
         assert engine.received == b"xxx"
@@ -270,11 +280,11 @@ async def test_a_tenant_alone_waits_for_nobody(script: Any, until: Any) -> None:
 
 async def test_what_waits_is_heard_before_the_loss(script: Any) -> None:
     turn = Turn(asyncio.get_running_loop())
-    lanes = Lanes(turn)
+    lanes = LaneScheduler(turn)
     engine, other = script(), script()
     engine.on_receive = lambda _: time.sleep(SLOW_S)
     async with meeting(engine, turn) as met, meeting(other, turn) as beside:
-        met.shell.load, beside.shell.load = (Load(lanes.of(name), turn.now) for name in ("one", "other"))
+        met.shell.load, beside.shell.load = (ConnectionLoad(lanes.of(name), turn.now) for name in ("one", "other"))
         beside.shell.data_received(b"y")
         met.shell.data_received(b"a")
         met.shell.data_received(b"b")

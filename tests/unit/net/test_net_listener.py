@@ -14,32 +14,42 @@ from typing import Any
 
 import pytest
 
-from enmasse.engines.authority import Authority
+from enmasse.drivers.authority import Authority
 from enmasse.errors import ConfigError
 from enmasse.net.certificates import CertificateStore
-from enmasse.net.door import Door, DoorLimits
-from enmasse.net.listener import AMQP_TLS_HEADER, Port
+from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits
+from enmasse.net.lanes import Quantum
+from enmasse.net.listener import Port
 from enmasse.net.loop import Turn
+from enmasse.net.origins import SECURITY_HEADERS
 from enmasse.net.transport import EngineProtocol
+from enmasse.node.protocols import PROTOCOLS
 
 HEADER = b"AMQP\x00\x01\x00\x00"
+
+AMQP = PROTOCOLS["amqp"].signature
 
 
 class Site:
     """A port whose engines are scripts."""
 
-    def __init__(self, port: int, door: Door, directory: Path | None, store: CertificateStore | None) -> None:
+    def __init__(
+        self, port: int, limiter: ConnectionLimiter, directory: Path | None, store: CertificateStore | None
+    ) -> None:
         self.port = port
-        self.door = door
+        self.limiter = limiter
         self.directory = directory
         self.store = store
         self.shells: list[EngineProtocol] = []
         self.engines: list[Any] = []
         self.peers: list[Peer] = []
 
-    async def connect(self, tls: ssl.SSLContext | None = None, name: str = "localhost") -> Peer:
+    async def connect(
+        self, tls: ssl.SSLContext | None = None, name: str = "localhost", address: str = "127.0.0.1"
+    ) -> Peer:
+        host = None if tls is None else name
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", self.port, ssl=tls, server_hostname=None if tls is None else name
+            "127.0.0.1", self.port, ssl=tls, server_hostname=host, local_addr=(address, 0)
         )
         self.peers.append(Peer(reader, writer))
         return self.peers[-1]
@@ -76,13 +86,16 @@ class Peer:
 
 
 @asynccontextmanager
-async def site(script: Any, directory: Path | None = None, limits: DoorLimits | None = None) -> AsyncIterator[Site]:
+async def site(
+    script: Any, directory: Path | None = None, limits: ConnectionLimits | None = None
+) -> AsyncIterator[Site]:
     loop = asyncio.get_running_loop()
-    door = Door(loop, limits or DoorLimits())
+    turn = Turn(loop)
+    limiter = ConnectionLimiter(turn, limits or ConnectionLimits())
     if directory is not None:
         Authority(directory).keep_server_certificate("default", ("localhost", "127.0.0.1"))
     store = None if directory is None else CertificateStore(directory)
-    made = Site(0, door, directory, store)
+    made = Site(0, limiter, directory, store)
 
     def make_engine(shell: EngineProtocol) -> Any:
         engine = script()
@@ -93,20 +106,20 @@ async def site(script: Any, directory: Path | None = None, limits: DoorLimits | 
     def answer(target: str) -> tuple[int, str] | None:
         return (200, f"{target} is well\n") if target == "/healthz" else None
 
-    port = Port(Turn(loop), make_engine, door, answer, None if store is None else store.context)
-    server = await loop.create_server(port.greet, "127.0.0.1", 0)
+    port = Port(turn, {AMQP: make_engine}, limiter, answer, None if store is None else store.context)
+    server = await loop.create_server(port.make_protocol, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     try:
         yield made
     finally:
         for peer in made.peers:
             await peer.close()
-        door.shut()
+        limiter.shut()
         for shell in made.shells:
             shell.abort()
             await shell.wait_closed()
         async with asyncio.timeout(10):
-            while len(door):
+            while len(limiter):
                 await asyncio.sleep(0.01)
         server.close()
         await server.wait_closed()
@@ -170,8 +183,8 @@ async def test_amqps_own_header_for_tls_is_answered_and_followed_by_tls(
 ) -> None:
     async with site(script, tmp_path) as here:
         peer = await here.connect()
-        peer.writer.write(AMQP_TLS_HEADER)
-        assert await peer.reader.readexactly(8) == AMQP_TLS_HEADER
+        peer.writer.write(AMQP.tls_header)
+        assert await peer.reader.readexactly(8) == AMQP.tls_header
         await peer.writer.start_tls(here.trusting(), server_hostname="localhost")
         peer.writer.write(HEADER)
         await until(lambda: here.engines and here.engines[0].received == HEADER)
@@ -181,8 +194,8 @@ async def test_amqps_own_header_for_tls_is_answered_and_followed_by_tls(
 async def test_without_certificates_tls_is_left_to_the_engine(script: Any, until: Any) -> None:
     async with site(script) as here:
         peer = await here.connect()
-        peer.writer.write(AMQP_TLS_HEADER)
-        await until(lambda: here.engines and here.engines[0].received == AMQP_TLS_HEADER)
+        peer.writer.write(AMQP.tls_header)
+        await until(lambda: here.engines and here.engines[0].received == AMQP.tls_header)
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -193,10 +206,13 @@ async def test_http_is_answered_and_closed(script: Any, tmp_path: Path, secure: 
         answer = await peer.ask(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
         assert answer.endswith(b"\r\n\r\n/healthz is well\n")
+        assert all(f"{name}: {value}\r\n".encode() in answer for name, value in SECURITY_HEADERS)
         for request, beginning in (
             (b"HEAD /healthz HTTP/1.1\r\nHost: here\r\n\r\n", b"HTTP/1.1 200 "),
             (b"GET /other HTTP/1.1\r\nHost: here\r\n\r\n", b"HTTP/1.1 404 "),
             (b"POST /healthz HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 405 "),
+            (b"POST /healthz HTTP/1.1\r\nHost: here\r\nOrigin: http://here\r\n\r\n", b"HTTP/1.1 403 "),
+            (b"GET /healthz HTTP/1.1\r\nHost: here\r\nHost: there\r\n\r\n", b"HTTP/1.1 400 "),
             (b"GET nonsense\r\n\r\n", b"HTTP/1.1 400 "),
             (b"GET / HTTP/1.1\r\nX: " + bytes(100_000), b"HTTP/1.1 4"),
         ):
@@ -271,7 +287,7 @@ async def test_a_certificate_of_a_strange_authority_ends_the_handshake(
             peer = await here.connect(here.trusting(strange))
             assert await peer.ask(HEADER) == b""  # TLS 1.3 tells a client of it after its own handshake
         assert not here.engines
-        await until(lambda: len(here.door) == 0)
+        await until(lambda: len(here.limiter) == 0)
 
 
 async def test_old_versions_of_tls_are_refused(script: Any, tmp_path: Path) -> None:
@@ -305,7 +321,7 @@ async def test_a_new_certificate_is_shown_without_a_restart(script: Any, until: 
 async def test_changed_files_are_noticed_and_broken_ones_change_nothing(
     script: Any, until: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enmasse.net.certificates.LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr("enmasse.net.certificates.CHECK_EVERY_S", 0.02)
     async with site(script, tmp_path) as here:
         assert here.store is not None
         here.store.watch()
@@ -333,58 +349,115 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"AMQ", b"\x16\x03\x01\x02", b"GET /heal", HEADER])
 async def test_who_does_not_open_in_time_is_dropped(script: Any, until: Any, tmp_path: Path, said: bytes) -> None:
-    async with site(script, tmp_path, DoorLimits(handshake_timeout_s=0.1)) as here:
+    async with site(script, tmp_path, ConnectionLimits(handshake_timeout_s=0.1)) as here:
         peer = await here.connect()
         peer.writer.write(said)
         assert await peer.hear() == b""
-        assert here.door.timed_out == 1
-        await until(lambda: len(here.door) == 0)
+        assert here.limiter.timed_out == 1
+        await until(lambda: len(here.limiter) == 0)
 
 
 async def test_who_has_opened_in_time_stays(script: Any, until: Any) -> None:
-    async with site(script, None, DoorLimits(handshake_timeout_s=0.1)) as here:
+    async with site(script, None, ConnectionLimits(handshake_timeout_s=0.1)) as here:
         peer, late = await here.connect(), await here.connect()
         peer.writer.write(HEADER)
         await until(lambda: here.shells)
-        assert here.shells[0].ticket is not None
-        here.shells[0].ticket.admit()
+        assert here.shells[0].slot is not None
+        here.shells[0].slot.admit()
         assert await late.hear() == b""
         peer.writer.write(b"still here")
         await until(lambda: here.engines[0].received == HEADER + b"still here")
-        assert len(here.door) == 1
+        assert len(here.limiter) == 1
 
 
 async def test_with_all_places_taken_a_newcomer_is_turned_away(script: Any, until: Any) -> None:
-    async with site(script, None, DoorLimits(max_handshakes=2)) as here:
+    async with site(script, None, ConnectionLimits(max_handshakes=2)) as here:
         for _ in range(2):
             await here.connect()
-        await until(lambda: len(here.door) == 2)
+        await until(lambda: len(here.limiter) == 2)
         late = await here.connect()
         assert await late.hear() == b""
-        assert here.door.turned_away == 1
+        assert here.limiter.turned_away == 1
 
 
 async def test_who_has_waited_long_gives_way(script: Any, until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enmasse.net.door.GRACE_S", 0.0)
-    async with site(script, None, DoorLimits(max_handshakes=2)) as here:
+    monkeypatch.setattr("enmasse.net.connection_limiter.GRACE_S", 0.0)
+    async with site(script, None, ConnectionLimits(max_handshakes=2)) as here:
         slow = await here.connect()
-        await until(lambda: len(here.door) == 1)
+        await until(lambda: len(here.limiter) == 1)
         peers = [await here.connect(), await here.connect()]
         assert await slow.hear() == b""
         peers[1].writer.write(HEADER)
         await until(lambda: here.engines and here.engines[0].received == HEADER)
 
 
+async def test_an_address_that_has_all_half_open_places_gives_some_up_for_others(script: Any, until: Any) -> None:
+    async with site(script, None, ConnectionLimits(max_handshakes=4)) as here:
+        greedy = [await here.connect() for _ in range(4)]
+        await until(lambda: len(here.limiter.half_open) == 4)
+        others = [await here.connect(address="127.0.0.2") for _ in range(3)]
+        assert await others[2].hear() == b"", "two each is all"
+        assert [await peer.hear() for peer in greedy[:2]] == [b"", b""]
+        for peer in (*greedy[2:], *others[:2]):
+            peer.writer.write(HEADER)
+        await until(lambda: sum(engine.received == HEADER for engine in here.engines) == 4)
+        assert here.limiter.turned_away == 3
+
+
+async def test_one_that_waits_for_the_node_is_not_half_open_meanwhile(script: Any, until: Any) -> None:
+    limits = ConnectionLimits(max_handshakes=1, handshake_timeout_s=0.1)
+    async with site(script, None, limits) as here:
+        peer = await here.connect()
+        peer.writer.write(HEADER)
+        await until(lambda: here.shells)
+        slot = here.shells[0].slot
+        assert slot is not None
+        slot.suspend()
+        other = await here.connect()
+        assert await other.hear() == b"", "its own time is over"
+        assert here.limiter.turned_away == 0
+        assert slot not in here.limiter.half_open
+        slot.resume()
+        assert slot in here.limiter.half_open
+        assert await peer.hear() == b"", "the time runs again"
+        assert here.limiter.timed_out == 2
+        slot.resume()
+        assert slot not in here.limiter.half_open, "it is gone"
+
+
+async def test_many_at_once_are_served_in_several_turns(
+    script: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enmasse.net.lanes.HANDSHAKE_QUANTUM", Quantum(1e-9, 1 << 10))
+    turns: list[int] = []
+
+    def counting_script() -> Any:
+        turns.append(here.limiter.lane._turn.number)
+        return script()
+
+    async with site(counting_script) as here:
+        peers = [await here.connect() for _ in range(20)]
+        for peer in peers:
+            peer.writer.write(HEADER)
+        await until(lambda: sum(engine.received == HEADER for engine in here.engines) == 20)
+        assert len(set(turns)) == 20
+        for shell in here.shells:
+            shell.abort()
+        await until(lambda: all(shell.is_lost for shell in here.shells))
+        for shell in here.shells:
+            await shell.wait_closed()
+
+
 async def test_above_the_limits_a_connection_is_let_in_to_be_told(script: Any, until: Any) -> None:
-    async with site(script, None, DoorLimits(max_connections=1, max_connections_per_host=2)) as here:
+    async with site(script, None, ConnectionLimits(max_connections=1, max_connections_per_host=2)) as here:
         peers = []
         for count in range(1, 4):
             peers.append(await here.connect())
             peers[-1].writer.write(HEADER)
             await until(lambda count=count: len(here.shells) == count)
-            ticket = here.shells[-1].ticket
-            assert ticket is not None
-            ticket.admit()
+            slot = here.shells[-1].slot
+            assert slot is not None
+            slot.admit()
         told = [shell.refusal for shell in here.shells]
         assert told[0] is None
         assert "the node has 1 connections" in (told[1] or "")
@@ -392,7 +465,7 @@ async def test_above_the_limits_a_connection_is_let_in_to_be_told(script: Any, u
 
 
 async def test_one_host_may_have_so_many_connections(script: Any, until: Any) -> None:
-    async with site(script, None, DoorLimits(max_connections_per_host=1)) as here:
+    async with site(script, None, ConnectionLimits(max_connections_per_host=1)) as here:
         first, second = await here.connect(), await here.connect()
         for peer in (first, second):
             peer.writer.write(HEADER)
@@ -401,7 +474,7 @@ async def test_one_host_may_have_so_many_connections(script: Any, until: Any) ->
         assert told == {None, "there are 1 connections from 127.0.0.1, as many as one host may have"}
         await first.close()
         await second.close()
-        await until(lambda: len(here.door) == 0)
+        await until(lambda: len(here.limiter) == 0)
         third = await here.connect()
         third.writer.write(HEADER)
         await until(lambda: len(here.shells) == 3)

@@ -119,7 +119,11 @@ def test_nobody_is_let_in_before_a_provider_was_heard() -> None:
 @pytest.mark.parametrize(
     ("path", "answer", "told"),
     [
-        (DISCOVERY, (200, {"issuer": "https://evil.example.com", "jwks_uri": "https://evil.example.com"}), "itself"),
+        (
+            DISCOVERY,
+            (200, {"issuer": "https://evil.example.com", "jwks_uri": "https://evil.example.com"}),
+            "has the issuer",
+        ),
         (DISCOVERY, (200, {"issuer": "?"}), "jwks_uri"),
         (DISCOVERY, (200, b"<html>"), "JSON"),
         (DISCOVERY, (302, {}), "302"),

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enmasse.engines.authority import Authority
+from enmasse.drivers.authority import Authority
 from enmasse.net.tls_layer import READ_BYTES, RECORD_BYTES, SEALED_RECORD_BYTES, TlsLayer
+from tests.support.chance import examples
 
 SIZES = st.integers(1, 3 * RECORD_BYTES) | st.sampled_from((1, RECORD_BYTES, 5 * RECORD_BYTES, READ_BYTES))
 
@@ -114,7 +115,7 @@ def content(size: int, number: int) -> bytes:
     return pattern[:size]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(SIZES, min_size=1, max_size=5), st.lists(st.integers(1, READ_BYTES), min_size=1, max_size=4))
 def test_reads_what_was_sent_wherever_it_is_cut(
     contexts: tuple[ssl.SSLContext, ssl.SSLContext], sizes: list[int], cuts: list[int]

@@ -121,6 +121,54 @@ async def test_what_has_come_is_heard_before_the_loss(script: Any, until: Any) -
         assert engine.calls == ["lost"]
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_what_an_engine_keeps_of_a_read_is_taken_in_later_turns(script: Any, until: Any, is_lost: bool) -> None:
+    turns: list[int] = []
+    engine = script()
+    async with meeting(engine) as met:
+
+        def keep(_data: bytes) -> None:
+            turns.append(met.turn.number)
+            engine.has_more = len(turns) < 5
+
+        engine.on_receive = keep
+        met.shell.data_received(b"x")
+        assert len(turns) == 1
+        assert not met.shell.transport.is_reading()
+        if is_lost:
+            met.shell.abort()
+            await met.shell.wait_closed()
+        await until(lambda: len(turns) == 5)
+        assert len(set(turns)) == 5
+        assert engine.received == b"x"
+        assert engine.calls == ["lost"] * is_lost
+        if not is_lost:
+            assert met.shell.transport.is_reading()
+
+
+async def test_a_hold_that_ends_with_its_turn_does_not_leave_the_peer_unread(script: Any, until: Any) -> None:
+    engine = script()
+    calls: list[bytes] = []
+    async with meeting(engine) as met:
+
+        def hold(data: bytes) -> None:
+            calls.append(data)
+            engine.has_more, engine.is_held = len(calls) == 1, len(calls) == 2
+
+        def give_credit(_now: float) -> None:
+            if engine.is_held:
+                engine.is_held = False
+                engine.wake(engine)
+
+        engine.on_receive = hold
+        met.turn.add_hook(give_credit)
+        await met.send(b"first")
+        await until(lambda: len(calls) == 2)
+        await met.send(b"second")
+        await until(lambda: engine.received == b"firstsecond")
+        assert met.shell.transport.is_reading()
+
+
 async def test_bytes_that_were_lent_are_kept_until_the_engine_hears_them(script: Any, until: Any) -> None:
     engine = script()
     engine.on_receive = lambda _: time.sleep(2 * SHARE_S)

@@ -15,21 +15,26 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 
-from enmasse.net.door import Door, DoorLimits
+from enmasse.net.connection_limiter import ConnectionLimiter, ConnectionLimits
 from enmasse.net.listener import Port
 from enmasse.net.loop import Turn
+from enmasse.net.origins import SECURITY_HEADERS
 from enmasse.net.transport import EngineProtocol
 from enmasse.net.websocket_layer import MAX_FRAGMENT_BYTES
+from enmasse.node.protocols import PROTOCOLS
+from tests.conformance.clause_list import clause
 
 HEADER = b"AMQP\x00\x01\x00\x00"
 
 
 class Site:
-    def __init__(self, script: Any, origins: tuple[str, ...]) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(self, script: Any, origins: tuple[str, ...], protocol: str) -> None:
         self.script = script
-        self.door = Door(loop, DoorLimits())
-        self.port = Port(Turn(loop), self.make_engine, self.door, lambda _: None, origins=origins)
+        turn = Turn(asyncio.get_running_loop())
+        self.limiter = ConnectionLimiter(turn, ConnectionLimits())
+        self.port = Port(
+            turn, {PROTOCOLS[protocol].signature: self.make_engine}, self.limiter, lambda _: None, origins=origins
+        )
         self.url = ""
         self.engine: Any = None
         self.shell: Any = None
@@ -44,24 +49,25 @@ class Site:
 
 
 @asynccontextmanager
-async def site(script: Any, *origins: str) -> AsyncIterator[Site]:
-    made = Site(script, origins)
-    server = await asyncio.get_running_loop().create_server(made.port.greet, "127.0.0.1", 0)
+async def site(script: Any, *origins: str, protocol: str = "amqp") -> AsyncIterator[Site]:
+    made = Site(script, origins, protocol)
+    server = await asyncio.get_running_loop().create_server(made.port.make_protocol, "127.0.0.1", 0)
     made.url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     try:
         yield made
     finally:
-        made.door.shut()
+        made.limiter.shut()
         if made.shell is not None:
             made.shell.abort()
             await made.shell.wait_closed()
         async with asyncio.timeout(10):
-            while len(made.door):
+            while len(made.limiter):
                 await asyncio.sleep(0.01)
         server.close()
         await server.wait_closed()
 
 
+@clause("mqtt5:6.0.0-2", "mqtt3:6.0.0-2")
 async def test_messages_are_one_stream_of_bytes_in_both_directions(script: Any, until: Any) -> None:
     async with site(script) as here, here.connect() as peer:
         assert peer.subprotocol == "amqp"
@@ -134,6 +140,7 @@ async def close_code(peer: ClientConnection) -> int | None:
     return peer.close_code
 
 
+@clause("mqtt5:6.0.0-1", "mqtt3:6.0.0-1")
 async def test_text_is_refused(script: Any) -> None:
     async with site(script) as here, here.connect() as peer:
         await peer.send("AMQP")
@@ -172,6 +179,15 @@ async def test_a_peer_that_does_not_read_blocks_the_engine(script: Any, until: A
                 await until(lambda: "resume" in here.engine.calls)
 
 
+@clause("mqtt5:6.0.0-4", "mqtt3:6.0.0-4")
+@pytest.mark.parametrize("offered", [["mqtt"], ["amqp", "mqtt"]])
+async def test_the_sub_protocol_of_mqtt_is_chosen(script: Any, until: Any, offered: list[str]) -> None:
+    async with site(script, protocol="mqtt") as here, here.connect(subprotocols=offered) as peer:
+        assert peer.subprotocol == "mqtt"
+        await peer.send(b"\xc0\x00")
+        await until(lambda: here.engine.received == b"\xc0\x00")
+
+
 @pytest.mark.parametrize("offered", [None, ["mqtt"]])
 async def test_without_the_sub_protocol_the_handshake_fails(script: Any, offered: Any) -> None:
     async with site(script) as here:
@@ -193,17 +209,26 @@ async def test_without_the_sub_protocol_the_handshake_fails(script: Any, offered
         ("http://shop.example.org", False),
         ("http://localhost.evil.example", False),
         ("null", False),
+        ("http://evil@localhost", False),
+        ("http://localhost.", False),
+        ("http://localhost/page", False),
+        ("ftp://localhost", False),
+        ("http://[127.0.0.1]", False),
     ],
 )
 async def test_pages_of_strangers_are_refused(script: Any, origin: Any, is_welcome: bool) -> None:
     async with site(script, "https://shop.example.org") as here:
         if is_welcome:
-            async with here.connect(origin=origin):
+            async with here.connect(origin=origin) as socket:
                 assert here.engine is not None
+                answer = socket.response
         else:
             with pytest.raises(InvalidStatus) as caught:
                 await here.connect(origin=origin)
-            assert caught.value.response.status_code == 403
+            answer = caught.value.response
+            assert answer.status_code == 403
+        assert answer is not None
+        assert all(answer.headers[name] == value for name, value in SECURITY_HEADERS)
 
 
 async def test_pages_from_everywhere_are_welcome_if_that_is_said(script: Any) -> None:

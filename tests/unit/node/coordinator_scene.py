@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from enmasse.node.binding import Binding
+from enmasse.messaging.transaction import TransactionLimits
+from enmasse.node.amqp.binding import Binding
 from enmasse.node.connections import Connections
-from enmasse.node.coordinator import TransactionLimits
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.engine_pair import EnginePair
 from enmasse.testing.ports import CoreHarness
 from enmasse.testing.recorder import Recorder, RecordingSink, Sent
@@ -17,11 +18,18 @@ from enmasse.wire.amqp.composites import Performative, encode_performative
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import SendingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import Coordinator, Disposition, Source, Target
+from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    Coordinator,
+    Declare,
+    Declared,
+    Disposition,
+    Source,
+    Target,
+    TransactionalState,
+)
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.transactions import Declare, Declared, TransactionalState
 from enmasse.wire.amqp.types import ULong
 
 VALUE = b"\x00" + encode(ULong(0x77))
@@ -62,6 +70,8 @@ class Shell:
 
     bytes_in = bytes_out = 0
     peer = "127.0.0.1:1"
+    slot = None
+    tls = ""
 
 
 class Client(EnginePair):
@@ -79,12 +89,12 @@ class Client(EnginePair):
             peer=Shell.peer,
             limits=limits,
         )
-        self.binding.connection = Connection(
+        self.binding.engine = Connection(
             self.binding, container_id="node", is_server=True, now=0.0, max_frame_size=4096
         )
         node.connections.connected(self.binding, Shell())  # type: ignore[arg-type]
         client = Connection(self.diary, container_id="client-1", is_server=False, now=0.0, idle_timeout_s=0)
-        super().__init__(client, self.binding.connection, node.harness.clock)
+        super().__init__(client, self.binding.engine, node.harness.clock)
         self.pump()
         self.session = self.new_session()
         self.control = RecordingSink()
@@ -128,7 +138,7 @@ class Client(EnginePair):
     @property
     def detached(self) -> dict[str, str | None]:
         """Condition of every link that the node detached because of something, by its name."""
-        return {name: condition for name, condition, _ in self.diary.told("detached") if condition}
+        return {name: condition for name, condition, _ in self.diary.calls("detached") if condition}
 
     def attach_control(self, name: str = "control", session: Session | None = None, **options: Any) -> RecordingSink:
         sink = self.sender(Coordinator(("amqp:local-transactions",)), name, session, **options)
@@ -158,11 +168,11 @@ class Client(EnginePair):
         payload = encode_message(body, header=Header(durable=True), properties=Properties(to=to))
         link = sink.link
         assert isinstance(link, SendingLink)
-        before = len(self.diary.told("retired"))
+        before = len(self.diary.calls("retired"))
         outcomes = len(sink.outcomes)
         link.send_in_transaction(Sent(sink), payload, settled, 0, TransactionalState(txn_id))
         self.go()
-        told = self.diary.told("retired")[before:]
+        told = self.diary.calls("retired")[before:]
         if told:
             return told[0][1]
         return sink.outcomes[-1][1] if len(sink.outcomes) > outcomes else None

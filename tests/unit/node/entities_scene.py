@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.delivery import ACCEPTED
 from enmasse.messaging.space import Space
 from enmasse.messaging.storage import Table
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
 from enmasse.node.errors import EntityError
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
+from enmasse.wire.amqp.performatives import ACCEPTED
 from enmasse.wire.amqp.sections import Header, Sections, encode_message
 
-LOG_TABLES = (Table.FRAME, Table.SETTLED, Table.MARK, Table.PRODUCER)
+LOG_TABLES = (Table.FRAME, Table.SETTLED, Table.MARK, Table.PRODUCER, Table.HOLDER)
 
 
 class Node:

@@ -6,9 +6,11 @@ from itertools import count
 from typing import Any
 
 from enmasse.messaging.space import Space
+from enmasse.node.amqp.binding import Binding
 from enmasse.node.connections import Connections
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
-from enmasse.node.logs import LoggedBinding, Tally
+from enmasse.node.logs import EventLog
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.trace import Tracer
 from enmasse.testing.engine_pair import EnginePair
 from enmasse.testing.ports import CoreHarness
@@ -25,6 +27,8 @@ class Shell:
     bytes_in = 11
     bytes_out = 22
     peer = "127.0.0.1:4711"
+    slot = None
+    tls = ""
 
 
 class SeenNode:
@@ -37,7 +41,7 @@ class SeenNode:
         self.entities = Entities(self.harness.core, lambda: f"id{next(ids)}", self.connections.close_space)
         self.entities.load()
         self.admin = Space(self.harness.core, "$admin", lambda: f"id{next(ids)}")
-        self.tally = Tally()
+        self.events = EventLog()
         self.later: list[Any] = []
         self.tracer = Tracer(
             self.admin,
@@ -73,21 +77,21 @@ class SeenClient(EnginePair):
         greets: bool = True,
     ) -> None:
         self.node = node
-        self.binding = LoggedBinding(
+        self.binding = Binding(
             node.connections,
             spaces=lambda: node.entities.spaces,
             fixed=node.admin if is_admin else None,
             default=None,
             url="amqp://here:1",
             peer="unix" if is_admin else Shell.peer,
+            events=None if is_admin else node.events,
         )
-        self.binding.tally = node.tally
-        self.binding.connection = Connection(
+        self.binding.engine = Connection(
             self.binding, container_id="node", is_server=True, now=0.0, sasl=self.binding.sasl()
         )
         node.connections.connected(self.binding, Shell())  # type: ignore[arg-type]
         client = Connection(Recorder(), container_id=container, is_server=False, now=0.0, sasl=sasl)
-        super().__init__(client, self.binding.connection, node.harness.clock)
+        super().__init__(client, self.binding.engine, node.harness.clock)
         if greets:
             self.go()
 

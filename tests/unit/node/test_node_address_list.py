@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from enmasse.identity.permissions import Grant
-from enmasse.node.address_list import MAX_CHANGED, PART
-from enmasse.node.entities import ADDRESS_TYPE
+from enmasse.node.management.address_list import MAX_CHANGED, PART
+from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.link import ReceivingLink
 from enmasse.wire.amqp.performatives import Source

@@ -7,20 +7,30 @@ from typing import Any
 import pytest
 
 from enmasse.errors import RemoteError
+from enmasse.identity.login import Judged, Judgement
 from enmasse.identity.oidc import Identity
 from enmasse.identity.permissions import Grant, Permissions
-from enmasse.identity.tokens import Judged, Judgement
 from enmasse.identity.users import User, Users, make_keys
-from enmasse.messaging.delivery import ACCEPTED
-from enmasse.node.admission import Facts
-from enmasse.node.entities import SPACE_TYPE
-from enmasse.node.gate import Gate, GateOptions
-from enmasse.node.review import review
-from enmasse.node.user_patterns import matcher_of
-from enmasse.wire.amqp.pending import Pending
-from enmasse.wire.amqp.performatives import Rejected, Source, Target
-from enmasse.wire.amqp.sasl import Anonymous, ClientMechanism, External, OAuthBearer, Plain, SaslClient, Scram
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.users.admission import Admission, PeerInfo
+from enmasse.node.users.gate import Gate, GateOptions
+from enmasse.node.users.patterns import matcher_of
+from enmasse.node.users.review import review
+from enmasse.wire.amqp.composites import decode_performative
+from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    Performative,
+    Rejected,
+    SaslChallenge,
+    SaslInit,
+    SaslResponse,
+    Source,
+    Target,
+)
+from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.sections import Properties, encode_message
+from enmasse.wire.sasl.mechanisms import Anonymous, ClientMechanism, External, OAuthBearer, Pending, Plain
+from enmasse.wire.sasl.scram import Scram
 from tests.unit.node.test_node_binding import Client, Node, Shell
 
 SCRAM = "SCRAM-SHA-256"
@@ -80,10 +90,12 @@ class Guarded(Node):
         sasl_host: str | None = None,
         hostname: str | None = None,
         without_sasl: bool = False,
-        **facts: Any,
+        **peer_info: Any,
     ) -> GuardedClient:
         sasl = None if without_sasl else SaslClient(mechanisms, sasl_host)
-        return GuardedClient(self, hostname, sasl, gate=self.gate, facts=Facts(**{"peer": Shell.peer, **facts}))
+        return GuardedClient(
+            self, hostname, sasl, gate=self.gate, peer_info=PeerInfo(**{"peer": Shell.peer, **peer_info})
+        )
 
     def user(self, name: str = "jo@shop.ns", password: str = "secret", **more: Any) -> GuardedClient:
         client = self.meet(Scram(SCRAM, name, password, lambda: "nonce"), **more)
@@ -165,9 +177,9 @@ def test_the_listeners_default_is_meant_when_nothing_is_named(node: Guarded) -> 
 
 
 @pytest.mark.parametrize(
-    ("facts", "offered"),
+    ("peer_info", "offered"),
     [
-        ({}, (SCRAM, "PLAIN", "ANONYMOUS")),
+        ({}, (SCRAM, "ANONYMOUS")),  # in the clear PLAIN would be taken for what is good for users
         ({"is_private": True}, (SCRAM, "PLAIN", "ANONYMOUS")),
         ({"server_name": "shop.ns"}, (SCRAM,)),
         ({"server_name": "shop.ns", "is_private": True}, (SCRAM, "PLAIN")),
@@ -177,18 +189,99 @@ def test_the_listeners_default_is_meant_when_nothing_is_named(node: Guarded) -> 
     ],
 )
 def test_what_is_offered_is_good_for_a_space_that_may_be_meant(
-    node: Guarded, facts: dict[str, Any], offered: tuple[str, ...]
+    node: Guarded, peer_info: dict[str, Any], offered: tuple[str, ...]
 ) -> None:
-    client = node.meet(Anonymous(), **facts)
+    client = node.meet(Anonymous(), **peer_info)
     assert client.server.sasl is not None
     assert client.server.sasl.mechanisms == offered  # type: ignore[union-attr]
     assert client.server.sasl.is_optional == ("ANONYMOUS" in offered)
 
 
+@pytest.mark.parametrize("peer_info", [{"server_name": "typo.ns"}, {"server_name": "shop.enmasse.local"}])
+def test_what_is_offered_at_a_misspelt_host_is_what_is_offered_at_none(
+    node: Guarded, peer_info: dict[str, Any]
+) -> None:
+    offers = [node.meet(Anonymous(), is_private=True, **each).server.sasl for each in (peer_info, {})]
+    assert offers[0].mechanisms == offers[1].mechanisms  # type: ignore[union-attr]
+
+
+def test_a_space_s_own_port_is_outranked_by_no_host_and_no_realm(node: Guarded) -> None:
+    node.port_of = "ns/shop"
+    assert node.user("jo").space == node.user("jo", hostname="localhost").space == "ns/shop"
+    assert node.user("jo", sasl_host="10.0.0.1", server_name="broker.example.org").space == "ns/shop"
+    for way in ("server_name", "sasl_host"):
+        named: dict[str, Any] = {way: "factory.ns"}
+        assert not node.meet(Scram(SCRAM, "flo", "secret", lambda: "nonce"), **named).is_in
+    assert not node.meet(Scram(SCRAM, "flo@factory.ns", "secret", lambda: "nonce")).is_in
+    late = node.meet(Scram(SCRAM, "jo", "secret", lambda: "nonce"), hostname="factory.ns")
+    assert late.error is not None
+    assert late.error[0] == "amqp:not-allowed"
+    node.port_of = "ns/open"
+    for host in ("shop.ns", "factory.ns"):
+        client = node.meet(Anonymous(), hostname=host)
+        assert client.error is not None
+        assert client.error[0] == "amqp:not-allowed"
+        assert "ns/" not in client.error[1]
+
+
+@pytest.mark.parametrize("host", ["typo.ns", "shop.wrong", "typo.ns.enmasse.local", "SHOP.wrong."])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_who_misspells_the_only_space_is_not_taken_there(host: str, is_open: bool) -> None:
+    node = Guarded()
+    for name in ("ns/open", "ns/factory"):
+        for address in node.entities.declared.of_space(name).copy().values():
+            node.entities.delete(ADDRESS_TYPE, address, node.answers.append)
+        node.harness.commit()
+        node.entities.delete(SPACE_TYPE, name, node.answers.append)
+    node.harness.commit()
+    if is_open:
+        node.entities.update(SPACE_TYPE, "ns/shop", {"authentication": "none"}, node.answers.append)
+        node.harness.commit()
+        client = node.meet(Anonymous(), sasl_host=host, hostname=host)
+        assert client.error is not None
+        assert client.error[0] == "amqp:not-found"
+        return
+    scram = Scram(SCRAM, "jo", "secret", lambda: "nonce")
+    assert node.meet(scram, sasl_host="localhost", hostname="localhost").is_in
+    for way in ("sasl_host", "server_name", "hostname"):
+        named: dict[str, Any] = {way: host}
+        assert not node.meet(scram, **named).is_in
+    assert not node.meet(Scram(SCRAM, f"jo@{host}", "secret", lambda: "nonce")).is_in
+
+
+def test_a_user_who_misspells_a_host_is_not_told_of_spaces_of_others(node: Guarded) -> None:
+    for host in ("typo.ns", "typo.ns.enmasse.local", "shop.wrong"):
+        client = node.meet(Scram(SCRAM, "jo@shop.ns", "secret", lambda: "nonce"), hostname=host)
+        assert client.error is not None
+        assert client.error[0] == "amqp:not-found"
+        assert "factory" not in client.error[1]
+
+
+def test_a_certificate_does_not_lead_past_a_misspelt_host(node: Guarded) -> None:
+    contradictions: list[dict[str, Any]] = [
+        {"server_name": "typo.ns"},
+        {"server_name": "factory.ns", "sasl_host": "shop.ns"},
+    ]
+    for names in contradictions:
+        assert not node.meet(External(), is_private=True, certified=("jo.example.com",), **names).is_in
+
+
+def test_no_refusal_before_a_login_names_a_space_that_the_client_has_not_named(node: Guarded) -> None:
+    for default in (None, "ns/shop"):
+        node.default = default
+        for hostname in (None, "shop.ns", "localhost", "typo.ns", "typo.ns.enmasse.local", "shop.wrong"):
+            for without_sasl in (False, True):
+                client = node.meet(Anonymous(), hostname=hostname, without_sasl=without_sasl)
+                assert client.error is not None
+                told = client.error[1].replace(f"host {hostname!r}", "")
+                assert "shop" not in told
+                assert "factory" not in told
+
+
 def test_a_password_needs_tls_or_permission(node: Guarded) -> None:
     plain = Plain("jo@shop.ns", "secret")
     assert not node.meet(plain).is_in
-    assert "TLS" in node.meet(plain).binding.admission.refusal
+    assert "PLAIN" not in node.meet(plain).server.sasl.mechanisms  # type: ignore[union-attr]
     assert node.meet(plain, is_private=True).is_in
     assert Guarded(allow_insecure_plain=True).meet(plain).is_in
 
@@ -270,8 +363,9 @@ def test_who_guesses_waits_and_the_right_password_waits_with_it(node: Guarded) -
     assert attempt("secret") == "in"
     for number in range(20):
         attempt("guess", f"nobody{number}")
-    assert "try again later" in attempt("secret", "bo")
-    assert attempt("secret", "bo", peer="127.0.0.2:1") == "in"
+    assert "try again later" in attempt("secret", "sub")
+    assert attempt("secret", "sub", peer="127.0.0.2:1") == "in"
+    assert attempt("secret", "bo") == "in", "who came in from there lately is known there"
     assert node.meet(Anonymous(), hostname="open.ns").is_in, "who guesses nothing need not wait"
 
 
@@ -288,6 +382,63 @@ def test_who_guesses_at_a_name_in_one_space_keeps_nobody_of_another_out(node: Gu
     assert not attempt("jo@shop.ns", "secret")
     assert attempt("jo", "secret", "factory.ns")
     assert attempt("jo@factory.ns", "secret")
+
+
+class Attempt:
+    """A login by SCRAM as far as one likes."""
+
+    def __init__(self, node: Guarded, password: str, user: str = "jo@shop.ns", peer: str = "192.0.2.7:1") -> None:
+        self._client = Scram(SCRAM, user, password, lambda: "nonce")
+        spaces = node.entities.spaces
+        admission = Admission(node.gate, spaces=lambda: spaces, default=None, peer_info=PeerInfo(peer))
+        mechanisms, is_optional = admission.offer()
+        self._server = SaslServer(mechanisms, admission.authenticate, is_optional=is_optional)
+        self._challenge = self._ask(SaslInit(SCRAM, self._client.response(), None))
+
+    def _ask(self, frame: Performative) -> Any:
+        (answer,) = self._server.receive(frame)
+        return decode_performative(answer, 8, len(answer))[0]
+
+    def end(self) -> int:
+        """Answer the challenge, if there was one, and return the outcome's code."""
+        if isinstance(self._challenge, SaslChallenge):
+            self._challenge = self._ask(SaslResponse(self._client.answer(self._challenge.challenge)))
+        return int(self._challenge.code)
+
+
+def test_logins_that_are_begun_at_once_are_as_few_guesses_as_others(node: Guarded) -> None:
+    begun = [Attempt(node, f"guess {number}") for number in range(40)]
+    begun.append(Attempt(node, "secret"))
+    assert [attempt.end() for attempt in begun] == [1] * 5 + [4] * 36
+    node.now += 6
+    assert Attempt(node, "secret").end() == 0, "however many were tried, one failure is forgotten after six seconds"
+
+
+def test_who_guesses_makes_nobody_wait_but_in_the_same_space_from_the_same_network(node: Guarded) -> None:
+    there, next_door, elsewhere = "[2001:db8:1:2::7]:1", "[2001:db8:1:2:ffff::1]:1", "[2001:db8:1:3::7]:1"
+    assert Attempt(node, "secret", "bo@shop.ns", next_door).end() == 0
+    for number in range(40):
+        Attempt(node, "guess", f"nobody{number}@shop.ns", there).end()
+    assert Attempt(node, "secret", "jo@shop.ns", next_door).end() == 4, "a network is one place of clients"
+    assert Attempt(node, "secret", "bo@shop.ns", next_door).end() == 0, "but for whom it is known"
+    assert Attempt(node, "secret", "jo@shop.ns", elsewhere).end() == 0
+    assert Attempt(node, "secret", "flo@factory.ns", next_door).end() == 0, "another tenant of the same network"
+    node.now += 3
+    assert Attempt(node, "secret", "jo@shop.ns", next_door).end() == 0
+
+
+def test_passwords_that_somebody_else_judges_are_few_at_once(node: Guarded) -> None:
+    authority = node.gate.tokens = Authority("ns/shop")
+    for number in range(40):
+        node.meet(Plain("ida", f"guess {number}"), sasl_host="shop.ns", is_private=True)
+    assert len(authority.all_waiting) == 5
+    for waiting in authority.all_waiting:
+        waiting.settle(Judgement(reason="away", is_temporary=True))
+    node.meet(Plain("ida", "guess"), sasl_host="shop.ns", is_private=True)
+    assert len(authority.all_waiting) == 6, "what was not judged does not count"
+    for _ in range(40):
+        node.meet(Plain("ida", "guess"), sasl_host="shop.ns", is_private=True)
+    assert len(authority.all_waiting) == 46, "the same password of many clients is one guess"
 
 
 def test_who_is_nobody_may_fail_as_often_as_it_likes(node: Guarded) -> None:
@@ -409,6 +560,7 @@ class Authority:
     def __init__(self, *spaces: str) -> None:
         self._spaces = spaces
         self.waiting: Pending[Judgement] = Pending()
+        self.all_waiting: list[Pending[Judgement]] = []
 
     def knows(self, space: str) -> bool:
         return space in self._spaces
@@ -421,6 +573,8 @@ class Authority:
         return Judgement(user if token == "good" else None)
 
     def judge_password(self, user: str, password: str, space: str) -> Judged:
+        self.waiting = Pending()
+        self.all_waiting.append(self.waiting)
         return self.waiting
 
     def judge_again(self, user: User) -> User | None:

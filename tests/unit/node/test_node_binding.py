@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.delivery import ACCEPTED
-from enmasse.node.binding import MAX_MESSAGE_BYTES, Binding
+from enmasse.node.amqp.binding import Binding
+from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.connections import Connections
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.testing.engine_pair import EnginePair
 from enmasse.testing.ports import CoreHarness
 from enmasse.testing.recorder import Recorder, RecordingSink
@@ -18,6 +19,7 @@ from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
     Accepted,
     AmqpError,
     Disposition,
@@ -28,10 +30,11 @@ from enmasse.wire.amqp.performatives import (
     Source,
     Target,
 )
-from enmasse.wire.amqp.sasl import Anonymous, Plain, SaslClient
+from enmasse.wire.amqp.sasl import SaslClient
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
 from enmasse.wire.amqp.session import Session
 from enmasse.wire.amqp.types import Described, Symbol, ULong
+from enmasse.wire.sasl.mechanisms import Anonymous, Plain
 
 START = Symbol("enmasse:start")
 SELECTED = Described(ULong(0x0000468C00000004), "a = 1")
@@ -44,6 +47,8 @@ class Shell:
     bytes_in = 11
     bytes_out = 22
     peer = "127.0.0.1:1"
+    slot = None
+    tls = ""
 
 
 class Node:
@@ -57,6 +62,7 @@ class Node:
         self.entities.load()
         self.answers: list[Any] = []
         self.default: str | None = None
+        self.port_of: str | None = None
         for name in spaces or ("ns/shop",):
             self.entities.create(SPACE_TYPE, name, {}, self.answers.append)
         self.harness.commit()
@@ -91,18 +97,19 @@ class Client(EnginePair):
             spaces=lambda: node.entities.spaces,
             fixed=None,
             default=node.default,
+            port_of=node.port_of,
             url="amqp://here:1",
             peer=Shell.peer,
             **options,
         )
-        self.binding.connection = Connection(
+        self.binding.engine = Connection(
             self.binding, container_id="node", is_server=True, now=0.0, sasl=self.binding.sasl()
         )
         node.connections.connected(self.binding, Shell())  # type: ignore[arg-type]
         client = Connection(
             self.diary, container_id=container, is_server=False, now=0.0, hostname=hostname, sasl=sasl
         )
-        super().__init__(client, self.binding.connection, node.harness.clock)
+        super().__init__(client, self.binding.engine, node.harness.clock)
         self._session: Session | None = None
         self.go()
 
@@ -144,7 +151,7 @@ class Client(EnginePair):
     @property
     def refusals(self) -> list[tuple[str, str | None, bool]]:
         """Name, condition and whether closed, of every link that the node detached."""
-        found: list[tuple[str, str | None, bool]] = self.diary.told("detached")
+        found: list[tuple[str, str | None, bool]] = self.diary.calls("detached")
         return found
 
 
@@ -165,7 +172,7 @@ def message(body: bytes = b"x", **properties: Any) -> bytes:
 
 def test_a_client_that_names_nothing_belongs_to_the_only_space(node: Node) -> None:
     client = node.client()
-    assert client.diary.told("opened") == ["node"]
+    assert client.diary.calls("opened") == ["node"]
     assert client.binding.space is node.entities.spaces["ns/shop"]
 
 
@@ -482,11 +489,14 @@ def test_connections_and_links_are_shown_as_the_client_sees_itself(node: Node) -
         "type": "io.enmasse.connection",
         "identity": "1",
         "name": "1",
+        "protocol": "amqp",
         "container": "client-1",
         "host": "127.0.0.1:1",
         "space": "ns/shop",
         "user": "anonymous",
         "mechanism": "PLAIN",
+        "tls": "",
+        "properties": None,
         "openedAt": 1_700_000_000_000,
         "senders": 1,
         "receivers": 1,
@@ -506,8 +516,30 @@ def test_connections_and_links_are_shown_as_the_client_sees_itself(node: Node) -
     assert node.connections.links == 2
 
 
+@pytest.mark.parametrize(("mode", "presettled"), [(0, 0), (1, 1), (2, None)])
+def test_a_sender_says_at_attach_whether_it_settles_its_messages_itself(
+    node: Node, mode: int, presettled: int | None
+) -> None:
+    client = node.client()
+    sink = client.sender("q", snd_settle_mode=mode)
+    sink.send(message())
+    client.go()
+    (link,) = node.connections.read_links()
+    assert (link["deliveries"], link["presettled"], link["backlog"]) == (1, presettled, None)
+
+
+def test_what_waits_is_told_of_few_receivers_of_an_address_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = node.client()
+    client.sender("q").send(message())
+    client.receiver("q", credit=0, name="one")
+    client.receiver("q", credit=0, name="two")
+    assert [link["backlog"] for link in node.connections.read_links()] == [None, 1, 1]
+    monkeypatch.setattr("enmasse.node.client_connection.MOST_ASKED", 1)
+    assert [link["backlog"] for link in node.connections.read_links()] == [None, None, None]
+
+
 def test_a_connection_has_so_many_links_and_no_more(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enmasse.node.binding.MAX_LINKS", 2)
+    monkeypatch.setattr("enmasse.node.client_connection.MAX_LINKS", 2)
     node.address("many", "queue")
     client = node.client()
     for number in range(3):

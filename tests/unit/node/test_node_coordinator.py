@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.messaging.transaction import Account
-from enmasse.node.coordinator import CAPABILITIES, TransactionLimits
-from enmasse.node.entities import Entities
+from enmasse.messaging.budget import Budget
+from enmasse.messaging.transaction import TransactionLimits
+from enmasse.node.amqp.coordinator import CAPABILITIES
+from enmasse.node.management.entities import Entities
 from enmasse.wire.amqp.composites import Performative, encode_performative
-from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import AmqpError, Coordinator, Rejected, Source
+from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    ROLLBACK,
+    TIMEOUT,
+    UNKNOWN_ID,
+    AmqpError,
+    Coordinator,
+    Declare,
+    Discharge,
+    Rejected,
+    Source,
+    TransactionalState,
+)
 from enmasse.wire.amqp.sections import Header, encode_message
-from enmasse.wire.amqp.transactions import ROLLBACK, TIMEOUT, UNKNOWN_ID, Declare, Discharge, TransactionalState
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 
@@ -167,8 +178,8 @@ def test_a_connection_has_so_many_transactions_at_once(node: Node) -> None:
 
 
 def test_a_transaction_that_holds_too_much_rolls_back(node: Node) -> None:
-    account = Account(1 << 20)
-    client = Client(node, TransactionLimits(max_bytes=2_000, account=account))
+    budget = Budget(1 << 20, grain=1)
+    client = Client(node, TransactionLimits(max_bytes=2_000, budget=budget))
     sink = client.sender("q")
     txn = client.declare()
     client.post(sink, txn, "x" * 1_000)
@@ -177,7 +188,7 @@ def test_a_transaction_that_holds_too_much_rolls_back(node: Node) -> None:
     answer = client.say(Discharge(txn))
     assert answer.error.condition == ROLLBACK
     assert "2000 bytes" in answer.error.description
-    assert (node.stored("q"), account.held_bytes) == (0, 0)
+    assert (node.stored("q"), budget.held) == (0, 0)
 
 
 def test_a_transaction_lapses_in_time(node: Node) -> None:

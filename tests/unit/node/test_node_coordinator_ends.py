@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.node.entities import ADDRESS_TYPE
+from enmasse.node.management.entity_fields import ADDRESS_TYPE
 from enmasse.wire.amqp.composites import encode_performative
-from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.transactions import ROLLBACK, Discharge
+from enmasse.wire.amqp.performatives import ACCEPTED, ROLLBACK, Discharge
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 
@@ -39,8 +38,7 @@ def test_what_is_not_discharged_is_rolled_back_with_its_control_link(node: Node,
     else:
         client.server.lost()
     client.go()
-    account = client.binding._limits.account
-    assert account.held_bytes == 0
+    assert client.binding.limits.budget.held == 0
     assert (node.stored("q"), node.stored("r")) == (2, 0)
     if end == "detach":
         assert bodies(receiver) == ["one", "two", "one"]

@@ -9,10 +9,17 @@ from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED
-from enmasse.wire.amqp.performatives import Source, Target, Transfer
+from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    ROLLBACK,
+    UNKNOWN_ID,
+    Discharge,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+)
 from enmasse.wire.amqp.sections import encode_message
-from enmasse.wire.amqp.transactions import ROLLBACK, UNKNOWN_ID, Discharge, TransactionalState
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 

@@ -9,10 +9,18 @@ import pytest
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.framing import amqp_frame
-from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
-from enmasse.wire.amqp.performatives import Disposition, Modified, Rejected, Source
+from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    RELEASED,
+    ROLLBACK,
+    UNKNOWN_ID,
+    Discharge,
+    Disposition,
+    Modified,
+    Rejected,
+    Source,
+)
 from enmasse.wire.amqp.sections import encode_message, header_of
-from enmasse.wire.amqp.transactions import ROLLBACK, UNKNOWN_ID, Discharge
 from tests.unit.node.coordinator_scene import VALUE, Client, Node, bodies
 
 

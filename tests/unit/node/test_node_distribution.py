@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.delivery import ACCEPTED, RELEASED
+from enmasse.messaging.direct.multicast import SET_ASIDE_AFTER_S
 from enmasse.messaging.errors import RedirectError
-from enmasse.messaging.multicast import SET_ASIDE_AFTER_S
-from enmasse.messaging.queue import MAX_CREDIT
+from enmasse.messaging.queues.queue import MAX_CREDIT
 from enmasse.messaging.space import AnonymousTerminus
 from enmasse.testing.ports import MemoryConsumerPort, MemoryProducerPort
-from enmasse.wire.amqp.performatives import Rejected
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 from enmasse.wire.amqp.types import UInt
 from tests.unit.node.entities_scene import Node, bodies

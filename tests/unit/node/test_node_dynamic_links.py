@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.delivery import ACCEPTED
 from enmasse.testing.recorder import RecordingSink
-from enmasse.wire.amqp.performatives import Attach, Rejected, Source, Target
+from enmasse.wire.amqp.performatives import ACCEPTED, Attach, Rejected, Source, Target
 from enmasse.wire.amqp.types import Array, Described, Symbol, ULong
 from tests.unit.node.test_node_binding import Client, Node, message
 

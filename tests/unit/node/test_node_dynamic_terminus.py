@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.dynamic import Lifetime, Wish
+from enmasse.messaging.dynamic import DynamicRequest, Lifetime
 from enmasse.messaging.errors import AttachError
-from enmasse.node.dynamic_terminus import dynamic_properties, dynamic_wish
+from enmasse.node.amqp.terminus import dynamic_properties, dynamic_request
 from enmasse.wire.amqp.codec import decode, encode
 from enmasse.wire.amqp.performatives import Source, Target
 from enmasse.wire.amqp.types import Array, Described, Symbol, ULong
@@ -35,8 +35,8 @@ def modes(value: Any) -> dict[Any, Any]:
     ],
 )
 def test_the_four_lifetime_policies_are_known_by_code_and_by_name(code: Any, lifetime: Lifetime) -> None:
-    wish = dynamic_wish(Source(dynamic=True, dynamic_node_properties=policy(code)), ())
-    assert wish == Wish("anycast", lifetime)
+    wish = dynamic_request(Source(dynamic=True, dynamic_node_properties=policy(code)), ())
+    assert wish == DynamicRequest("anycast", lifetime)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_four_lifetime_policies_are_known_by_code_and_by_name(code: Any, lif
 def test_capabilities_or_distribution_modes_choose_the_kind(
     capabilities: tuple[str, ...], properties: Any, kind: str
 ) -> None:
-    assert dynamic_wish(Target(dynamic=True, dynamic_node_properties=properties), capabilities).kind == kind
+    assert dynamic_request(Target(dynamic=True, dynamic_node_properties=properties), capabilities).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_capabilities_or_distribution_modes_choose_the_kind(
 )
 def test_a_wish_that_makes_no_sense_is_refused(terminus: Source, capabilities: tuple[str, ...], told: str) -> None:
     with pytest.raises(AttachError, match=told) as refusal:
-        dynamic_wish(terminus, capabilities)
+        dynamic_request(terminus, capabilities)
     assert refusal.value.condition == "amqp:invalid-field"
 
 
 @pytest.mark.parametrize("kind", ["anycast", "queue", "topic"])
 def test_what_is_told_of_the_node_asks_for_the_same_again(kind: str) -> None:
-    wish = Wish(kind, Lifetime.NO_MESSAGES)
+    wish = DynamicRequest(kind, Lifetime.NO_MESSAGES)
     told, _ = decode(encode(dynamic_properties(wish)))
-    assert dynamic_wish(Target(dynamic=True, dynamic_node_properties=told), ()) == wish
+    assert dynamic_request(Target(dynamic=True, dynamic_node_properties=told), ()) == wish

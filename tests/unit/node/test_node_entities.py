@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.anycast import Anycast
 from enmasse.messaging.core import PAUSE_S
-from enmasse.messaging.frame import Frame
-from enmasse.messaging.log import log_range
-from enmasse.messaging.multicast import Multicast
-from enmasse.messaging.queue import Queue
+from enmasse.messaging.direct.anycast import Anycast
+from enmasse.messaging.direct.multicast import Multicast
+from enmasse.messaging.log.frame import Frame
+from enmasse.messaging.log.layout import log_range
+from enmasse.messaging.queues.queue import Queue
+from enmasse.messaging.queues.subscription import Subscription
+from enmasse.messaging.queues.topic import Topic
 from enmasse.messaging.storage import Operation, Table
-from enmasse.messaging.stream import Stream
-from enmasse.messaging.subscription import Subscription
-from enmasse.messaging.topic import Topic
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.messaging.streams.stream import Stream
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from tests.unit.node.entities_scene import Node, bodies, refused
 
 
@@ -256,3 +256,17 @@ def test_a_queues_frames_are_those_of_its_log_alone(node: Node) -> None:
     ]
     assert found == [[0, 1, 2], [0, 1, 2]]
     assert bodies(node.restarted().receiver("b")) == [10, 11, 12]
+
+
+def test_a_host_that_no_space_may_have_is_left_out_when_an_older_node_had_taken_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node()
+    with monkeypatch.context() as former:
+        former.setattr("enmasse.node.management.entity_fields.host_problem", lambda _host: None)
+        node.create(SPACE_TYPE, "ns/shop", hosts=["localhost", "mq.example.org", "10.0.0.1"])
+    again = node.restarted()
+    assert again.entities.hosts == {"mq.example.org": "ns/shop"}
+    again.entities.update(SPACE_TYPE, "ns/shop", {"maxBytes": 1000}, again.answers.append)
+    again.harness.commit()
+    assert again.answers == [None]

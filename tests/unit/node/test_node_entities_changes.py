@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.options import DEFAULT_MAX_BYTES
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.messaging.queues.backlog import DEFAULT_MAX_BYTES
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.wire.amqp.sections import encode_message
 from tests.unit.node.entities_scene import Node, refused
 
@@ -86,11 +86,11 @@ def test_the_retention_of_a_stream_can_be_changed_and_stays_changed(node: Node) 
 def test_the_options_of_a_topic_are_those_of_the_subscriptions_that_receivers_made(node: Node) -> None:
     node.address("news", "topic", maxAttempts=5, ttlMaximum=70)
     node.receiver("news", is_durable=True, container="reader", name="mine")
-    lasting = node.find("news").subscriptions[0]
+    (lasting,) = node.find("news").subscriptions
     assert (lasting.options.max_attempts, lasting.options.ttl_maximum) == (5, 70)
     node.update("ns/news", maxAttempts=6, ttlMaximum=None)
     for found in (node, node.restarted()):
-        lasting = found.find("news").subscriptions[0]
+        (lasting,) = found.find("news").subscriptions
         assert (lasting.options.max_attempts, lasting.options.ttl_maximum) == (6, 0)
 
 
@@ -108,7 +108,7 @@ def test_a_null_brings_the_default_back(node: Node) -> None:
     ("changed", "why"),
     [
         ({"ttlMinimum": 9}, "9 is more than 8"),
-        ({"redeliveryDelayMultiplier": 0.9}, "delays never shrink"),
+        ({"redeliveryDelayMultiplier": 0.9}, "takes at least 1, not 0.9"),
         ({"retentionMs": 5}, "only a stream has the attribute retentionMs"),
         ({"colour": None}, "has no attribute 'colour'"),
     ],

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.limits import AddressLimits, SpaceLimits
-from enmasse.messaging.options import StoredOptions
+from enmasse.messaging.address_types import ADDRESS_TYPES
+from enmasse.messaging.limits import SpaceLimits
 from enmasse.messaging.space import Home
-from enmasse.node.entity_fields import (
+from enmasse.model.kinds import address_settings, addresses
+from enmasse.model.kinds.address_settings import MAX_MS, AddressSettings
+from enmasse.node.errors import EntityError
+from enmasse.node.management.entity_fields import (
     ADDRESS_TYPE,
-    MAX_MS,
     SPACE_TYPE,
-    address_limits,
     check_address,
     checked,
     home_of,
+    settings_of,
     space_limits,
-    stored_options,
 )
-from enmasse.node.errors import EntityError
 
 WISHES: dict[str, Any] = {
     "storage": "durable",
@@ -40,6 +40,13 @@ WISHES: dict[str, Any] = {
 }
 
 
+def test_the_types_of_addresses_are_those_of_the_model() -> None:
+    assert tuple(ADDRESS_TYPES) == address_settings.ADDRESS_TYPES
+    assert addresses.FIELD_OWNERS["topic"] == tuple(row.name for row in ADDRESS_TYPES.values() if row.needs_topic)
+    kept = tuple(row.name for row in ADDRESS_TYPES.values() if row.of.is_read_by_offset)
+    assert addresses.FIELD_OWNERS["retention"] == kept
+
+
 def made(kind: str = "queue", **attributes: Any) -> dict[str, Any]:
     asked = {"space": "ns/shop", "address": "q", "addressType": kind, **attributes}
     record = checked(ADDRESS_TYPE, "ns/q", asked)
@@ -55,27 +62,27 @@ def refusal(kind: str = "queue", **attributes: Any) -> str:
 
 
 def test_every_wish_reaches_the_options_of_the_address() -> None:
-    assert stored_options(made(**WISHES)) == StoredOptions(
+    assert settings_of(made(**WISHES)) == AddressSettings(
         max_bytes=1_000,
-        full="reject",
+        full_policy="reject",
         storage="durable",
         ttl_minimum=10,
         ttl_maximum=20,
         max_attempts=3,
         redelivery_delay=100,
-        redelivery_multiplier=1.5,
+        redelivery_delay_multiplier=1.5,
         max_redelivery_delay=1_000,
-        dead_letter="failed",
+        deadletter="failed",
         expiry="late",
         max_consumers=2,
         exclusive=True,
         last_value_key="subject",
     )
-    assert stored_options(made("topic", slowPolicy="spill")) == StoredOptions(slow="spill")
+    assert settings_of(made("topic", slowPolicy="spill")) == AddressSettings(slow_policy="spill")
 
 
 def test_an_address_without_wishes_has_the_defaults() -> None:
-    assert stored_options(made()) == StoredOptions()
+    assert settings_of(made()) == AddressSettings()
 
 
 @pytest.mark.parametrize(
@@ -87,11 +94,11 @@ def test_an_address_without_wishes_has_the_defaults() -> None:
         ({"ttlMaximum": MAX_MS + 1}, f"attribute ttlMaximum takes at most {MAX_MS}, not {MAX_MS + 1}"),
         ({"maxAttempts": -1}, "attribute maxAttempts takes a whole number from 0 on, not -1"),
         ({"maxAttempts": 1 << 63}, f"attribute maxAttempts takes at most {(1 << 63) - 1}"),
-        ({"redeliveryDelayMultiplier": 0.5}, "redeliveryDelayMultiplier is 1 or more, not 0.5"),
+        ({"redeliveryDelayMultiplier": 0.5}, "attribute redeliveryDelayMultiplier takes at least 1, not 0.5"),
         ({"redeliveryDelayMultiplier": "2"}, "attribute redeliveryDelayMultiplier takes a number, not '2'"),
         ({"redeliveryDelayMultiplier": float("nan")}, "takes a number, not nan"),
         ({"redeliveryDelayMultiplier": float("inf")}, "takes a number, not inf"),
-        ({"redeliveryDelayMultiplier": 1e9}, "takes at most 1000.0"),
+        ({"redeliveryDelayMultiplier": 1e9}, "takes at most 1000, not"),
         ({"fullPolicy": "page"}, "'page' is no full policy; there are block, reject, drop-oldest"),
         ({"storage": "disk"}, "'disk' is no storage; there are message, memory, durable"),
         ({"exclusive": 1}, "attribute exclusive takes true or false, not 1"),
@@ -119,7 +126,7 @@ def test_a_slow_policy_is_one_that_there_is() -> None:
 
 @pytest.mark.parametrize(("kind", "policy"), [("multicast", "spill"), ("topic", "drop")])
 def test_a_slow_policy_fits_the_type(kind: str, policy: str) -> None:
-    assert f"a {kind} has the slow policies block, " in refusal(kind, slowPolicy=policy)
+    assert f"a {kind} takes as its slow policy one of block, " in refusal(kind, slowPolicy=policy)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +150,7 @@ def test_a_home_that_is_no_node_is_refused(url: str) -> None:
 
 
 def test_a_multiplier_may_be_a_whole_number() -> None:
-    assert stored_options(made(redeliveryDelayMultiplier=2)).redelivery_multiplier == 2.0
+    assert settings_of(made(redeliveryDelayMultiplier=2)).redelivery_delay_multiplier == 2.0
 
 
 def test_a_space_may_have_a_limit() -> None:
@@ -171,10 +178,14 @@ def test_hosts_are_kept_in_lower_case_and_once() -> None:
     ("attributes", "words"),
     [
         ({"hosts": "mq.example.org"}, "hosts takes a list of strings"),
-        ({"hosts": ["mq.example.org:5671"]}, "host names without a port"),
-        ({"hosts": [5]}, "host names without a port, not 5"),
-        ({"hosts": [""]}, "host names without a port"),
-        ({"hosts": ["x" * 254]}, "host names without a port"),
+        ({"hosts": ["mq.example.org:5671"]}, "has a port"),
+        ({"hosts": [5]}, "expected a host name, got 5"),
+        ({"hosts": [""]}, "it has no domain"),
+        ({"hosts": ["x" * 254]}, "it has no domain"),
+        ({"hosts": ["mq.example.org", "localhost"]}, "expected a host name of the space alone"),
+        ({"hosts": ["127.0.0.1"]}, "an IP address"),
+        ({"hosts": ["*"]}, "a wildcard"),
+        ({"hosts": ["mq.example.org."]}, "ends with a dot"),
         ({"hosts": [f"h{number}" for number in range(65)]}, "at most 64 names, not 65"),
         ({"port": 70_000}, "port takes at most 65535, not 70000"),
         ({"port": -1}, "port takes a whole number from 0 on"),
@@ -192,13 +203,24 @@ def test_a_wrong_attribute_of_a_space_is_named(attributes: dict[str, Any], words
 
 def test_limits_that_nobody_has_said_are_none() -> None:
     assert space_limits({"name": "ns/shop"}) == SpaceLimits()
-    assert address_limits(made()) is None
+
+
+def test_what_is_in_memory_is_bounded_without_a_limit_too() -> None:
+    limits = space_limits({"name": "ns/shop", "maxRetained": 0, "maxRetainedBytes": 0, "maxSessions": 0})
+    assert limits == SpaceLimits()
+    assert 0 not in (limits.retained, limits.retained_bytes, limits.sessions, limits.session_bytes)
+    assert limits.filter_addresses
 
 
 def test_limits_reach_what_keeps_them() -> None:
-    words = ("maxConnections", "maxDevices", "maxLinks", "maxMessageRate", "maxByteRate", "maxMessageSize", "maxTtl")
+    words = (
+        "maxConnections", "maxDevices", "maxLinks", "maxMessageRate", "maxByteRate", "maxMessageSize", "maxTtl",
+        "maxRetained", "maxRetainedBytes", "maxSessions", "maxSessionBytes", "maxSessionExpiry", "maxFilterAddresses",
+    )  # fmt: skip
     record = checked(SPACE_TYPE, "ns/shop", {word: number for number, word in enumerate(words, 1)})
-    assert space_limits(record) == SpaceLimits(1, 2, 3, 4, 5, 6, 7)
+    assert space_limits(record) == SpaceLimits(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
     of_address = ("maxLinks", "maxSenders", "maxReceivers", "maxMessageRate", "maxByteRate", "maxMessageSize")
     said: dict[str, Any] = {word: number for number, word in enumerate(of_address, 1)}
-    assert address_limits(made("queue", **said)) == AddressLimits(1, 2, 3, 4, 5, 6)
+    assert settings_of(made("queue", **said)) == AddressSettings(
+        max_links=1, max_senders=2, max_receivers=3, max_message_rate=4, max_byte_rate=5, max_message_size=6
+    )

@@ -13,11 +13,11 @@ import pytest
 from enmasse.client import Connection, LinkRefusedError, Message, Outcome, connect
 from enmasse.errors import EnmasseError
 from enmasse.net.loop import run
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.errors import EntityError
-from enmasse.node.gate import GateOptions
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.node.server import Server
-from enmasse.node.user_fields import USER_TYPE
+from enmasse.node.users.fields import USER_TYPE
+from enmasse.node.users.gate import GateOptions
 from tests.unit.net.providers import CERTS, TOKEN, Provider
 
 SPACE = "default/shop"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enmasse.node.errors import EntityError
-from enmasse.node.installation import INSTALLATION_TYPE, Installation
+from enmasse.node.management.installation import INSTALLATION_TYPE, Installation
 from tests.unit.node.entities_scene import Node
 
 

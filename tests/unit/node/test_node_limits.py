@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from enmasse.node.binding import MAX_MESSAGE_BYTES
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.amqp.recovery import Recovery
+from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.errors import EntityError
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.wire.amqp.performatives import Accepted, Source, Target
 from enmasse.wire.amqp.types import Symbol
 from tests.unit.node.test_node_binding import Client, Node, message
@@ -257,7 +258,7 @@ def test_dynamic_addresses_count_as_links(node: Node) -> None:
 
 
 def test_a_space_that_keeps_much_for_links_pushes_out_its_own_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enmasse.node.recovery.MAX_TERMINI", 4)
+    monkeypatch.setattr("enmasse.node.amqp.recovery.MAX_TERMINI", 4)
     node = Node("ns/shop", "ns/noisy")
     for space in ("ns/shop", "ns/noisy"):
         node.address("q", "queue", space)
@@ -266,5 +267,5 @@ def test_a_space_that_keeps_much_for_links_pushes_out_its_own_only(monkeypatch: 
             client = Client(node, host, None, container=name)
             client.sender(Target(address="q", expiry_policy=Symbol("never")), name)
             client.server.lost()
-    kept = [(key.space.name, key.name) for key in node.connections.recovery._termini]
+    kept = [(key.space.name, key.name) for key in node.connections.shared(Recovery)._termini]
     assert kept == [("ns/shop", "a"), ("ns/noisy", "f"), ("ns/noisy", "g"), ("ns/noisy", "h")]

@@ -10,7 +10,8 @@ import pytest
 from enmasse.node.logs import EVENTS
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.performatives import AmqpError, Source, Target
-from enmasse.wire.amqp.sasl import Plain, SaslClient
+from enmasse.wire.amqp.sasl import SaslClient
+from enmasse.wire.sasl.mechanisms import Plain
 from tests.unit.node.seeing_scene import SeenClient, SeenNode
 
 
@@ -35,7 +36,7 @@ def test_a_connection_is_told_with_space_container_user_and_host(
         "connection": number, "space": "ns/shop", "container": "client-1",
         "user": "anonymous", "host": "127.0.0.1:4711",
     }  # fmt: skip
-    assert told(caplog) == [("connection-opened", about), ("connection-closed", about)]
+    assert told(caplog) == [("connection-opened", {**about, "protocol": "amqp"}), ("connection-closed", about)]
 
 
 def test_links_are_told_as_the_client_sees_them(node: SeenNode, caplog: pytest.LogCaptureFixture) -> None:
@@ -94,7 +95,7 @@ def test_who_names_no_space_is_refused_and_why(node: SeenNode, caplog: pytest.Lo
 
 def test_a_limit_that_is_hit_has_a_name_of_its_own(node: SeenNode, caplog: pytest.LogCaptureFixture) -> None:
     client = SeenClient(node)
-    client.binding.connection.close(AmqpError("amqp:resource-limit-exceeded", "too many of them"))
+    client.binding.engine.close(AmqpError("amqp:resource-limit-exceeded", "too many of them"))
     client.go()
     event, about = told(caplog)[-1]
     assert (event, about["at"], about["description"]) == ("limit-hit", "connection-closed", "too many of them")
@@ -108,7 +109,7 @@ def test_a_password_is_in_no_line(node: SeenNode, caplog: pytest.LogCaptureFixtu
 
 def test_a_socket_that_says_nothing_is_not_worth_a_line(node: SeenNode, caplog: pytest.LogCaptureFixture) -> None:
     client = SeenClient(node, greets=False)
-    client.binding.connection.lost()
+    client.binding.engine.lost()
     assert told(caplog) == []
 
 
@@ -116,8 +117,8 @@ def test_every_event_is_counted(node: SeenNode) -> None:
     client = SeenClient(node)
     client.client.close()
     client.go()
-    assert set(node.tally.counts) == set(EVENTS)
-    assert {event: count for event, count in node.tally.counts.items() if count} == {
+    assert set(node.events.counts) == set(EVENTS)
+    assert {event: count for event, count in node.events.counts.items() if count} == {
         "connection-opened": 1,
         "connection-closed": 1,
     }

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from enmasse.node.entities import ADDRESS_TYPE, SPACE_TYPE, Entities
-from enmasse.node.management import Management
+from enmasse.node.management.entities import Entities
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
+from enmasse.node.management.management import Management
 from enmasse.testing.ports import CoreHarness
 from enmasse.wire.amqp.performatives import AmqpError, Rejected
 from enmasse.wire.amqp.sections import Properties, Sections, encode_message
@@ -113,9 +114,12 @@ def test_management_tells_its_types_attributes_and_operations(desk: Desk) -> Non
     operations = about_itself(desk, "GET-OPERATIONS")
     assert list(operations) == list(types)
     assert operations[LINK_TYPE] == {"READ": []}
-    assert operations[SPACE_TYPE] == {"CREATE": [], "READ": [], "UPDATE": [], "DELETE": []}
+    values = {"RETAINED": ["filter", "offset"], "CLEAR-RETAINED": ["filter", "offset"]}
+    changes: dict[str, list[str]] = {"CREATE": [], "READ": [], "UPDATE": [], "DELETE": []}
+    assert operations[SPACE_TYPE] == changes | values
+    choice = ["selector", "search", "ids", "dryRun"]
     assert operations[ADDRESS_TYPE] == {
-        **operations[SPACE_TYPE], "PURGE": ["selector"], "MOVE": ["to", "selector"], "REPLAY": ["selector"],
+        **changes, "PURGE": choice, "MOVE": ["to", *choice], "REPLAY": choice,
     }  # fmt: skip
     assert about_itself(desk, "GET-MGMT-NODES") == []
 
@@ -202,6 +206,16 @@ def test_messages_are_purged_all_or_selected_ones(desk: Desk) -> None:
     assert stored(desk) == ["1"]
     assert desk.request(**asked).body == {"count": 1}
     assert desk.request({"selector": " "}, **asked).body == {"count": 0}
+
+
+def test_messages_with_a_text_in_them_are_counted_and_purged(desk: Desk) -> None:
+    asked: dict[str, Any] = {"operation": "PURGE", "type": ADDRESS_TYPE, "name": "ns/q"}
+    assert filled(desk).request({"search": "RED", "dryRun": True}, **asked).body == {"count": 2}
+    assert desk.request({"search": "red", "selector": "colour = 'blue'"}, **asked).body == {"count": 0}
+    assert desk.request({"search": "2"}, **asked).body == {"count": 1}
+    assert stored(desk) == ["0", "1"]
+    assert desk.request({"search": 5}, **asked).status == 400
+    assert desk.request({"search": ""}, **asked).body == {"count": 2}
 
 
 def test_messages_are_moved_to_another_address(desk: Desk) -> None:
@@ -324,3 +338,11 @@ def test_a_query_may_ask_for_a_page(desk: Desk) -> None:
     assert desk.request({}, operation="QUERY", entityType=LINK_TYPE, offset=1).body["results"][0][1] == "1/0/1"
     assert desk.request({}, operation="QUERY", entityType=LINK_TYPE, count="1").status == 400
     assert desk.request({}, operation="QUERY", entityType=LINK_TYPE, offset=-1).status == 400
+
+
+def test_the_values_of_a_space_are_listed_and_cleared_by_its_name(desk: Desk) -> None:
+    for operation, answer in (("RETAINED", {"results": []}), ("CLEAR-RETAINED", {"count": 0})):
+        reply = desk.request({"filter": "#"}, operation=operation, type=SPACE_TYPE, name="ns/shop")
+        assert (reply.status, reply.body) == (200, answer | {"offset": None})
+        assert desk.request({"filter": "#"}, operation=operation, type=SPACE_TYPE, name="ns/no").status == 404
+        assert desk.request({}, operation=operation, type=SPACE_TYPE, name="ns/shop").status == 400

@@ -13,12 +13,12 @@ import pytest
 
 from enmasse.client import TlsOptions, connect
 from enmasse.client.management import Management
-from enmasse.engines.authority import Authority
-from enmasse.engines.embedded.node_admin import AmqpNodeAdmin
-from enmasse.engines.embedded.node_tls import node_tls
-from enmasse.engines.embedded.paths import Layout
+from enmasse.drivers.authority import Authority
+from enmasse.drivers.data_directory import Layout
+from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin, node_tls
 from enmasse.errors import EnmasseError
-from enmasse.testing.node_process import NodeProcess
+from tests.support.node_process import NodeProcess
+from tests.support.polling import until
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +29,11 @@ class Place:
     authority: Authority
     tls: Path
     url: str
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +47,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         port = probe.getsockname()[1]
     arguments = ("--management", f"127.0.0.1:{port}", "--management-tls", str(tls))
     with NodeProcess(directory / "node", *arguments):
+        # The port is the last one that a node opens.
+        until(lambda: is_open(port))
         yield Place(layout, authority, tls, f"amqps://127.0.0.1:{port}")
 
 
@@ -56,7 +63,7 @@ def test_control_manages_a_node_elsewhere_by_its_certificate(place: Place) -> No
         async with asyncio.timeout(20):
             async for connected in admin.connections():
                 if connected:
-                    return bool((await admin.figures()).health["ready"])
+                    return bool((await admin.figures(())).health["ready"])
         return False
 
     assert asyncio.run(body())
@@ -116,9 +123,4 @@ def test_a_certificate_that_is_replaced_is_shown_without_a_restart(place: Place)
     before = shown()
     place.authority.issue_node(["127.0.0.1"], place.tls)
 
-    async def wait() -> None:
-        async with asyncio.timeout(15):
-            while shown() == before:
-                await asyncio.sleep(0.2)
-
-    asyncio.run(wait())
+    until(lambda: shown() != before)

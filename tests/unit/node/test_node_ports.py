@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from enmasse.errors import RemoteError
-from enmasse.net.door import DoorLimits
+from enmasse.net.connection_limiter import ConnectionLimits
 from enmasse.node import ports
-from enmasse.node.admission import Admission, Facts
-from enmasse.node.gate import Gate
+from enmasse.node.users.admission import Admission, PeerInfo
+from enmasse.node.users.gate import Gate
 
 
-def fit(monkeypatch: pytest.MonkeyPatch, hard: int, limits: DoorLimits) -> tuple[DoorLimits, list[Any]]:
+def fit(monkeypatch: pytest.MonkeyPatch, hard: int, limits: ConnectionLimits) -> tuple[ConnectionLimits, list[Any]]:
     asked: list[Any] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: asked.append(wanted))
@@ -22,28 +22,28 @@ def fit(monkeypatch: pytest.MonkeyPatch, hard: int, limits: DoorLimits) -> tuple
 
 
 def test_as_many_files_are_asked_for_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted, asked = fit(monkeypatch, 65_536, DoorLimits())
-    assert fitted == DoorLimits()
+    fitted, asked = fit(monkeypatch, 65_536, ConnectionLimits())
+    assert fitted == ConnectionLimits()
     assert asked == [(65_536, 65_536)]
 
 
 def test_no_more_connections_are_admitted_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted, _ = fit(monkeypatch, 4_096, DoorLimits())
+    fitted, _ = fit(monkeypatch, 4_096, ConnectionLimits())
     assert fitted.max_connections + fitted.max_handshakes + ports.OTHER_FILES == 4_096
-    few, _ = fit(monkeypatch, 64, DoorLimits())
+    few, _ = fit(monkeypatch, 64, ConnectionLimits())
     assert few.max_connections >= 1
     assert few.max_handshakes >= 1
 
 
 def test_without_a_limit_of_files_the_operators_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted, asked = fit(monkeypatch, resource.RLIM_INFINITY, DoorLimits(max_connections=7))
+    fitted, asked = fit(monkeypatch, resource.RLIM_INFINITY, ConnectionLimits(max_connections=7))
     assert fitted.max_connections == 7
     assert asked == []
 
 
 def test_a_connection_that_the_door_refuses_is_told_why() -> None:
-    facts = Facts("127.0.0.1:1", refusal="the node has 1 connections")
-    admission = Admission(Gate(None, lambda: 0.0), spaces=dict, default=None, facts=facts)
+    peer_info = PeerInfo("127.0.0.1:1", refusal="the node has 1 connections")
+    admission = Admission(Gate(None, lambda: 0.0), spaces=dict, default=None, peer_info=peer_info)
     with pytest.raises(RemoteError, match="the node has 1 connections") as caught:
         admission.enter(None)
     assert caught.value.condition == "amqp:resource-limit-exceeded"

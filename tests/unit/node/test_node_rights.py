@@ -6,11 +6,12 @@ import pytest
 
 from enmasse.identity.permissions import RECV, SEND, Grant, Permissions
 from enmasse.identity.users import User
-from enmasse.messaging.anycast import Anycast
+from enmasse.messaging.direct.anycast import Anycast
 from enmasse.messaging.errors import AttachError
 from enmasse.messaging.space import Space
-from enmasse.messaging.stream import COMMITS_CAPABILITY, FRAMES_CAPABILITY, Stream
-from enmasse.node.rights import Rights
+from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPABILITY
+from enmasse.messaging.streams.stream import Stream
+from enmasse.node.users.rights import Rights
 from enmasse.testing.ports import CoreHarness
 
 COMMITS = (COMMITS_CAPABILITY,)

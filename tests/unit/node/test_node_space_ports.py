@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 
-from enmasse.node.space_ports import SpacePorts
+from enmasse.node.ports import SpacePorts
+from tests.support.polling import until_async
 
 WAIT_S = 10.0
 
@@ -36,12 +36,6 @@ async def space_at(port: int) -> str | None:
     writer.close()
     await writer.wait_closed()
     return found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def until_space(port: int, space: str | None) -> None:
@@ -83,14 +77,14 @@ def test_two_spaces_with_one_port_are_told_apart() -> None:
         port = free_port()
         site.ports.set("ns/shop", port)
         site.ports.set("ns/late", port)
-        await until(lambda: "portProblem" in site.ports.told("ns/late"))
-        assert site.ports.told("ns/late") == {
-            "portProblem": f"port {port} belongs to space 'ns/shop' already; choose another one"
+        await until_async(lambda: "portProblem" in site.ports.status("ns/late"))
+        assert site.ports.status("ns/late") == {
+            "portProblem": f"port {port} belongs to another space already; choose another one"
         }
-        assert site.ports.told("ns/shop") == {}
+        assert site.ports.status("ns/shop") == {}
         site.ports.set("ns/shop", 0)
         await until_space(port, "ns/late")
-        assert site.ports.told("ns/late") == {}
+        assert site.ports.status("ns/late") == {}
         site.ports.close()
 
     asyncio.run(story())
@@ -105,10 +99,10 @@ def test_a_port_that_somebody_else_has_is_taken_once_it_is_free() -> None:
             other.listen()
             port = other.getsockname()[1]
             site.ports.set("ns/shop", port)
-            await until(lambda: "portProblem" in site.ports.told("ns/shop"))
-            assert f"port {port} cannot be opened" in site.ports.told("ns/shop")["portProblem"]
+            await until_async(lambda: "portProblem" in site.ports.status("ns/shop"))
+            assert f"port {port} cannot be opened" in site.ports.status("ns/shop")["portProblem"]
         await until_space(port, "ns/shop")
-        assert site.ports.told("ns/shop") == {}
+        assert site.ports.status("ns/shop") == {}
         site.ports.close()
 
     asyncio.run(story())

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from enmasse.identity.permissions import RECV, SEND, VIEW
-from enmasse.identity.users import ScramKeys, Users, make_keys
-from enmasse.identity.verifiers import key_fields
+from enmasse.identity.users import ScramKeys, Users, key_fields, make_keys
 from enmasse.messaging.storage import Table
-from enmasse.node.stored_users import StoredUsers
-from enmasse.node.user_directory import NodeUsers
-from enmasse.node.user_fields import USER_TYPE
+from enmasse.node.errors import EntityError
+from enmasse.node.users.directory import NodeUsers, StoredUsers
+from enmasse.node.users.fields import USER_TYPE
 from enmasse.storage.records import explain_bad_record
 from enmasse.testing.ports import CoreHarness
 from tests.unit.identity.people import FEW, SEED, person
@@ -109,11 +108,11 @@ def test_a_failed_commit_leaves_no_user_and_the_next_one_writes_what_it_lacked(d
     assert desk.users.find("ns/shop", "jo") is None
     desk.harness.advance(1)
     desk.created()
-    nobody = desk.users.keys_of_nobody("SCRAM-SHA-256", "ns/shop", "x")
+    nobody = desk.users.decoy_keys("SCRAM-SHA-256", "ns/shop", "x")
     again = desk.restarted().users
     assert again.find("ns/shop", "jo") is not None
     assert again.mechanisms("ns/shop") == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
-    assert again.keys_of_nobody("SCRAM-SHA-256", "ns/shop", "x") == nobody
+    assert again.decoy_keys("SCRAM-SHA-256", "ns/shop", "x") == nobody
 
 
 def test_keys_change_rights_change_and_a_user_goes(desk: Desk) -> None:
@@ -252,9 +251,7 @@ def test_the_operators_file_comes_first(desk: Desk) -> None:
     desk.created("jo", certificates=["jo.example.com"])
     desk.created("bo", certificates=["bo.example.com"])
     users = NodeUsers(desk.users)
-    assert users.keys_of_nobody("SCRAM-SHA-256", "ns/shop", "x") == desk.users.keys_of_nobody(
-        "SCRAM-SHA-256", "ns/shop", "x"
-    )
+    assert users.decoy_keys("SCRAM-SHA-256", "ns/shop", "x") == desk.users.decoy_keys("SCRAM-SHA-256", "ns/shop", "x")
     jo, flo = person("jo"), person("flo", certificates=["bo.example.com"])
     users.file = Users([jo, flo], SEED)
     assert users.find("ns/shop", "jo") is jo
@@ -263,9 +260,7 @@ def test_the_operators_file_comes_first(desk: Desk) -> None:
     assert bo.certificates == ("bo.example.com",)
     assert users.certified(["jo.example.com"], "ns/shop") == []
     assert users.certified(["bo.example.com"], None) == [flo]
-    assert users.keys_of_nobody("SCRAM-SHA-256", "ns/shop", "x") == users.file.keys_of_nobody(
-        "SCRAM-SHA-256", "ns/shop", "x"
-    )
+    assert users.decoy_keys("SCRAM-SHA-256", "ns/shop", "x") == users.file.decoy_keys("SCRAM-SHA-256", "ns/shop", "x")
 
 
 def test_records_are_sound_to_the_tools_of_the_journal(desk: Desk) -> None:
@@ -273,3 +268,24 @@ def test_records_are_sound_to_the_tools_of_the_journal(desk: Desk) -> None:
     records = list(desk.harness.storage.scan_all(Table.ENTITY))
     assert len(records) == 4
     assert [explain_bad_record(bytes([Table.ENTITY]) + key, value) for key, value in records] == [None] * 4
+
+
+def test_what_a_user_may_do_is_told_with_the_permission_that_allows_it(desk: Desk) -> None:
+    grants = [{"operations": ["send"], "addresses": ["in/${username}", "orders/#"]}, {"operations": ["view"]}]
+    desk.created(authorization=grants)
+
+    def may(operation: str, address: str = "") -> Any:
+        found = desk.users.may("ns/shop.jo", {"operation": operation, "address": address})
+        return found["allowed"], found["reason"]
+
+    assert may("send", "orders/1") == (True, "send on in/${username}, orders/#")
+    assert may("send", "in/jo")[0]
+    assert may("send", "in/bo") == (False, "no permission of the user has send on in/bo")
+    assert may("recv", "orders/1")[0] is False
+    assert may("view") == (True, "view")
+    assert may("manage") == (False, "no permission of the user has manage")
+    for wrong in ({"operation": "all", "address": "a"}, {"operation": "send"}, {}, None):
+        with pytest.raises(EntityError, match="expected operation"):
+            desk.users.may("ns/shop.jo", wrong)
+    with pytest.raises(EntityError, match="there is no"):
+        desk.users.may("ns/shop.no", {"operation": "send", "address": "a"})

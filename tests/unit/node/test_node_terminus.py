@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from enmasse.messaging.address import Address, AttachOptions
-from enmasse.messaging.anycast import Anycast
-from enmasse.messaging.queue import Queue
-from enmasse.messaging.stream import Stream
-from enmasse.messaging.topic import Topic
-from enmasse.node.terminus import what_is_told
+from enmasse.messaging.direct.anycast import Anycast
+from enmasse.messaging.queues.queue import Queue
+from enmasse.messaging.queues.topic import Topic
+from enmasse.messaging.streams.stream import Stream
+from enmasse.node.amqp.terminus import attach_properties
 from enmasse.testing.ports import CoreHarness
 
 CORE = CoreHarness().core
@@ -28,5 +28,5 @@ CORE = CoreHarness().core
     ids=lambda value: value.kind if isinstance(value, Address) else "",
 )
 def test_a_sender_that_asks_hears_what_its_address_is(address: Address, told: dict[str, Any]) -> None:
-    assert what_is_told(address, AttachOptions(capabilities=("enmasse:address-type",))) == told
-    assert what_is_told(address, AttachOptions()) is None
+    assert attach_properties(address, AttachOptions(capabilities=("enmasse:address-type",))) == told
+    assert attach_properties(address, AttachOptions()) is None

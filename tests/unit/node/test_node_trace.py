@@ -8,9 +8,10 @@ from enmasse.node.errors import EntityError
 from enmasse.node.trace import MAX_BUFFER_BYTES, MAX_TRACES, PATIENCE_S
 from enmasse.testing.recorder import RecordingSink
 from enmasse.wire.amqp.performatives import Source, Target
-from enmasse.wire.amqp.sasl import Plain, SaslClient
+from enmasse.wire.amqp.sasl import SaslClient
 from enmasse.wire.amqp.sections import encode_message
 from enmasse.wire.amqp.trace import describe
+from enmasse.wire.sasl.mechanisms import Plain
 from tests.unit.node.seeing_scene import SeenClient, SeenNode, TraceReader
 
 
@@ -26,7 +27,7 @@ def names(reader: TraceReader) -> list[str]:
 
 def is_traced(client: SeenClient) -> bool:
     """Whether anybody hears the connection's bytes."""
-    return client.binding.connection.trace is not None
+    return client.binding.engine.trace is not None
 
 
 def send(client: SeenClient, *payloads: bytes) -> None:
@@ -51,7 +52,8 @@ def test_a_running_connection_is_traced_from_now_on(node: SeenNode) -> None:
     assert names(reader) == ["< begin", "> begin", "< attach", "> attach", "> flow", "< transfer", "> disposition"]
     assert {record[1] for record in reader.records} == {number}
     about = next(body["connections"] for body in reader.bodies if body["connections"])
-    assert about == {str(number): {"host": "127.0.0.1:4711", "container": "client-1", "space": "ns/shop"}}
+    described = {"host": "127.0.0.1:4711", "container": "client-1", "space": "ns/shop", "protocol": "amqp"}
+    assert about == {str(number): described}
 
 
 def test_all_connections_are_traced_those_to_come_from_their_first_byte_on(node: SeenNode) -> None:
@@ -184,7 +186,7 @@ def test_a_wrong_request_is_told_what_is_wrong(
 def test_bytes_that_are_no_frames_are_never_shown(node: SeenNode) -> None:
     client = SeenClient(node)
     reader = TraceReader(node, node.tracer.start("", {})["address"])
-    client.binding.connection.receive(b"\xff" * 20 + b"secret", 0.0)
+    client.binding.engine.receive(b"\xff" * 20 + b"secret", 0.0)
     client.go()
     reader.go()
     assert [record[3] for record in reader.records if not record[2]] == [b""]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.pipeline import class_sharing
-from enmasse.pipeline.class_sharing import archive_name, sharing_options
+from enmasse.pipeline import session
+from enmasse.pipeline.session import archive_name, sharing_options
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def java(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(class_sharing, "archive_folders", lambda: [tmp_path / "nowhere", tmp_path])
+    monkeypatch.setattr(session, "archive_folders", lambda: [tmp_path / "nowhere", tmp_path])
     return tmp_path
 
 

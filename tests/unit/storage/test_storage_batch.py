@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.messaging.storage import Operation, Table
@@ -35,18 +35,16 @@ def stored(operations: list[Operation]) -> list[tuple[bytes, bytes | None]]:
     return [(bytes((table,)) + key, value) for table, key, value in operations]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(U64, U64, U64, OPERATIONS), max_size=5))
 def test_batches_come_back_in_order(batches: list[tuple[int, int, int, list[Operation]]]) -> None:
     data = b"".join(encode_batch(*batch) for batch in batches)
     found, used, wanted = split_batches(memoryview(data))
-    assert [(batch.epoch, batch.number, batch.heard, plain(batch)) for batch in found] == [
-        (epoch, number, heard, stored(operations)) for epoch, number, heard, operations in batches
+    assert [(batch.epoch, batch.number, batch.acknowledged, plain(batch)) for batch in found] == [
+        (epoch, number, acknowledged, stored(operations)) for epoch, number, acknowledged, operations in batches
     ]
     assert (used, wanted) == (len(data), 0)
 
 
-@settings(deadline=None)
 @given(OPERATIONS, OPERATIONS, st.data())
 def test_a_stream_cut_anywhere_gives_the_complete_batches_only(
     first: list[Operation], second: list[Operation], data: st.DataObject
@@ -59,7 +57,6 @@ def test_a_stream_cut_anywhere_gives_the_complete_batches_only(
     assert wanted in {0, len(two if found else one)}
 
 
-@settings(deadline=None)
 @given(OPERATIONS, st.data())
 def test_a_changed_byte_before_the_values_is_noticed_or_waited_for(
     operations: list[Operation], data: st.DataObject
@@ -77,7 +74,6 @@ def test_a_changed_byte_before_the_values_is_noticed_or_waited_for(
     assert wanted > len(encoded)
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=40, max_size=200))
 def test_any_bytes_are_batches_or_a_batch_error(data: bytes) -> None:
     with pytest.raises(BatchError):
@@ -103,7 +99,6 @@ def test_a_batch_above_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         encode_batch(1, 1, 0, [Operation(Table.FRAME, b"k", b"v" * 100)])
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), U64, U64, st.binary(max_size=30)), max_size=6), st.data())
 def test_answers_come_back_however_they_are_cut(
     answers: list[tuple[int, int, int, bytes]], data: st.DataObject

@@ -10,6 +10,6 @@ def test_a_duration_counts_where_it_is_not_above_the_bound() -> None:
     for seconds in (0.05, 0.1, 0.2, 1.0, 5.0):
         durations.add(seconds)
     assert durations.count == 5
-    told = durations.told()
-    assert (told["bounds"], told["counts"]) == ([0.1, 1.0], [2, 2, 1])
-    assert round(told["sum"], 6) == 6.35
+    summary = durations.summary()
+    assert (summary["bounds"], summary["counts"]) == ([0.1, 1.0], [2, 2, 1])
+    assert round(summary["sum"], 6) == 6.35

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import lmdb
 import pytest
 
-from enmasse.messaging.frame import encode_frame
-from enmasse.messaging.log import log_key
-from enmasse.messaging.merge import merge_operation, time_key
+from enmasse.messaging.log.frame import encode_frame
+from enmasse.messaging.log.layout import log_key
+from enmasse.messaging.log.merge import merge_operation, time_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import Batch, encode_batch, split_batches
 from enmasse.storage.environment import FORMAT_VERSION, ReadEnvironment, WriteEnvironment
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 
 
-def batch(number: int, *operations: Operation, epoch: int = 1, heard: int = 0) -> Batch:
-    (made,), _, _ = split_batches(memoryview(encode_batch(epoch, number, heard, operations)))
+def batch(number: int, *operations: Operation, epoch: int = 1, acknowledged: int = 0) -> Batch:
+    (made,), _, _ = split_batches(memoryview(encode_batch(epoch, number, acknowledged, operations)))
     return made
 
 
@@ -70,9 +70,9 @@ def test_failed_numbers_are_remembered_until_the_node_has_heard_of_them(tmp_path
     env.close()
     env = WriteEnvironment(str(tmp_path))
     assert env.failed == [1, 2]
-    env.apply([batch(5, heard=1)], [4])
+    env.apply([batch(5, acknowledged=1)], [4])
     assert env.failed == [2, 4]
-    env.apply([batch(6, heard=4)])
+    env.apply([batch(6, acknowledged=4)])
     assert env.failed == []
     env.close()
 

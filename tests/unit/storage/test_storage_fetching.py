@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 
-from enmasse.messaging.frame import encode_frame
-from enmasse.messaging.log import log_key, log_range
+from enmasse.messaging.log.frame import encode_frame
+from enmasse.messaging.log.layout import log_key, log_range
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage import fetching
 from enmasse.storage.errors import JournalStateError
@@ -24,6 +24,7 @@ from enmasse.storage.link import JournalLink
 from enmasse.storage.pages import PageFile
 from enmasse.storage.reading import split_reads
 from enmasse.testing.memory_storage import RecordingListener
+from tests.support.polling import until_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,13 +40,6 @@ def frame(offset: int) -> bytes:
 
 def put(offset: int, log: int = 1) -> Operation:
     return Operation(Table.FRAME, log_key(log, 0, offset), frame(offset))
-
-
-async def until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        await asyncio.sleep(0.002)
 
 
 def on_uvloop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -65,7 +59,7 @@ async def started(directory: Path, frames: int) -> JournalLink:
     await link.start(listener)
     for offset in range(frames):
         link.submit([put(offset)])
-    await until(lambda: link.unconfirmed_bytes == 0, "the commit")
+    await until_async(lambda: link.unconfirmed_bytes == 0, "the commit")
     return link
 
 
@@ -112,11 +106,11 @@ async def test_the_reader_starts_with_the_first_read_and_ends_with_the_link(tmp_
     answers = Answers()
     fetch(link, answers, 0, 10)
     pid = pid_of(link)
-    await until(lambda: link.waiting_reads == 0, "the read")
+    await until_async(lambda: link.waiting_reads == 0, "the read")
     assert answers.keys == [list(range(10))]
     fetch(link, answers, 3, 5)
     assert pid_of(link) == pid
-    await until(lambda: link.waiting_reads == 0, "the read")
+    await until_async(lambda: link.waiting_reads == 0, "the read")
     await link.stop()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -127,13 +121,13 @@ async def test_reads_survive_the_death_of_the_reader(tmp_path: Path) -> None:
     link = await started(tmp_path, 100)
     answers = Answers()
     fetch(link, answers, 0, 1)
-    await until(lambda: link.waiting_reads == 0, "the first read")
+    await until_async(lambda: link.waiting_reads == 0, "the first read")
     for round_ in range(4):
         for offset in range(100):
             fetch(link, answers, offset, offset + 1)
         pid = pid_of(link)
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: link.waiting_reads == 0, f"the reads of round {round_}")
+        await until_async(lambda: link.waiting_reads == 0, f"the reads of round {round_}")
         assert pid_of(link) != pid
     assert answers.keys == [[0], *([offset] for _ in range(4) for offset in range(100))]
     assert answers.damaged == []
@@ -167,7 +161,7 @@ def test_a_read_that_kills_every_reader_is_given_up(
         answers = Answers()
         for offset in range(10):
             fetch(link, answers, offset, offset + 1)
-        await until(lambda: link.waiting_reads == 0 and len(answers.keys) == 10, "the reads")
+        await until_async(lambda: link.waiting_reads == 0 and len(answers.keys) == 10, "the reads")
         assert [keys for keys in answers.keys if keys] == [[offset] for offset in range(10) if offset != 5]
         assert answers.damaged == [5]
         await link.stop()
@@ -185,12 +179,12 @@ async def test_a_damaged_frame_is_named_once(tmp_path: Path, caplog: pytest.LogC
     spoilt = bytearray(frame(1))
     spoilt[100] ^= 1
     link.submit([Operation(Table.FRAME, log_key(1, 0, 1), bytes(spoilt))])
-    await until(lambda: link.unconfirmed_bytes == 0, "the commit")
+    await until_async(lambda: link.unconfirmed_bytes == 0, "the commit")
     answers = Answers()
     with caplog.at_level(logging.ERROR):
         fetch(link, answers, 0, 10)
         fetch(link, answers, 1, 2)
-        await until(lambda: link.waiting_reads == 0, "the reads")
+        await until_async(lambda: link.waiting_reads == 0, "the reads")
     assert answers.keys == [[0, 2], []]
     assert answers.damaged == [1, 1]
     (message,) = [record.getMessage() for record in caplog.records]
@@ -207,7 +201,7 @@ async def test_a_page_that_is_lost_while_the_node_runs_costs_its_own_record_and_
     for offset in range(6):
         data = encode_frame(offset, [0], [b""], [b"h"], [b"y" * 9000])
         link.submit([Operation(Table.FRAME, log_key(1, 0, offset), data)])
-    await until(lambda: link.unconfirmed_bytes == 0, "the commit")
+    await until_async(lambda: link.unconfirmed_bytes == 0, "the commit")
     file = PageFile(str(tmp_path / "data.mdb"))
     (page,) = [
         node.overflow
@@ -223,7 +217,7 @@ async def test_a_page_that_is_lost_while_the_node_runs_costs_its_own_record_and_
     with caplog.at_level(logging.ERROR):
         for first in (0, 3, 4, 2):
             fetch(link, answers, first, 10)
-        await until(lambda: link.waiting_reads == 0, "the reads")
+        await until_async(lambda: link.waiting_reads == 0, "the reads")
     assert answers.keys == [[0, 1, 2], [], [4, 5], [2]]
     assert answers.damaged == [3]
     assert log_key(1, 0, 3).hex() in caplog.text
@@ -236,7 +230,7 @@ async def test_other_work_gets_its_turn_between_large_reads(tmp_path: Path) -> N
     for offset in range(1, 40):
         data = encode_frame(offset, [0], [b""], [b"h"], [b"y" * (1 << 20)])
         link.submit([Operation(Table.FRAME, log_key(1, 0, offset), data)])
-    await until(lambda: link.unconfirmed_bytes == 0, "the commit")
+    await until_async(lambda: link.unconfirmed_bytes == 0, "the commit")
     loop = asyncio.get_running_loop()
     turn = 0
     turns: list[int] = []
@@ -252,13 +246,13 @@ async def test_other_work_gets_its_turn_between_large_reads(tmp_path: Path) -> N
 
     answers = Answers()
     fetch(link, answers, 1, 2)
-    await until(lambda: answers.keys, "the reader")
+    await until_async(lambda: answers.keys, "the reader")
     first, last = log_range(1, 0)
     for _ in range(8):
         link.fetch(Table.FRAME, first, last, 8 << 20, note)
     wait_until_answered(link, 8)
     loop.call_soon(count)
-    await until(lambda: len(turns) == 8, "the reads")
+    await until_async(lambda: len(turns) == 8, "the reads")
     assert len(set(turns)) == 8
     await link.stop()
 

@@ -51,8 +51,8 @@ class RawJournal:
             self._answers, self._rest = split_answers(self._rest + data)
         return self._answers.pop(0)
 
-    def send(self, number: int, *operations: Operation, epoch: int = 1, heard: int = 0) -> None:
-        self.socket.sendall(encode_batch(epoch, number, heard, operations))
+    def send(self, number: int, *operations: Operation, epoch: int = 1, acknowledged: int = 0) -> None:
+        self.socket.sendall(encode_batch(epoch, number, acknowledged, operations))
 
     def end(self) -> tuple[int, str]:
         """Close the socket and return exit status and standard error."""
@@ -236,7 +236,7 @@ def test_a_write_error_of_the_disk_fails_the_batch_and_not_the_process(
     )
     assert [answer.kind for answer in answers] == [AnswerKind.COMMITTED, AnswerKind.FAILED, AnswerKind.COMMITTED]
     resource.prlimit(journal.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-    journal.send(4, put(b"large", b"y" * SMALL_MAP), heard=3)
+    journal.send(4, put(b"large", b"y" * SMALL_MAP), acknowledged=3)
     assert journal.answer() == (AnswerKind.COMMITTED, 1, 4, b"")
     assert journal.end() == (0, "")
     assert stored(tmp_path) == {b"a": b"v", b"c": b"v", b"large": b"y" * SMALL_MAP}

@@ -29,6 +29,7 @@ from enmasse.storage.errors import (
 from enmasse.storage.link import JournalLink
 from enmasse.storage.lock import DirectoryLock
 from enmasse.testing.memory_storage import RecordingListener
+from tests.support.polling import until_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,13 +42,6 @@ SMALL_MAP = 128 * 1024
 
 def put(key: bytes, value: bytes = b"v") -> Operation:
     return Operation(Table.FRAME, key, value)
-
-
-async def until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        await asyncio.sleep(0.002)
 
 
 def on_uvloop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -93,7 +87,7 @@ async def test_submits_of_one_turn_share_commits(tmp_path: Path) -> None:
     await link.start(listener)
     for i in range(1000):
         link.submit([put(b"%d" % i)])
-    await until(lambda: listener.committed == 1000, "the commit")
+    await until_async(lambda: listener.committed == 1000, "the commit")
     assert link.commits == len(listener.answers) < 200
     assert link.file_bytes > 0
     await link.stop()
@@ -115,7 +109,7 @@ async def test_a_killed_journal_is_replaced_and_nothing_is_lost_or_answered_twic
             await asyncio.sleep(0.002)
     held = link.unconfirmed_bytes
     assert held > 0
-    await until(lambda: link.unconfirmed_bytes == 0, "the commit")
+    await until_async(lambda: link.unconfirmed_bytes == 0, "the commit")
     assert replaced == [link.journal_pid]
     assert replaced != [first]
     numbers = [number for number, _ in listener.answers]
@@ -152,7 +146,7 @@ async def test_commits_whose_answers_were_lost_are_learnt_from_the_next_journal(
     assert listener.answers == []
     process.kill()
     link.submit([put(b"d")])
-    await until(lambda: link.unconfirmed_bytes == 0, "the commit")
+    await until_async(lambda: link.unconfirmed_bytes == 0, "the commit")
     assert [number for number, _ in listener.answers] == [1, 2, 3, 4]
     assert list(listener.failed) == [2]
     assert [key for key, _ in link.scan_all(Table.FRAME)] == [b"a", b"c", b"d"]
@@ -167,7 +161,7 @@ async def test_a_batch_that_cannot_be_written_fails_alone(tmp_path: Path) -> Non
     link.submit([put(b"a")])
     link.submit([put(b"b", b"x" * SMALL_MAP)])
     link.submit([put(b"c")])
-    await until(lambda: link.unconfirmed_bytes == 0, "the answers")
+    await until_async(lambda: link.unconfirmed_bytes == 0, "the answers")
     assert list(listener.failed) == [2]
     assert "MAP_FULL" in listener.failed[2]
     assert listener.committed == 3
@@ -188,12 +182,12 @@ async def test_batches_submitted_while_there_is_no_journal_are_kept(
     while not lock.acquire():
         time.sleep(0.001)  # noqa: ASYNC251 - the loop must not run, or another journal would be first
     link.submit([put(b"a")])
-    await until(lambda: "still writes the journal" in caplog.text, "the refusal")
+    await until_async(lambda: "still writes the journal" in caplog.text, "the refusal")
     link.submit([put(b"b")])
     assert listener.answers == []
     assert link.unconfirmed_bytes > 0
     lock.release()
-    await until(lambda: listener.committed == 2, "the commit")
+    await until_async(lambda: listener.committed == 2, "the commit")
     await link.stop()
 
 
@@ -282,7 +276,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> No
     assert lock.acquire()
     link = JournalLink(tmp_path)
     starting = asyncio.ensure_future(link.start(RecordingListener()))
-    await until(lambda: link.journal_pid, "the start")
+    await until_async(lambda: link.journal_pid, "the start")
     pid = link.journal_pid
     assert pid is not None
     starting.cancel()
@@ -305,11 +299,11 @@ async def test_a_process_that_cannot_be_started_is_tried_again(
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:
         with caplog.at_level(logging.ERROR):
-            await until(lambda: "could not be started" in caplog.text, "the failure")
+            await until_async(lambda: "could not be started" in caplog.text, "the failure")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     link.submit([put(b"a")])
-    await until(lambda: listener.committed == 1, "the commit")
+    await until_async(lambda: listener.committed == 1, "the commit")
     await link.stop()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +15,12 @@ from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
 from enmasse.storage.errors import JournalDamagedError, PageError
 from enmasse.storage.pages import PageFile
 from enmasse.storage.soundness import check_pages, check_trees
+from tests.support.chance import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = 4096
-SEED = int(os.environ.get("ENMASSE_TEST_SEED", "4711"))
 
 
 def churn(directory: Path, commits: int = 40) -> dict[bytes, bytes]:
@@ -144,6 +143,13 @@ def test_a_page_with_the_content_of_another_is_noticed(
             check_pages(str(spoil(journal[0], tmp_path, page, content)))
 
 
+@pytest.mark.parametrize("number", [1 << 40, (1 << 51) - 1, 1 << 51, (1 << 64) - 2])
+def test_a_page_that_no_file_can_have_is_beyond_its_end(file: PageFile, number: int) -> None:
+    with pytest.raises(PageError, match=rf"page {number} .*beyond the end"):
+        file.page(number, 2)
+
+
+@pytest.mark.chance
 def test_random_bytes_anywhere_never_do_more_than_raise_an_error(
     journal: tuple[Path, dict[bytes, bytes]], tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from enmasse.storage.link import JournalLink
 from enmasse.storage.presence import explain_loss, file_id, marker_path, require_journal, write_marker
 from enmasse.storage.tools import CANNOT, SOUND
 from enmasse.testing.memory_storage import RecordingListener
+from tests.support.polling import until_async
 from tests.unit.storage.test_storage_journal import RawJournal, put
 
 if TYPE_CHECKING:
@@ -216,15 +217,6 @@ def process_loss(journal: Path) -> bytes:
     return explain_loss(str(journal), (0, 0)).encode()
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    try:
-        async with asyncio.timeout(30):
-            while not condition():
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        pytest.fail(f"{what} did not come")
-
-
 @pytest.mark.slow
 def test_no_other_file_takes_the_place_of_the_one_that_was_loaded(journal: Path, tmp_path: Path) -> None:
     async def story() -> None:
@@ -233,20 +225,20 @@ def test_no_other_file_takes_the_place_of_the_one_that_was_loaded(journal: Path,
         link = JournalLink(journal, marker=marker_path(tmp_path, "node-0"), loss_changed=told.append)
         await link.start(listener)
         link.submit([Operation(Table.MARK, b"a" * 16, b"1")])
-        await until(lambda: listener.committed == 1, "the first commit")
+        await until_async(lambda: listener.committed == 1, "the first commit")
         kept = journal / "kept.mdb"
         (journal / "data.mdb").rename(kept)
         replaced(journal)
-        await until(lambda: bool(link.loss), "the loss")
+        await until_async(lambda: bool(link.loss), "the loss")
         assert link.journal_pid is not None
         os.kill(link.journal_pid, signal.SIGKILL)
-        await until(lambda: not link.is_running, "the end of the journal process")
+        await until_async(lambda: not link.is_running, "the end of the journal process")
         waiting = link.submit([Operation(Table.MARK, b"b" * 16, b"2")])
-        await until(lambda: link._retry is not None and link._retry_s > 0.05, "the refusal of a second process")
+        await until_async(lambda: link._retry is not None and link._retry_s > 0.05, "the refusal of a second process")
         assert "another file has taken the place" in link.loss
         assert listener.answers == [(1, None)]
         kept.rename(journal / "data.mdb")
-        await until(lambda: listener.committed == waiting, "the second commit")
+        await until_async(lambda: listener.committed == waiting, "the second commit")
         assert (link.loss, told) == ("", [True, False])
         await link.stop()
 
@@ -261,7 +253,7 @@ def test_who_stops_without_a_journal_does_not_wait_for_one(journal: Path, tmp_pa
         deleted(journal)
         assert link.journal_pid is not None
         os.kill(link.journal_pid, signal.SIGKILL)
-        await until(lambda: bool(link.loss), "the loss")
+        await until_async(lambda: bool(link.loss), "the loss")
         link.submit([Operation(Table.MARK, b"a" * 16, b"1")])
         with pytest.raises(JournalUnavailableError, match=r"1 batches for .* were not on disk: .* was deleted"):
             await link.stop()

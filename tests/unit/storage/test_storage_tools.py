@@ -15,8 +15,8 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from enmasse.messaging.frame import Frame, encode_frame
-from enmasse.messaging.log import log_key
+from enmasse.messaging.log.frame import Frame, encode_frame
+from enmasse.messaging.log.layout import log_key
 from enmasse.messaging.storage import Operation, Table
 from enmasse.storage.batch import encode_batch, split_batches
 from enmasse.storage.environment import ReadEnvironment, WriteEnvironment
@@ -121,7 +121,7 @@ def page_of_frame(directory: Path, offset: int) -> tuple[int, int]:
 
 def test_check_counts_what_there_is(journal: Path) -> None:
     told = run("check", journal)
-    assert "no damage; format 3" in told
+    assert "no damage; format 4" in told
     assert "default/orders  FRAME" in told
     assert f" {FRAMES - 100} " in told
 
@@ -166,7 +166,7 @@ def test_check_refuses_a_newer_format_and_bad_keys(journal: Path) -> None:
         transaction.put(b"\x63key", b"")
     raw.close()
     told = tool("check", journal, code=DAMAGED)
-    assert "the journal has format 99, this version reads up to 3" in told
+    assert "the journal has format 99, this version reads up to 4" in told
     assert "has a key of 5 bytes" in told
     assert "is of no table that this version knows" in told
 
@@ -184,6 +184,36 @@ def test_dump_has_a_line_for_each_record_and_message(journal: Path) -> None:
     assert messages[1] == {
         "offset": 1, "time": 1_000_001, "key": "key", "durable": False, "body": "1 " * 10,
     }  # fmt: skip
+
+
+def test_a_retained_value_is_shown_checked_and_kept(tmp_path: Path) -> None:
+    place = tmp_path / "journal"
+    place.mkdir()
+    environment = WriteEnvironment(str(place))
+    key, value = (7).to_bytes(4, "big") + bytes(16), bytes(8) + b"\0\0\0\x06news/a" + MESSAGE
+    sound = Operation(Table.RETAINED, key, value)
+    (batch,), _, _ = split_batches(memoryview(encode_batch(1, 1, 0, [sound])))
+    environment.apply([batch])
+    assert "no damage" in tool("check", place)
+    lines = [json.loads(line) for line in tool("dump", place, "--messages").splitlines()]
+    shown = {
+        "table": "RETAINED",
+        "log": 7,
+        "digest": "00" * 16,
+        "name": "news/a",
+        "time": 0,
+        "bytes": len(value) - 18,
+    }
+    at = lines.index(shown)
+    assert lines[at + 1] == {"durable": False, "body": "hello"}
+    tool("salvage", place, tmp_path / "new")
+    bad = [Operation(Table.RETAINED, key, value[:13]), Operation(Table.RETAINED, key[:9], value)]
+    (batch,), _, _ = split_batches(memoryview(encode_batch(1, 2, 0, bad)))
+    environment.apply([batch])
+    environment.close()
+    found = tool("check", place, code=DAMAGED)
+    assert "RETAINED record of log 7, digest 00000000000000000000000000000000 is damaged: a retained value" in found
+    assert "has a key of 9 bytes" in found
 
 
 def test_dump_shows_damage_in_its_place(journal: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 ASKING = """
-from tests.foreign_tools import require
+from tests.support.foreign_tools import require
 
 def test_curl() -> None:
     require("curl")
@@ -25,7 +25,9 @@ def test_rhea() -> None:
 def run(place: Path, ci: str) -> tuple[int, list[str]]:
     """Tests on a machine without any program: how they end, and what is said last."""
     (place / "test_asking.py").write_text(ASKING)
-    (place / "test_all_of_it_asks.py").write_text("from tests.foreign_tools import require\nrequire('curl')\n")
+    (place / "test_all_of_it_asks.py").write_text(
+        "from tests.support.foreign_tools import require\nrequire('curl')\n"
+    )
     options = ("-n0", "-p", "tests.conftest", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, f"--rootdir={place}", str(place)],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from enmasse.testing.clock import ManualClock
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT
 from enmasse.wire.amqp.performatives import Begin, Open
+from tests.support.raw_peer import RawPeer
 
 
 def test_a_clock_moves_forward_only() -> None:
@@ -28,7 +28,7 @@ def test_nothing_moves_before_pump() -> None:
     assert b"".join(pair.to_server.waiting).startswith(AMQP_HEADER)
     assert pair.server_diary.diary == []
     pair.pump()
-    assert pair.server_diary.told("opened") == ["client"]
+    assert pair.server_diary.calls("opened") == ["client"]
     assert bytes(pair.to_server.carried).startswith(AMQP_HEADER)
 
 
@@ -50,7 +50,7 @@ def test_a_held_lane_keeps_everything() -> None:
     assert pair.server_diary.diary == []
     pair.to_server.is_held = False
     pair.pump()
-    assert pair.server_diary.told("opened") == ["client"]
+    assert pair.server_diary.calls("opened") == ["client"]
 
 
 def test_a_slow_lane_delivers_when_the_time_has_come() -> None:
@@ -59,7 +59,7 @@ def test_a_slow_lane_delivers_when_the_time_has_come() -> None:
     pair.tick(1.9)
     assert pair.server_diary.diary == []
     pair.tick(0.2)
-    assert pair.server_diary.told("opened") == ["client"]
+    assert pair.server_diary.calls("opened") == ["client"]
     assert pair.clock.now == pytest.approx(2.1)
 
 

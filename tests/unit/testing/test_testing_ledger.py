@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.testing.ledger import Ledger, Name, name_of
+from tests.support.ledger import Ledger, Name, name_of
 
 
 @pytest.fixture

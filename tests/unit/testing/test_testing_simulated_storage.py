@@ -8,9 +8,9 @@ import pytest
 
 from enmasse.errors import LocalError
 from enmasse.messaging.storage import Operation, Table
-from enmasse.testing.faults import FaultRates, JournalFaults
 from enmasse.testing.memory_storage import RecordingListener
 from enmasse.testing.simulated_storage import SimulatedStorage
+from tests.support.faults import FaultRates, JournalFaults
 
 
 def put(key: bytes, value: bytes = b"v") -> Operation:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.codec import encode
@@ -30,6 +29,7 @@ from enmasse.wire.amqp.performatives import (
 from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.sections import header_of
 from enmasse.wire.amqp.types import Described, UInt, ULong
+from tests.support.raw_peer import RawPeer
 
 CONDITIONS = frozenset(
     {
@@ -134,7 +134,7 @@ def test_a_huge_frame_is_refused_by_its_size_alone() -> None:
     engine.receive(OPENED + struct.pack(">IB", 0xFFFFFFFF, 2), 0.0)
     assert not engine.closed, "the head is not complete"
     engine.receive(b"\x00\x00\x00", 0.0)
-    assert handler.told("closed") == ["amqp:connection:framing-error"]
+    assert handler.calls("closed") == ["amqp:connection:framing-error"]
 
 
 def test_a_client_with_small_frames_closes_on_a_larger_one() -> None:
@@ -142,7 +142,7 @@ def test_a_client_with_small_frames_closes_on_a_larger_one() -> None:
     pair.begin()
     pair.server.put(amqp_frame(0, Open("x" * 600)))
     pair.pump()
-    assert pair.client_diary.told("closed") == ["amqp:connection:framing-error"]
+    assert pair.client_diary.calls("closed") == ["amqp:connection:framing-error"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
@@ -152,13 +152,13 @@ def test_heartbeats_and_extended_headers_are_let_go(count: int, extra: bytes) ->
     extended = struct.pack(">IBBH", 12, 3, 0, 0) + b"more"
     engine.receive(OPENED + HEARTBEAT * count + extended * count + HEARTBEAT + extra, 0.0)
     assert not engine.closed
-    assert handler.told("opened") == ["raw"]
+    assert handler.calls("opened") == ["raw"]
 
 
 def test_frames_behind_a_close_are_let_go() -> None:
     engine, handler = fresh()
     engine.receive(BEGUN + amqp_frame(0, Close()) + b"\xff" * 100, 0.0)
-    assert handler.told("closed") == [None]
+    assert handler.calls("closed") == [None]
 
 
 def test_a_peer_that_breaks_the_rules_while_closing_is_let_go() -> None:
@@ -169,7 +169,7 @@ def test_a_peer_that_breaks_the_rules_while_closing_is_let_go() -> None:
     frames = RawPeer(engine).hear()
     assert [type(frame.performative) for frame in frames].count(Close) == 1
     assert engine.closed
-    assert len(handler.told("closed")) == 1
+    assert len(handler.calls("closed")) == 1
 
 
 def test_chunks_out_of_order_close_in_order() -> None:
@@ -181,7 +181,7 @@ def test_chunks_out_of_order_close_in_order() -> None:
     pair.to_server.reorder(list(reversed(range(len(pair.to_server.waiting)))))
     pair.pump()
     assert pair.server.closed
-    assert pair.server_diary.told("closed")[0] in CONDITIONS
+    assert pair.server_diary.calls("closed")[0] in CONDITIONS
     assert pair.client.closed
 
 

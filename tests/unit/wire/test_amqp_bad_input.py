@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
@@ -39,6 +38,8 @@ from enmasse.wire.amqp.performatives import (
 )
 from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.types import Symbol
+from tests.support.chance import examples
+from tests.support.raw_peer import RawPeer
 
 CONDITIONS = frozenset(
     {
@@ -85,8 +86,8 @@ def settle_in_order(engine: Connection, handler: Recorder, data: bytes) -> None:
     else:
         engine.lost()
         assert handler.diary[-1] == ("closed", None)
-    assert len(handler.told("closed")) == 1
-    assert len(handler.told("ended")) >= len(handler.told("begun"))
+    assert len(handler.calls("closed")) == 1
+    assert len(handler.calls("ended")) >= len(handler.calls("begun"))
     assert engine.next_deadline() is None
 
 
@@ -109,7 +110,7 @@ ATTACHED = BEGUN + b"".join(
 # Random bytes
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(120))
 @given(st.sampled_from([b"", AMQP_HEADER, SASL_HEADER, OPENED, BEGUN, ATTACHED]), st.binary(max_size=200))
 def test_random_bytes_close_in_order(start: bytes, data: bytes) -> None:
     engine, handler = fresh()
@@ -117,7 +118,7 @@ def test_random_bytes_close_in_order(start: bytes, data: bytes) -> None:
     settle_in_order(engine, handler, data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(120))
 @given(
     st.sampled_from([AMQP_HEADER, OPENED, BEGUN, ATTACHED]),
     st.lists(
@@ -197,7 +198,7 @@ anything = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(160))
 @given(
     st.sampled_from([AMQP_HEADER, OPENED, BEGUN, ATTACHED]),
     st.lists(st.tuples(st.integers(0, 1), anything), max_size=12),
@@ -291,7 +292,7 @@ def test_a_conversation_in_single_bytes_is_the_same_as_in_one_piece() -> None:
     assert Replay().run([CLIENT_BYTES[at : at + 1] for at in range(len(CLIENT_BYTES))]) == whole
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.integers(0, 100_000), max_size=20))
 def test_a_conversation_in_any_pieces_is_the_same_as_in_one(cuts: list[int]) -> None:
     assert Replay().run(pieces(CLIENT_BYTES, cuts)) == Replay().run([CLIENT_BYTES])
@@ -311,7 +312,7 @@ def test_two_engines_converse_in_pieces_of_any_size(size: int) -> None:
     pair.client.close()
     pair.pump()
     assert sink.states == [Accepted()] * 3
-    assert pair.server_diary.told("closed") == [None]
+    assert pair.server_diary.calls("closed") == [None]
 
 
 changes = st.lists(
@@ -338,7 +339,7 @@ def changed(data: bytes, script: list[tuple[str, int, int]]) -> bytes:
     return bytes(out)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(160))
 @given(changes, st.lists(st.integers(0, 100_000), max_size=4))
 def test_a_changed_conversation_closes_the_server_in_order(
     script: list[tuple[str, int, int]], cuts: list[int]
@@ -350,7 +351,7 @@ def test_a_changed_conversation_closes_the_server_in_order(
     settle_in_order(engine, handler, b"")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(120))
 @given(changes, st.lists(st.integers(0, 100_000), max_size=4))
 def test_a_changed_conversation_closes_the_client_in_order(
     script: list[tuple[str, int, int]], cuts: list[int]
@@ -366,4 +367,4 @@ def test_a_changed_conversation_closes_the_client_in_order(
             session.attach_receiver("b", RecordingSink(), Source("q"))
     if not pair.client.closed:
         pair.client.lost()
-    assert len(pair.client_diary.told("closed")) == 1
+    assert len(pair.client_diary.calls("closed")) == 1

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from enmasse.errors import LocalError
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
@@ -18,6 +17,7 @@ from enmasse.wire.amqp.performatives import (
     Open,
     Performative,
 )
+from tests.support.raw_peer import RawPeer
 
 
 def server(open_with: Open | None = None) -> tuple[RawPeer, Recorder]:
@@ -49,8 +49,8 @@ def test_close_takes_everything_along_on_both_sides(closer: str) -> None:
     engine.close()
     pair.pump()
     for diary in (pair.client_diary, pair.server_diary):
-        assert sorted(name for name, _, _ in diary.told("detached")) == ["a", "b"]
-        assert diary.told("ended") == [(0, "amqp:connection:forced")]
+        assert sorted(name for name, _, _ in diary.calls("detached")) == ["a", "b"]
+        assert diary.calls("ended") == [(0, "amqp:connection:forced")]
         assert diary.diary[-1] == ("closed", "amqp:connection:forced")
     assert pair.client.closed
     assert pair.server.closed
@@ -63,8 +63,8 @@ def test_both_sides_may_close_at_once() -> None:
     pair.client.close()
     pair.server.close(AmqpError("amqp:connection:forced"))
     pair.pump()
-    assert pair.client_diary.told("closed") == ["amqp:connection:forced"]
-    assert pair.server_diary.told("closed") == ["amqp:connection:forced"]
+    assert pair.client_diary.calls("closed") == ["amqp:connection:forced"]
+    assert pair.server_diary.calls("closed") == ["amqp:connection:forced"]
 
 
 def test_a_cut_connection_is_told_as_lost() -> None:
@@ -72,9 +72,9 @@ def test_a_cut_connection_is_told_as_lost() -> None:
     pair.sender(pair.begin(), "a")
     pair.cut()
     for diary in (pair.client_diary, pair.server_diary):
-        assert diary.told("detached") == [("a", None, False)]
-        assert diary.told("ended") == [(0, None)]
-        assert diary.told("closed") == [None]
+        assert diary.calls("detached") == [("a", None, False)]
+        assert diary.calls("ended") == [(0, None)]
+        assert diary.calls("closed") == [None]
     pair.pump()
     with pytest.raises(LocalError):
         pair.client.begin()
@@ -97,7 +97,7 @@ def test_a_peer_that_closes_gets_its_close_answered() -> None:
     peer.begin()
     peer.say(Close(AmqpError("acme:bye")))
     assert only(peer.hear()) == Close()
-    assert handler.told("closed") == ["acme:bye"]
+    assert handler.calls("closed") == ["acme:bye"]
 
 
 def test_what_is_due_goes_out_before_close() -> None:

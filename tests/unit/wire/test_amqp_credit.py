@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import MAX_CREDIT, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import Attach, Detach, End, Flow, Transfer
+from tests.support.raw_peer import RawPeer
 
 
 class Receiving:
@@ -146,8 +146,8 @@ def test_sending_beyond_all_that_was_ever_granted_detaches_the_link_only() -> No
     assert "delivery 3, 2 were granted" in (detach.error.description or "")
     assert len(world.sink.received) == 2
     world.peer.say(Detach(0, True))
-    assert world.handler.told("detached") == [("in", None, True)]
-    assert world.handler.told("ended") == []
+    assert world.handler.calls("detached") == [("in", None, True)]
+    assert world.handler.calls("ended") == []
 
 
 def test_sending_without_any_credit_detaches_the_link_only() -> None:
@@ -166,7 +166,7 @@ def test_not_even_a_part_is_taken_without_credit() -> None:
     assert world.link.partial is None
     world.peer.say(Transfer(0, more=True), Transfer(0), payload=b"x" * 1000)
     assert world.peer.hear() == []
-    assert world.handler.told("ended") == []
+    assert world.handler.calls("ended") == []
 
 
 def test_nothing_is_granted_before_the_attach_is_answered() -> None:

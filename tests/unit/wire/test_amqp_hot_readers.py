@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.codec import encode
+from enmasse.wire.amqp.composites import decode_performative, encode_performative
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
     Accepted,
     AmqpError,
     Disposition,
@@ -27,10 +27,10 @@ from enmasse.wire.amqp.performatives import (
     Rejected,
     Released,
     Transfer,
-    decode_performative,
-    encode_performative,
 )
 from enmasse.wire.amqp.types import Described, Symbol, ULong
+from tests.support.chance import examples
+from tests.support.raw_peer import RawPeer
 
 HANDLES = (0, 1, 255, 256, 4095)
 NULL = b"\x40"
@@ -204,7 +204,7 @@ class Bench:
         """Why the session or the connection ended."""
         if self.engine.error is not None:
             return self.engine.error.condition
-        ends = self.handler.told("ended")
+        ends = self.handler.calls("ended")
         return ends[0][1] if ends else None
 
 
@@ -253,7 +253,7 @@ def check_transfer(body: bytes, payload: bytes, data_offset: int = 2) -> None:
         assert item.message_format == (expected.message_format or 0)
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(100))
 @given(bodies(0x14, "amqp:transfer:list", TRANSFER), st.binary(max_size=20), st.integers(2, 4))
 def test_a_transfer_in_any_form_is_read_as_the_decoder_reads_it(body: bytes, payload: bytes, offset: int) -> None:
     assert general(body) is not None
@@ -293,7 +293,7 @@ def check_disposition(body: bytes) -> None:
         assert not answers
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(100))
 @given(bodies(0x15, "amqp:disposition:list", DISPOSITION))
 def test_a_disposition_in_any_form_is_read_as_the_decoder_reads_it(body: bytes) -> None:
     assert general(body) is not None
@@ -332,7 +332,7 @@ def check_flow(body: bytes) -> None:
         assert answers[0].handle == link.handle
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(80))
 @given(bodies(0x13, "amqp:flow:list", FLOW))
 def test_a_flow_in_any_form_is_read_as_the_decoder_reads_it(body: bytes) -> None:
     assert general(body) is not None
@@ -351,7 +351,7 @@ CHECKS: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes], None]]] = {
 
 
 @pytest.mark.parametrize("kind", CHECKS)
-@settings(max_examples=200)
+@settings(max_examples=examples(80))
 @given(data=st.data())
 def test_a_changed_list_never_passes_where_the_decoder_refuses_it(kind: str, data: st.DataObject) -> None:
     forms, check = CHECKS[kind]

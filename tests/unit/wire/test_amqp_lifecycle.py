@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from enmasse.errors import LocalError
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
@@ -29,6 +28,7 @@ from enmasse.wire.amqp.performatives import (
     Target,
     Transfer,
 )
+from tests.support.raw_peer import RawPeer
 
 
 def server(open_with: Open | None = None) -> tuple[RawPeer, Recorder]:
@@ -55,11 +55,11 @@ def condition(performative: Performative) -> str | None:
 def test_a_session_begins_on_either_side() -> None:
     pair = RecordedPair()
     pair.begin()
-    assert pair.client_diary.told("begun") == [0]
-    assert pair.server_diary.told("begun") == [0]
+    assert pair.client_diary.calls("begun") == [0]
+    assert pair.server_diary.calls("begun") == [0]
     pair.server.begin()
     pair.pump()
-    assert pair.client_diary.told("begun") == [0, 1]
+    assert pair.client_diary.calls("begun") == [0, 1]
 
 
 def test_channels_of_both_sides_need_not_be_equal() -> None:
@@ -81,8 +81,8 @@ def test_a_session_ended_by_the_client_takes_its_links_along() -> None:
     session.end()
     pair.pump()
     for diary in (pair.client_diary, pair.server_diary):
-        assert sorted(name for name, _, _ in diary.told("detached")) == ["a", "b"]
-        assert diary.told("ended") == [(0, None)]
+        assert sorted(name for name, _, _ in diary.calls("detached")) == ["a", "b"]
+        assert diary.calls("ended") == [(0, None)]
         assert diary.diary[-1] == ("ended", (0, None)), "after its links"
     with pytest.raises(LocalError, match="ended"):
         session.attach_sender("late", None, Target("q"))
@@ -94,9 +94,9 @@ def test_a_session_ended_by_the_server_tells_the_client_why() -> None:
     pair.sender(pair.begin(), "a")
     pair.server_diary.sessions[0].end(AmqpError("acme:reason"))
     pair.pump()
-    assert pair.client_diary.told("detached") == [("a", "acme:reason", False)]
-    assert pair.client_diary.told("ended") == [(0, "acme:reason")]
-    assert pair.server_diary.told("ended") == [(0, None)]
+    assert pair.client_diary.calls("detached") == [("a", "acme:reason", False)]
+    assert pair.client_diary.calls("ended") == [(0, "acme:reason")]
+    assert pair.server_diary.calls("ended") == [(0, None)]
 
 
 def test_both_sides_may_end_a_session_at_once() -> None:
@@ -105,11 +105,11 @@ def test_both_sides_may_end_a_session_at_once() -> None:
     session.end()
     pair.server_diary.sessions[0].end()
     pair.pump()
-    assert pair.client_diary.told("ended") == [(0, None)]
-    assert pair.server_diary.told("ended") == [(0, None)]
+    assert pair.client_diary.calls("ended") == [(0, None)]
+    assert pair.server_diary.calls("ended") == [(0, None)]
     assert not pair.client.closed
     pair.begin()
-    assert pair.server_diary.told("begun") == [0, 0], "the channel is free again"
+    assert pair.server_diary.calls("begun") == [0, 0], "the channel is free again"
 
 
 def test_a_session_may_be_ended_before_its_begin_is_answered() -> None:
@@ -118,9 +118,9 @@ def test_a_session_may_be_ended_before_its_begin_is_answered() -> None:
     session = pair.client.begin()
     session.end()
     pair.pump()
-    assert pair.client_diary.told("begun") == []
-    assert pair.client_diary.told("ended") == [(0, None)]
-    assert pair.server_diary.told("ended") == [(0, None)]
+    assert pair.client_diary.calls("begun") == []
+    assert pair.client_diary.calls("ended") == [(0, None)]
+    assert pair.server_diary.calls("ended") == [(0, None)]
     assert not pair.server.closed
 
 
@@ -130,7 +130,7 @@ def test_a_channel_may_be_used_again_after_end() -> None:
         peer.begin()
         peer.say(End())
         assert only(peer.hear()) == End()
-    assert len(handler.told("ended")) == 3
+    assert len(handler.calls("ended")) == 3
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_channels_go_up_to_channel_max() -> None:
     peer.begin(channel=CHANNEL_MAX)
     peer.say(Begin(incoming_window=1), channel=CHANNEL_MAX + 1)
     assert condition(only(peer.hear())) == "amqp:connection:framing-error"
-    assert handler.told("begun") == [0]
+    assert handler.calls("begun") == [0]
 
 
 def test_we_keep_to_the_channel_max_of_the_peer() -> None:
@@ -191,14 +191,14 @@ def test_a_link_attaches_and_detaches_from_the_client() -> None:
     pair = RecordedPair()
     session = pair.begin()
     sink, link = pair.sender(session, "a")
-    assert pair.client_diary.told("attached") == ["a"]
+    assert pair.client_diary.calls("attached") == ["a"]
     assert link.remote_attach is not None
     assert link.remote_attach.target == Target("q")
     assert sink.link is not None
     sink.link.detach()
     pair.pump()
-    assert pair.client_diary.told("detached") == [("a", None, True)]
-    assert pair.server_diary.told("detached") == [("a", None, True)]
+    assert pair.client_diary.calls("detached") == [("a", None, True)]
+    assert pair.server_diary.calls("detached") == [("a", None, True)]
     assert not link.is_open
 
 
@@ -210,11 +210,11 @@ def test_a_link_attaches_and_detaches_from_the_server() -> None:
     link = theirs.attach_receiver("r", sink, Source("q"))
     sink.link = link
     pair.pump()
-    assert pair.server_diary.told("attached") == ["r"]
+    assert pair.server_diary.calls("attached") == ["r"]
     pair.client_diary.links[0].detach(AmqpError("acme:gone"), closed=False)
     pair.pump()
-    assert pair.server_diary.told("detached") == [("r", "acme:gone", False)]
-    assert pair.client_diary.told("detached") == [("r", None, False)]
+    assert pair.server_diary.calls("detached") == [("r", "acme:gone", False)]
+    assert pair.client_diary.calls("detached") == [("r", None, False)]
 
 
 def test_both_sides_may_detach_at_once() -> None:
@@ -224,9 +224,9 @@ def test_both_sides_may_detach_at_once() -> None:
     sink.link.detach()
     link.detach(AmqpError("acme:gone"))
     pair.pump()
-    assert pair.client_diary.told("detached") == [("a", "acme:gone", True)]
-    assert pair.server_diary.told("detached") == [("a", None, True)]
-    assert pair.client_diary.told("ended") == []
+    assert pair.client_diary.calls("detached") == [("a", "acme:gone", True)]
+    assert pair.server_diary.calls("detached") == [("a", None, True)]
+    assert pair.client_diary.calls("ended") == []
 
 
 def test_a_refused_link_gets_an_attach_without_terminus_and_a_detach() -> None:
@@ -254,9 +254,9 @@ def test_the_client_hears_of_a_refusal() -> None:
     pair = RecordedPair()
     pair.server_diary.on_wish = lambda link, _attach: link.refuse("amqp:not-found", "no address")
     pair.sender(pair.begin(), "a")
-    assert pair.client_diary.told("attached") == ["a"]
-    assert pair.client_diary.told("detached") == [("a", "amqp:not-found", True)]
-    assert pair.server_diary.told("detached") == [("a", None, True)]
+    assert pair.client_diary.calls("attached") == ["a"]
+    assert pair.client_diary.calls("detached") == [("a", "amqp:not-found", True)]
+    assert pair.server_diary.calls("detached") == [("a", None, True)]
     assert not pair.client.closed
 
 
@@ -278,7 +278,7 @@ def test_a_link_detached_before_it_was_answered_is_gone() -> None:
     handler.on_wish = lambda *_: None
     peer.begin()
     peer.say(Attach("in", 0, False, target=Target("q"), initial_delivery_count=0), Detach(0, True))
-    assert handler.told("detached") == [("in", None, True)]
+    assert handler.calls("detached") == [("in", None, True)]
     assert not peer.engine.closed
 
 
@@ -322,7 +322,7 @@ def test_names_are_apart_for_the_two_roles() -> None:
     session = pair.begin()
     pair.sender(session, "x")
     pair.receiver(session, "x")
-    assert pair.server_diary.told("attach") == ["x", "x"]
+    assert pair.server_diary.calls("attach") == ["x", "x"]
     with pytest.raises(LocalError, match="attached already"):
         session.attach_sender("x", None, Target("q"))
 
@@ -337,12 +337,12 @@ def test_a_link_attached_again_under_its_name_is_stolen() -> None:
     assert (detach.handle, condition(detach)) == (0, "amqp:link:stolen")
     assert isinstance(attach, Attach)
     assert attach.handle == 1
-    assert handler.told("detached") == [("in", None, False)]
+    assert handler.calls("detached") == [("in", None, False)]
     peer.say(Detach(0, True))
-    assert len(handler.told("detached")) == 1
+    assert len(handler.calls("detached")) == 1
     peer.say(Detach(1, True))
     assert peer.hear_one(Detach).handle == 1
-    assert len(handler.told("detached")) == 2
+    assert len(handler.calls("detached")) == 2
     assert not peer.engine.closed
 
 
@@ -352,7 +352,7 @@ def test_a_handle_attached_twice_ends_the_session_only() -> None:
     peer.attach_sender("a", 0)
     peer.say(Attach("b", 0, False, initial_delivery_count=0))
     assert condition(only(peer.hear())) == "amqp:session:handle-in-use"
-    assert handler.told("ended") == [(0, "amqp:session:handle-in-use")]
+    assert handler.calls("ended") == [(0, "amqp:session:handle-in-use")]
     assert not peer.engine.closed
     peer.say(End())
     peer.begin(channel=1)
@@ -365,7 +365,7 @@ def test_handles_go_up_to_handle_max() -> None:
     peer.attach_sender("a", HANDLE_MAX)
     peer.say(Attach("b", HANDLE_MAX + 1, False, initial_delivery_count=0))
     assert condition(only(peer.hear())) == "amqp:connection:framing-error"
-    assert handler.told("attach") == ["a"]
+    assert handler.calls("attach") == ["a"]
 
 
 def test_an_answer_too_keeps_to_handle_max() -> None:
@@ -398,13 +398,13 @@ def test_an_unattached_handle_ends_the_session_only(performative: Performative) 
     peer.attach_sender("other", 3, channel=1)
     peer.say(performative)
     assert condition(only(peer.hear())) == "amqp:session:unattached-handle"
-    assert handler.told("ended") == [(0, "amqp:session:unattached-handle")]
+    assert handler.calls("ended") == [(0, "amqp:session:unattached-handle")]
     assert not peer.engine.closed
     peer.say(Transfer(3, 1, b"t"), Flow(0, 10, 0, 10), Attach("late", 0, False), Detach(3), channel=0)
     assert peer.hear() == [], "what crosses the end is let go"
     peer.say(End())
     assert peer.hear() == []
-    assert len(handler.told("ended")) == 1
+    assert len(handler.calls("ended")) == 1
     peer.say(Detach(3, True), channel=1)
     assert isinstance(only(peer.hear()), Detach)
 
@@ -424,5 +424,5 @@ def test_a_session_that_breached_is_told_of_once_even_if_the_connection_breaks()
     peer.begin()
     peer.say(Transfer(3, 0, b"t"))
     peer.engine.lost()
-    assert len(handler.told("ended")) == 1
-    assert handler.told("closed") == [None]
+    assert len(handler.calls("ended")) == 1
+    assert handler.calls("closed") == [None]

@@ -8,7 +8,6 @@ import pytest
 
 from enmasse.errors import LocalError
 from enmasse.testing.engine_pair import EnginePair
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
@@ -25,7 +24,9 @@ from enmasse.wire.amqp.performatives import (
     SaslOutcome,
     SaslResponse,
 )
-from enmasse.wire.amqp.sasl import Anonymous, Plain, SaslClient, SaslServer, plain_credentials
+from enmasse.wire.amqp.sasl import SaslClient, SaslServer
+from enmasse.wire.sasl.mechanisms import Anonymous, Plain, plain_credentials
+from tests.support.raw_peer import RawPeer
 
 TLS_HEADER = b"AMQP\x02\x01\x00\x00"
 
@@ -91,7 +92,7 @@ def test_a_foreign_header_is_answered_with_ours(header: bytes) -> None:
         assert peer.hear() == []
         assert peer.headers == [wanted]
         assert peer.engine.closed
-        assert handler.told("closed") == ["amqp:connection:framing-error"]
+        assert handler.calls("closed") == ["amqp:connection:framing-error"]
 
 
 @pytest.mark.parametrize("start", [b"G", b"AMX", b"\x00", b"amqp"])
@@ -126,13 +127,13 @@ def test_where_sasl_is_required_nobody_gets_past_it() -> None:
     peer.hear()
     assert peer.headers == [SASL_HEADER]
     assert peer.engine.closed
-    assert handler.told("opened") == []
+    assert handler.calls("opened") == []
 
 
 def test_where_sasl_is_optional_it_may_be_left_out() -> None:
     peer, handler = server(anonymous(is_optional=True))
     peer.greet()
-    assert handler.told("opened") == ["raw"]
+    assert handler.calls("opened") == ["raw"]
     peer, handler = server(anonymous(is_optional=True))
     peer.say_bytes(SASL_HEADER)
     assert isinstance(peer.hear()[0].performative, SaslMechanisms)
@@ -149,8 +150,8 @@ def test_sasl_runs_only_once() -> None:
 def test_plain_lets_the_right_password_in() -> None:
     sasl = SaslServer(["ANONYMOUS", "PLAIN"], admit, is_optional=False)
     pair, ours, theirs = meet(SaslClient([Plain("ann", "secret")], "space"), sasl)
-    assert ours.told("opened") == ["s"]
-    assert theirs.told("opened") == ["c"]
+    assert ours.calls("opened") == ["s"]
+    assert theirs.calls("opened") == ["c"]
     assert not pair.server.closed
 
 
@@ -162,8 +163,8 @@ def test_plain_keeps_others_out(mechanism: Plain, hostname: str | None) -> None:
     pair, ours, theirs = meet(SaslClient([mechanism], hostname), SaslServer(["PLAIN"], admit, is_optional=False))
     for engine, diary in ((pair.client, ours), (pair.server, theirs)):
         assert engine.closed
-        assert diary.told("opened") == []
-        assert diary.told("closed") == ["amqp:unauthorized-access"]
+        assert diary.calls("opened") == []
+        assert diary.calls("closed") == ["amqp:unauthorized-access"]
 
 
 def test_the_client_takes_the_first_mechanism_that_both_know() -> None:
@@ -219,7 +220,7 @@ def test_a_server_takes_nothing_but_init_in_sasl(performative: Performative) -> 
     peer.say_bytes(SASL_HEADER)
     peer.say_sasl(performative)
     assert peer.engine.closed
-    assert handler.told("closed") == ["amqp:not-allowed"]
+    assert handler.calls("closed") == ["amqp:not-allowed"]
 
 
 @pytest.mark.parametrize("performative", [SaslInit("A"), SaslResponse(b"x"), SaslChallenge(b"x"), Begin()])
@@ -229,7 +230,7 @@ def test_a_client_takes_nothing_but_mechanisms_and_outcome(performative: Perform
     peer.hear()
     peer.say_bytes(SASL_HEADER)
     peer.say_sasl(performative)
-    assert handler.told("closed") == ["amqp:not-allowed"]
+    assert handler.calls("closed") == ["amqp:not-allowed"]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +253,7 @@ def test_broken_sasl_frames_end_the_connection(data: str, condition: str) -> Non
     peer.hear()
     peer.say_bytes(bytes.fromhex(data))
     assert peer.engine.closed
-    assert handler.told("closed") == [condition]
+    assert handler.calls("closed") == [condition]
     assert peer.hear() == [], "before open there is no frame to say it in"
 
 
@@ -276,7 +277,7 @@ def test_a_server_may_refuse_an_open_by_a_close_behind_its_own() -> None:
     assert isinstance(opened.performative, Open)
     assert closed.performative == Close(AmqpError("amqp:not-found", "no such space"))
     peer.say(Close())
-    assert handler.told("closed") == ["amqp:not-found"]
+    assert handler.calls("closed") == ["amqp:not-found"]
 
 
 def test_a_second_open_is_a_breach() -> None:
@@ -293,7 +294,7 @@ def test_nothing_goes_before_open(performative: Performative) -> None:
     peer, handler = server()
     peer.say_bytes(AMQP_HEADER)
     peer.say(performative)
-    assert handler.told("closed") == ["amqp:not-allowed"]
+    assert handler.calls("closed") == ["amqp:not-allowed"]
     frames = [frame.performative for frame in peer.hear()]
     assert [type(item) for item in frames] == [Open, Close]
 
@@ -305,7 +306,7 @@ def test_limits_that_cannot_be_kept_are_refused(remote: Open) -> None:
     peer, handler = server()
     peer.say_bytes(AMQP_HEADER)
     peer.say(remote)
-    assert handler.told("closed") == ["amqp:invalid-field"]
+    assert handler.calls("closed") == ["amqp:invalid-field"]
 
 
 def test_commands_out_of_order_are_our_own_errors() -> None:

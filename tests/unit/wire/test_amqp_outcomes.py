@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import ReceivingLink, SendingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    RELEASED,
     Accepted,
     AmqpError,
     Disposition,
@@ -26,6 +26,7 @@ from enmasse.wire.amqp.performatives import (
 )
 from enmasse.wire.amqp.session import Session
 from enmasse.wire.amqp.types import Described, Symbol, ULong
+from tests.support.raw_peer import RawPeer
 
 OUTCOMES = [
     ACCEPTED,

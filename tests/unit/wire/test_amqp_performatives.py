@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.wire.amqp.codec import decode, encode
-from enmasse.wire.amqp.composites import _LAYOUT
+from enmasse.wire.amqp.composites import _LAYOUT, decode_performative, encode_performative
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import (
     _CLASSES,
@@ -20,6 +20,9 @@ from enmasse.wire.amqp.performatives import (
     Begin,
     Close,
     Coordinator,
+    Declare,
+    Declared,
+    Discharge,
     Disposition,
     Flow,
     Modified,
@@ -31,12 +34,11 @@ from enmasse.wire.amqp.performatives import (
     SaslInit,
     Source,
     Target,
+    TransactionalState,
     Transfer,
-    decode_performative,
-    encode_performative,
 )
-from enmasse.wire.amqp.transactions import Declare, Declared, Discharge, TransactionalState
 from enmasse.wire.amqp.types import Array, Described, Symbol, UInt, ULong
+from tests.support.chance import examples
 
 ascii_text = st.text(st.characters(max_codepoint=127), max_size=20)
 text = st.text(max_size=20)
@@ -93,7 +95,7 @@ def performatives(cls: type[Performative]) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-@settings(max_examples=60)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_a_performative_comes_back(cls: type[Performative], data: st.DataObject) -> None:
     value = data.draw(performatives(cls))
@@ -103,7 +105,7 @@ def test_a_performative_comes_back(cls: type[Performative], data: st.DataObject)
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_symbol_describes_as_well_as_a_number(cls: type[Performative], data: st.DataObject) -> None:
     value = data.draw(performatives(cls))
@@ -113,7 +115,7 @@ def test_a_symbol_describes_as_well_as_a_number(cls: type[Performative], data: s
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-@settings(max_examples=60)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_any_list_of_values_is_read_or_refused(cls: type[Performative], data: st.DataObject) -> None:
     values = st.one_of(
@@ -139,7 +141,7 @@ def test_any_list_of_values_is_read_or_refused(cls: type[Performative], data: st
     assert decode_performative(again, 0, len(again))[0] == found
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(200))
 @given(st.sampled_from([cls.CODE for cls in _CLASSES]), st.binary(max_size=60))
 def test_any_bytes_behind_a_descriptor_are_read_or_refused(code: int, tail: bytes) -> None:
     data = b"\x00\x53" + bytes((code,)) + tail

@@ -8,9 +8,9 @@ import pytest
 
 from enmasse.errors import RemoteError
 from enmasse.testing.recorder import Recorder
+from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.framing import AMQP_HEADER, SASL_HEADER, amqp_frame, sasl_frame
-from enmasse.wire.amqp.pending import Pending
 from enmasse.wire.amqp.performatives import (
     Open,
     Performative,
@@ -19,23 +19,22 @@ from enmasse.wire.amqp.performatives import (
     SaslMechanisms,
     SaslOutcome,
     SaslResponse,
-    decode_performative,
 )
-from enmasse.wire.amqp.sasl import (
+from enmasse.wire.amqp.sasl import SaslClient, SaslServer
+from enmasse.wire.sasl.mechanisms import (
     Admitted,
     Anonymous,
     ClientMechanism,
     External,
     OAuthBearer,
+    Pending,
     Plain,
-    SaslClient,
     SaslCode,
-    SaslServer,
-    Scram,
     Verdict,
     XOAuth2,
     password_mechanisms,
 )
+from enmasse.wire.sasl.scram import Scram
 
 
 class Riddle:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from enmasse.testing.clock import ManualClock
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder
 from enmasse.wire.amqp.connection import Connection
@@ -13,6 +12,7 @@ from enmasse.wire.amqp.connection_output import OPEN_TIMEOUT_S
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT, SASL_HEADER
 from enmasse.wire.amqp.performatives import Close, Open
 from enmasse.wire.amqp.sasl import SaslServer
+from tests.support.raw_peer import RawPeer
 
 
 class Server:
@@ -50,10 +50,10 @@ def test_who_does_not_open_in_time_is_let_go(start: bytes) -> None:
         world.sleep(OPEN_TIMEOUT_S - 1)
         world.peer.say_bytes(start)
     world.sleep(OPEN_TIMEOUT_S - 1 if not start else 0.9)
-    assert world.handler.told("closed") == []
+    assert world.handler.calls("closed") == []
     world.sleep(1)
     assert world.engine.closed
-    assert world.handler.told("closed") == ["amqp:resource-limit-exceeded"]
+    assert world.handler.calls("closed") == ["amqp:resource-limit-exceeded"]
 
 
 def test_a_deadline_handled_early_changes_nothing() -> None:
@@ -136,12 +136,12 @@ def test_two_engines_keep_each_other_awake() -> None:
     pair = RecordedPair(client={"idle_timeout_s": 5.0}, server={"idle_timeout_s": 60.0})
     pair.begin()
     pair.tick(3600)
-    assert pair.client_diary.told("closed") == pair.server_diary.told("closed") == []
+    assert pair.client_diary.calls("closed") == pair.server_diary.calls("closed") == []
     pair.to_client.is_held = True
     pair.tick(5.1)
     assert pair.client.closed
-    assert pair.client_diary.told("closed") == ["amqp:resource-limit-exceeded"]
-    assert pair.server_diary.told("closed") == ["amqp:resource-limit-exceeded"]
+    assert pair.client_diary.calls("closed") == ["amqp:resource-limit-exceeded"]
+    assert pair.server_diary.calls("closed") == ["amqp:resource-limit-exceeded"]
 
 
 def test_a_slow_network_is_no_silence() -> None:
@@ -149,7 +149,7 @@ def test_a_slow_network_is_no_silence() -> None:
     pair.to_client.delay_s = 4.0
     pair.to_server.delay_s = 4.0
     pair.tick(20)
-    assert pair.client_diary.told("opened") == ["server"]
+    assert pair.client_diary.calls("opened") == ["server"]
     pair.tick(600)
     assert not pair.client.closed
 
@@ -161,6 +161,6 @@ def test_a_close_that_is_never_answered_ends_by_silence() -> None:
     world.sleep(9)
     (close,) = world.peer.hear()
     assert close.performative == Close(), "and no heartbeat after it"
-    assert world.handler.told("closed") == []
+    assert world.handler.calls("closed") == []
     world.sleep(2)
     assert world.engine.closed

@@ -74,7 +74,7 @@ def test_what_is_no_frame_is_told_once_and_never_shown(bad: bytes) -> None:
     assert splitter.feed(HEARTBEAT + bad + SECRET) == [HEARTBEAT, b""]
     assert splitter.is_lost
     assert splitter.feed(HEARTBEAT) == []
-    assert describe(b"") == "no frames from here on: what came cannot be told apart"
+    assert describe(b"") == "no frames from here on: what came cannot be split into frames"
 
 
 @pytest.mark.parametrize(

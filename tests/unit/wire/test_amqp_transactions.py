@@ -6,26 +6,28 @@ from typing import Any
 
 import pytest
 
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Received, Recorder, RecordingSink
+from enmasse.wire.amqp.composites import decode_performative, encode_performative, from_described
 from enmasse.wire.amqp.connection import Connection
 from enmasse.wire.amqp.link import ReceivingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    RELEASED,
     Accepted,
+    Declare,
+    Declared,
     Detach,
+    Discharge,
     Disposition,
     Flow,
     Rejected,
+    TransactionalState,
     Transfer,
-    decode_performative,
-    encode_performative,
-    from_described,
 )
 from enmasse.wire.amqp.session import Session
-from enmasse.wire.amqp.transactions import Declare, Declared, Discharge, TransactionalState
 from enmasse.wire.amqp.types import Described, Symbol, ULong
+from tests.support.raw_peer import RawPeer
 
 STATE = TransactionalState(b"\x00\x01", Accepted())
 
@@ -74,7 +76,7 @@ def test_a_state_is_known_by_number_and_by_symbol() -> None:
 def test_a_message_of_a_transaction_goes_to_the_handler_and_not_to_the_sink(settled: bool) -> None:
     found, handler, link, sink = posting(2)
     found.say(Transfer(0, 0, b"t", 0, settled, state=TransactionalState(b"7")), payload=b"body")
-    assert handler.told("posted") == [(b"7", Received(b"body", 0, settled, 0, crossed=False))]
+    assert handler.calls("posted") == [(b"7", Received(b"body", 0, settled, 0, crossed=False))]
     assert sink.received == []
     assert (link.received, link.credit, sink.exhausted) == (1, 1, 0)
     found.say(Transfer(0, 1, b"t", 0, settled, state=TransactionalState(b"7")), payload=b"more")
@@ -90,7 +92,7 @@ def test_a_message_in_parts_belongs_to_the_transaction_of_its_first_or_any_part(
     found.say(Transfer(0, more=False, state=state), payload=b"d")
     found.say(Transfer(0, 2, b"t", 0, False, True), payload=b"e")
     found.say(Transfer(0, more=False), payload=b"f")
-    assert [(txn, item.payload) for txn, item in handler.told("posted")] == [(b"7", b"ab"), (b"7", b"cd")]
+    assert [(txn, item.payload) for txn, item in handler.calls("posted")] == [(b"7", b"ab"), (b"7", b"cd")]
     assert sink.payloads == [b"ef"]
 
 
@@ -101,10 +103,10 @@ def test_a_message_of_a_transaction_needs_credit_like_any_other() -> None:
     for number in range(2):
         transfer.delivery_id = number
         found.say(transfer, payload=b"crossed")
-    assert len(handler.told("posted")) == 2
+    assert len(handler.calls("posted")) == 2
     transfer.delivery_id = 2
     found.say(transfer, payload=b"too many")
-    assert len(handler.told("posted")) == 2
+    assert len(handler.calls("posted")) == 2
     error = found.hear_one(Detach).error
     assert error is not None
     assert error.condition == "amqp:link:transfer-limit-exceeded"
@@ -115,14 +117,14 @@ def test_another_state_of_a_transfer_changes_nothing() -> None:
     found.say(Transfer(0, 0, b"t", 0, state=Accepted()), payload=b"a")
     found.say(Transfer(0, 1, b"t", 0, state=Described(ULong(0x99), [])), payload=b"b")
     assert sink.payloads == [b"a", b"b"]
-    assert handler.told("posted") == []
+    assert handler.calls("posted") == []
 
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_an_outcome_within_a_transaction_goes_to_the_handler_which_decides(settled: bool) -> None:
     found, handler, session, sent = retiring(3)
     found.say(Disposition(True, 0, 1, settled, STATE))
-    assert handler.told("retired") == [(0, STATE, settled), (1, STATE, settled)]
+    assert handler.calls("retired") == [(0, STATE, settled), (1, STATE, settled)]
     assert list(session.unsettled) == [0, 1, 2]
     assert found.hear_all(Disposition) == []
     found.say(Disposition(True, 2, None, True, Accepted()))
@@ -134,16 +136,16 @@ def test_what_comes_later_for_an_enlisted_delivery_goes_to_the_handler() -> None
     for number in (0, 2):
         session.enlisted[number] = session.unsettled.pop(number)
     found.say(Disposition(True, 0, 3, True, Accepted()))
-    assert handler.told("retired") == [(0, ACCEPTED, True), (2, ACCEPTED, True)]
+    assert handler.calls("retired") == [(0, ACCEPTED, True), (2, ACCEPTED, True)]
     assert [item.is_settled for item in sent] == [False, True, False, True]
     found.say(Disposition(True, 0, 0xFFFF, True, STATE))
-    assert handler.told("retired")[2:] == [(0, STATE, True), (2, STATE, True)]
+    assert handler.calls("retired")[2:] == [(0, STATE, True), (2, STATE, True)]
 
 
 def test_an_outcome_for_what_is_not_known_is_ignored() -> None:
     found, handler, _, _ = retiring(1)
     found.say(Disposition(True, 5, 9, True, STATE))
-    assert handler.told("retired") == []
+    assert handler.calls("retired") == []
 
 
 def test_what_the_receiver_did_not_settle_is_settled_by_us() -> None:
@@ -177,18 +179,18 @@ def test_what_we_send_in_a_transaction_carries_its_id_in_every_part(size: int) -
     assert sink.link is not None
     sink.link.send_in_transaction(sent, b"x" * size, False, 0, TransactionalState(b"7" * 40))  # type: ignore[attr-defined]
     pair.pump()
-    assert [(txn, len(item.payload)) for txn, item in pair.server_diary.told("posted")] == [(b"7" * 40, size)]
+    assert [(txn, len(item.payload)) for txn, item in pair.server_diary.calls("posted")] == [(b"7" * 40, size)]
     assert link.credit == 0
     link.settle(1, TransactionalState(b"7" * 40, ACCEPTED))
     pair.pump()
-    assert pair.client_diary.told("retired") == [(1, TransactionalState(b"7" * 40, ACCEPTED), True)]
+    assert pair.client_diary.calls("retired") == [(1, TransactionalState(b"7" * 40, ACCEPTED), True)]
 
 
 def test_a_declared_transaction_is_an_outcome_even_unsettled() -> None:
     found, handler, _, sent = retiring(1)
     found.say(Disposition(True, 0, None, False, Declared(b"7")))
     assert sent[0].state == Declared(b"7")
-    assert handler.told("retired") == []
+    assert handler.calls("retired") == []
     assert found.hear_one(Disposition).settled
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from enmasse.testing.raw_peer import RawPeer
 from enmasse.testing.recorded_pair import RecordedPair
 from enmasse.testing.recorder import Recorder, RecordingSink
 from enmasse.wire.amqp.connection import Connection
+from enmasse.wire.amqp.framing import HEARTBEAT, amqp_frame
 from enmasse.wire.amqp.link import TURN_BYTES, Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import Accepted, Attach, Begin, Detach, Disposition, End, Flow, Open, Transfer
 from enmasse.wire.amqp.session_output import INCOMING_WINDOW
+from tests.support.raw_peer import RawPeer
 
 
 def server(**options: Any) -> tuple[RawPeer, Recorder]:
@@ -341,8 +342,8 @@ def test_a_message_above_the_links_size_detaches_the_link_only(parts: int) -> No
     handler = sink.link.session.connection.handler if sink.link else None
     assert isinstance(handler, Recorder)
     peer.say(Detach(0, True))
-    assert handler.told("detached") == [("in", None, True)]
-    assert handler.told("ended") == []
+    assert handler.calls("detached") == [("in", None, True)]
+    assert handler.calls("ended") == []
 
 
 def test_parts_of_nothing_take_no_room() -> None:
@@ -371,7 +372,7 @@ def test_our_own_links_bound_messages_as_well() -> None:
     sender.link.limit_messages(None)  # as one that does not keep to it
     sender.send(b"x" * 101)
     pair.pump()
-    assert pair.server_diary.told("detached") == [("in", "amqp:link:message-size-exceeded", True)]
+    assert pair.server_diary.calls("detached") == [("in", "amqp:link:message-size-exceeded", True)]
     assert len(pair.sink_of(link).received) == 1
 
 
@@ -410,3 +411,15 @@ def test_a_session_begun_by_the_peer_takes_the_window_it_told() -> None:
     peer.greet()
     peer.say(Begin(next_outgoing_id=7, incoming_window=4, outgoing_window=1))
     assert handler.sessions[0].remote_window == 4
+
+
+@pytest.mark.parametrize("beside", [40_000, 400_000])
+def test_what_a_part_was_read_with_is_kept_only_if_that_is_little(beside: int) -> None:
+    peer, sink = receiving()
+    part = amqp_frame(0, Transfer(handle=0, delivery_id=0, delivery_tag=b"t", more=True), 40_000) + bytes(40_000)
+    peer.say_bytes(part + HEARTBEAT * (beside // len(HEARTBEAT)))
+    assert isinstance(sink.link, ReceivingLink)
+    assert sink.link.partial is not None
+    assert sum(map(len, sink.link.partial)) == 40_000
+    kept = [len(bytes(piece.obj)) if isinstance(piece, memoryview) else len(piece) for piece in sink.link.partial]
+    assert sum(kept) <= 4 * 40_000

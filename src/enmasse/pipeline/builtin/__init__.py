@@ -1,4 +1,4 @@
-"""The built-in pipelines: a module for each, named as it, with ``build(scene, parameters)``.
+"""The built-in pipelines: a module for each, named as it, with ``build(context, parameters)``.
 
 What several of them share:
 

@@ -1,44 +1,198 @@
-"""``anomalies``: alerts about readings that are not as they should be, or not as they were."""
+"""``anomalies``: alerts about readings that are not as they should be, or not as they were.
+
+For each device and metric there is a mean and a variance in which the newest reading weighs ``alpha``
+(EWMA); while there are fewer than 1/alpha readings, and with alpha 0 always, all weigh the same. A reading
+is outside when it leaves its band, or when it is more standard deviations from that mean than allowed.
+
+Rules:
+1. Readings count in the order of the stream, late ones too, so nothing depends on how they were batched.
+2. A reading is judged by what came before it, and only then taken into the mean.
+3. An alert begins with the first reading outside (``raised``) and ends with the first inside
+   (``cleared``); in between it is sent again (``repeated``) if that is wanted.
+4. An alert's id names the reading that it is about, so that one that comes twice can be recognised.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.bands import limits
-from enmasse.model.builtins import AnomaliesParameters
-from enmasse.pipeline.builtin.anomaly_rules import AnomalyKeeper
-from enmasse.pipeline.builtin.bucketed import by_bucket
-from enmasse.pipeline.builtin.compaction import compaction_of
-from enmasse.pipeline.builtin.messages import as_json_messages
-from enmasse.pipeline.builtin.parameters import checked, seconds
+from enmasse.model.kinds.builtins import AnomaliesParameters, band_limits
+from enmasse.pipeline.builtin.device_state import Devices, by_bucket, name_codes
+from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of, seconds
 from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
 from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import Scene
+    from enmasse.pipeline.running.plans import PlanContext
 
-__all__ = ["alerts_of", "build"]
+_COLUMNS: Final = (
+    ("id", "STRING"),
+    ("device", "STRING"),
+    ("metric", "STRING"),
+    ("state", "STRING"),
+    ("reason", "STRING"),
+    ("value", "DOUBLE"),
+    ("low", "DOUBLE"),
+    ("high", "DOUBLE"),
+    ("mean", "DOUBLE"),
+    ("deviation", "DOUBLE"),
+    ("time_us", "BIGINT"),
+    ("text", "STRING"),
+)
+_NEW: Final = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+"""Readings, mean, variance, whether outside, the moments of the last alert and of the last reading."""
+_SEEN: Final = 5
+_OPEN: Final = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class AnomalyKeeper:
+    """Finds anomalies in the readings of one bucket's devices."""
+
+    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By metric."""
+    device_bands: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    """By device and metric, instead of those."""
+    deviations: float | None = None
+    alpha: float = 0.05
+    warm_up: int = 20
+    min_deviation: float = 0.0
+    repeat_s: float | None = None
+    cleared: bool = True
+    forget_s: float = 86_400.0
+    most: int = 1_000_000
+    """Devices times metrics of one bucket."""
+
+    @property
+    def columns(self) -> str:
+        """The columns of alerts."""
+        return ", ".join(f"{name} {kind}" for name, kind in _COLUMNS)
+
+    def __call__(self, kept: bytes | None, rows: pd.DataFrame, now_us: int) -> tuple[bytes, pd.DataFrame]:
+        """Take readings: ``device, metric, value, time_us, heard_us, partition, offset``."""
+        devices = Devices(len(_NEW), kept)
+        alerts: list[tuple[Any, ...]] = []
+        if len(rows):
+            codes, names = name_codes(rows["device"], rows["metric"])
+            indexes = devices.rows_of(names, _NEW)
+            touched = devices.numbers[indexes].tolist()
+            self._judge(rows, codes.tolist(), names, touched, alerts)
+            devices.numbers[indexes] = touched
+            newest = float(devices.numbers[:, _SEEN].max())
+            devices.keep_recent(_SEEN, newest - self.forget_s, self.most)
+        return devices.to_bytes(), pd.DataFrame(alerts, columns=[name for name, _ in _COLUMNS])
+
+    def _judge(
+        self,
+        rows: pd.DataFrame,
+        codes: list[int],
+        names: list[tuple[str, ...]],
+        states: list[list[float]],
+        alerts: list[tuple[Any, ...]],
+    ) -> None:
+        """One reading after another: each is judged by those before it."""
+        bands = [self.device_bands.get((name[0], name[1]), self.bands.get(name[1], _OPEN)) for name in names]
+        # Distance and deviation are compared as squares: this loop is what limits the rate.
+        warm_up = math.inf if self.deviations is None else self.warm_up
+        allowed, least, alpha = (self.deviations or 0.0) ** 2, self.min_deviation**2, self.alpha
+        columns = ("value", "time_us", "heard_us", "partition", "offset")
+        values = zip(codes, *[rows[name].tolist() for name in columns], strict=True)
+        for code, value, time_us, heard_us, partition, offset in values:
+            state = states[code]
+            count, mean, variance, is_outside, last_alert, seen = state
+            low, high = bands[code]
+            reason = "" if low <= value <= high else "band"
+            distance = value - mean
+            spread = variance if variance > least else least  # noqa: FURB136  # calls cost more than all else here
+            if not reason and count >= warm_up and distance * distance > allowed * spread:
+                reason = "deviation"
+            time_s, seen_s = time_us / 1e6, heard_us / 1e6
+            change = ""
+            if reason:
+                if not is_outside:
+                    change = "raised"
+                elif self.repeat_s is not None and time_s - last_alert >= self.repeat_s:
+                    change = "repeated"
+            elif is_outside and self.cleared:
+                change = "cleared"
+            if change:
+                last_alert = time_s
+                where = f"{partition}-{offset}"
+                alerts.append(_alert(names[code], change, reason, value, (low, high), state, time_us, where))
+            weight = 1.0 / (count + 1.0)
+            if weight < alpha:
+                weight = alpha
+            step = weight * distance
+            state[:] = (
+                count + 1.0,
+                mean + step,
+                (1.0 - weight) * (variance + distance * step),
+                float(bool(reason)),
+                last_alert,
+                seen if seen > seen_s else seen_s,  # noqa: FURB136
+            )
+
+
+def _alert(
+    name: tuple[str, ...],
+    change: str,
+    reason: str,
+    value: float,
+    band: tuple[float, float],
+    state: list[float],
+    time_us: int,
+    where: str,
+) -> tuple[Any, ...]:
+    device, metric = name
+    count, mean, deviation = state[0], state[1], math.sqrt(state[2])
+    low, high = (end if math.isfinite(end) else None for end in band)
+    if change == "cleared":
+        text = f"{device}: {metric} {value:g} is as it should be"
+    elif reason == "band":
+        side, end = ("above", band[1]) if value > band[1] else ("below", band[0])
+        text = f"{device}: {metric} {value:g} is {side} {end:g}"
+    else:
+        text = f"{device}: {metric} {value:g} is far from {mean:.4g}, with a standard deviation of {deviation:.3g}"
+    known = count >= 2  # one value has no deviation
+    return (
+        f"{metric}/{device}/{where}/{change}",
+        device,
+        metric,
+        change,
+        reason or None,
+        value,
+        low,
+        high,
+        mean if known else None,
+        deviation if known else None,
+        time_us,
+        text,
+    )
+
 
 BUCKETS: Final = 8
 """More than the cores of a small machine, so that both halves of the work are about as large."""
 MOST_ROWS: Final = 200_000
-"""Of a batch: a worker holds a bucket's share at once, some 20 MB."""
+"""Rows of a batch: a worker holds a bucket's share at once, some 20 MB."""
 STATE: Final = (f"anomalies 1: {BUCKETS} buckets of device, metric -> count, mean, variance, outside, told, heard",)
 
 
-def build(scene: Scene, parameters: AnomaliesParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
-    """A query for the address and one for the table, as wanted.
+def build(context: PlanContext, parameters: AnomaliesParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+    """Return a query for the address and one for the table, as wanted.
 
     Raises:
         PlanError: a parameter is wrong.
     """
     wanted = checked(AnomaliesParameters, parameters)
-    readings = readings_of(telemetry_messages(scene, wanted, most=MOST_ROWS), wanted.metrics)
+    readings = readings_of(telemetry_messages(context, wanted, most=MOST_ROWS), wanted.metrics)
     alerts = alerts_of(readings, wanted)
     plans: list[QueryPlan | JobPlan] = []
     if wanted.alerts is not None:
@@ -46,21 +200,21 @@ def build(scene: Scene, parameters: AnomaliesParameters | Mapping[str, Any]) -> 
         plans.append(QueryPlan("alerts", messages, AddressTarget(wanted.alerts), STATE))
     if wanted.table is not None:
         plans.append(QueryPlan("table", alerts, TableTarget(wanted.table), STATE))
-        plans.append(compaction_of(scene, wanted.table))
+        plans.append(compaction_of(context, wanted.table))
     return plans
 
 
 def alerts_of(readings: DataFrame, wanted: AnomaliesParameters) -> DataFrame:
-    """The alerts that readings give rise to.
+    """Return the alerts that readings give rise to.
 
     Args:
         readings: as ``readings_of`` gives them.
         wanted: the rules.
     """
     keeper = AnomalyKeeper(
-        bands={metric: limits(band) for metric, band in wanted.bands.items()},
+        bands={metric: band_limits(band) for metric, band in wanted.bands.items()},
         device_bands={
-            (device, metric): limits(band)
+            (device, metric): band_limits(band)
             for device, bands in wanted.device_bands.items()
             for metric, band in bands.items()
         },

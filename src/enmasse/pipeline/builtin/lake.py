@@ -10,32 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from enmasse.model.builtins import LakeParameters
-from enmasse.pipeline.builtin.compaction import compaction_of
-from enmasse.pipeline.builtin.parameters import checked, seconds
+from enmasse.model.kinds.builtins import LakeParameters
+from enmasse.pipeline.builtin.plans import checked, compaction_of, seconds
 from enmasse.pipeline.builtin.telemetry import days_of, raw_messages, readings_of, telemetry_messages
 from enmasse.pipeline.running.plans import JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
-    from enmasse.pipeline.running.plans import Scene
-
-__all__ = ["build"]
+    from enmasse.pipeline.running.plans import PlanContext
 
 
-def build(scene: Scene, parameters: LakeParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
-    """A query for the table of messages, one for that of readings if it is wanted, and compaction of both.
+def build(context: PlanContext, parameters: LakeParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+    """Return a query for the table of messages, one for that of readings if it is wanted, and compaction of both.
 
     Raises:
         PlanError: a parameter is wrong.
     """
     wanted = checked(LakeParameters, parameters)
     oldest_s = seconds(wanted.oldest)
-    messages = days_of(raw_messages(scene, wanted), oldest_s)
+    messages = days_of(raw_messages(context, wanted), oldest_s)
     plans: list[QueryPlan | JobPlan] = [
         QueryPlan("messages", messages, TableTarget(wanted.table, partition_by=("day",)))
     ]
     if wanted.readings_table is not None:
-        readings = readings_of(telemetry_messages(scene, wanted)).selectExpr(
+        readings = readings_of(telemetry_messages(context, wanted)).selectExpr(
             "device",
             "metric",
             "value",
@@ -48,4 +45,4 @@ def build(scene: Scene, parameters: LakeParameters | Mapping[str, Any]) -> Seque
         )
         plans.append(QueryPlan("readings", readings, TableTarget(wanted.readings_table, partition_by=("day",))))
     every_s, keep_s = seconds(wanted.compact_every), seconds(wanted.keep_versions)
-    return [*plans, *(compaction_of(scene, table, every_s=every_s, keep_s=keep_s) for table in wanted.tables())]
+    return [*plans, *(compaction_of(context, table, every_s=every_s, keep_s=keep_s) for table in wanted.tables())]

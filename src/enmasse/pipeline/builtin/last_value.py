@@ -13,36 +13,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.builtins import LastValueParameters
-from enmasse.pipeline.builtin.compaction import compaction_of
-from enmasse.pipeline.builtin.messages import as_json_messages
-from enmasse.pipeline.builtin.parameters import checked
+from enmasse.model.kinds.builtins import LastValueParameters
+from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of
 from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
 from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import Scene
-
-__all__ = ["build", "last_values"]
+    from enmasse.pipeline.running.plans import PlanContext
 
 KEYS: Final = ("device", "metric")
 STATE: Final = ("last values 1: device, metric -> time, timestamp, partition, offset, value",)
 
 
-def build(scene: Scene, parameters: LastValueParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
-    """A query for the table and one for the address, as wanted.
+def build(context: PlanContext, parameters: LastValueParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+    """Return a query for the table and one for the address, as wanted.
 
     Raises:
         PlanError: a parameter is wrong.
     """
     wanted = checked(LastValueParameters, parameters)
-    last = last_values(readings_of(telemetry_messages(scene, wanted), wanted.metrics))
+    last = last_values(readings_of(telemetry_messages(context, wanted), wanted.metrics))
     plans: list[QueryPlan | JobPlan] = []
     if wanted.table is not None:
         plans.append(QueryPlan("table", last, TableTarget(wanted.table, mode="update", keys=KEYS), STATE))
-        plans.append(compaction_of(scene, wanted.table))
+        plans.append(compaction_of(context, wanted.table))
     if wanted.to is not None:
         message_id = F.concat_ws("/", "metric", "device", F.concat_ws("-", "partition", "offset"))
         messages = as_json_messages(last, message_id, ("partition", "offset"))

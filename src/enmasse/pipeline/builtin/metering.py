@@ -16,35 +16,32 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.messaging.patterns import matches, parse_permission
-from enmasse.model.builtins import MeteringParameters
-from enmasse.model.durations import milliseconds
-from enmasse.model.pipelines import SourceSpec
-from enmasse.pipeline.builtin.compaction import compaction_of
-from enmasse.pipeline.builtin.parameters import checked
+from enmasse.model.kinds.builtins import MeteringParameters
+from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.pipelines import SourceSpec
+from enmasse.pipeline.builtin.plans import checked, compaction_of
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.plans import AddressFacts, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import Scene
-
-__all__ = ["build", "streams_of"]
+    from enmasse.pipeline.running.plans import PlanContext
 
 KEYS: Final = ("window_start", "space", "address")
 
 
-def build(scene: Scene, parameters: MeteringParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+def build(context: PlanContext, parameters: MeteringParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
     """One query for all addresses.
 
     Raises:
         PlanError: a parameter is wrong, an address is no stream, or no address fits a pattern.
     """
     wanted = checked(MeteringParameters, parameters)
-    names = streams_of(wanted.addresses, scene.addresses)
+    names = streams_of(wanted.addresses, context.addresses)
     lateness = f"{milliseconds(wanted.lateness)} milliseconds"
     messages = reduce(
-        lambda left, right: left.union(right), [_messages(scene, wanted, name, lateness) for name in names]
+        lambda left, right: left.union(right), [_messages(context, wanted, name, lateness) for name in names]
     )
     window = F.window("timestamp", f"{milliseconds(wanted.window)} milliseconds")
     usage = (
@@ -53,7 +50,7 @@ def build(scene: Scene, parameters: MeteringParameters | Mapping[str, Any]) -> S
         .select(
             F.col("window.start").alias("window_start"),
             F.col("window.end").alias("window_end"),
-            F.lit(scene.place.folder.name).alias("space"),
+            F.lit(context.place.folder.name).alias("space"),
             "address",
             "messages",
             "bytes",
@@ -62,16 +59,16 @@ def build(scene: Scene, parameters: MeteringParameters | Mapping[str, Any]) -> S
     state = (f"metering 1: {milliseconds(wanted.window)} ms, address -> messages, bytes", *names)
     return [
         QueryPlan("usage", usage, TableTarget(wanted.table, mode="update", keys=KEYS), state),
-        compaction_of(scene, wanted.table),
+        compaction_of(context, wanted.table),
     ]
 
 
-def _messages(scene: Scene, wanted: MeteringParameters, address: str, lateness: str) -> DataFrame:
+def _messages(context: PlanContext, wanted: MeteringParameters, address: str, lateness: str) -> DataFrame:
     source = SourceSpec(
         name=f"messages of {address}", address=address, format="raw", starting_offsets=wanted.starting_offsets
     )
     return (
-        scene.read(source)
+        context.read(source)
         .select(
             "timestamp",
             F.lit(address).alias("address"),
@@ -84,7 +81,7 @@ def _messages(scene: Scene, wanted: MeteringParameters, address: str, lateness: 
 
 
 def streams_of(wanted: Sequence[str], addresses: Mapping[str, AddressFacts]) -> list[str]:
-    """The streams that are meant, sorted, so that a query's sources stay in order.
+    """Return the streams that the patterns match, sorted, so that a query's sources stay in order.
 
     Args:
         wanted: addresses and patterns.

@@ -23,9 +23,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from enmasse.pipeline.builtin.errors import ModelMissingError
-
-__all__ = ["Model", "Models", "Scores"]
+from enmasse.pipeline.errors import ModelMissingError
 
 FORM: Final = 1
 _ASIDE: Final = ".making"
@@ -35,14 +33,14 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scores:
-    """What a model says of some rows."""
+    """The scores that a model gives some rows."""
 
     score: Numbers
-    """How unusual each is, from 0 up."""
+    """The degree to which each is unusual, from 0 up."""
     prediction: Numbers | None = None
-    """Of a regression: what was expected."""
+    """The expected values, of a regression."""
     cluster: npt.NDArray[np.intp] | None = None
-    """Of kmeans: the nearest centre."""
+    """The nearest centres, of kmeans."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +52,16 @@ class Model:
     features: tuple[str, ...]
     target: str | None
     mean: tuple[float, ...]
-    """Of each feature; taken off it."""
+    """The mean of each feature, which is subtracted from it."""
     scale: tuple[float, ...]
-    """What each feature is then multiplied by; 0 for one that never changed."""
+    """The factor of each feature; 0 for one that never changed."""
     centres: tuple[tuple[float, ...], ...] = ()
-    """Of kmeans, in scaled features."""
+    """The centres of kmeans, in scaled features."""
     weights: tuple[float, ...] = ()
-    """Of a regression, for scaled features."""
+    """The weights of a regression, for scaled features."""
     intercept: float = 0.0
     deviation: float = 1.0
-    """Of a regression: the root mean square of its residuals, the unit of its scores."""
+    """The root mean square of a regression's residuals, the unit of its scores."""
     threshold: float = 0.0
     """A score above is an anomaly."""
     rows: int = 0
@@ -72,7 +70,7 @@ class Model:
     version: str = ""
 
     def scores(self, features: Numbers, target: Numbers | None = None) -> Scores:
-        """Look at rows.
+        """Score rows.
 
         Args:
             features: a row for each, a column for each of ``features``.
@@ -91,7 +89,7 @@ class Model:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What a message must have to be scored."""
+        """The fields that a message must have to be scored."""
         return self.features if self.target is None else (*self.features, self.target)
 
 
@@ -106,7 +104,7 @@ class Models:
         self._folder = folder
 
     def current(self) -> str:
-        """The version that counts.
+        """Return the version that counts.
 
         Raises:
             ModelMissingError: there is none yet.
@@ -121,7 +119,7 @@ class Models:
             ) from None
 
     def load(self, version: str) -> Model:
-        """A version.
+        """Return a version.
 
         Raises:
             ModelMissingError: it is gone or cannot be read.
@@ -137,7 +135,7 @@ class Models:
             raise ModelMissingError(f"the model in {path} cannot be read: {error}; train it again") from error
 
     def versions(self) -> list[str]:
-        """All that are there, the newest last."""
+        """Return all that are there, the newest last."""
         if not self._folder.is_dir():
             return []
         return sorted(path.name for path in self._folder.iterdir() if path.is_dir() and path.name.isdecimal())

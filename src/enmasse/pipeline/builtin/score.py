@@ -2,8 +2,8 @@
 
 Rules:
 1. Which version counts is looked up for every few thousand rows, so that a new one is used with the next
-   micro-batch and nothing is started anew. Each row says which it was.
-2. Without a model the query waits, and says so.
+   micro-batch and nothing is started anew. Each row has its version.
+2. Without a model the query waits, and its status says so.
 3. A message that lacks a field of the model is left out.
 """
 
@@ -20,18 +20,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.builtins import ScoreParameters
-from enmasse.pipeline.builtin.compaction import compaction_of
-from enmasse.pipeline.builtin.messages import as_json_messages
+from enmasse.model.kinds.builtins import ScoreParameters
 from enmasse.pipeline.builtin.models import Model, Models
-from enmasse.pipeline.builtin.parameters import checked
+from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of
 from enmasse.pipeline.builtin.telemetry import messages_of, telemetry_messages
 from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
-    from enmasse.pipeline.running.plans import Scene
-
-__all__ = ["build"]
+    from enmasse.pipeline.running.plans import PlanContext
 
 _SCHEMA: Final = pa.schema(
     [
@@ -57,15 +53,15 @@ _loaded: dict[Path, Model] = {}
 """The newest version of each model that this process scored with."""
 
 
-def build(scene: Scene, parameters: ScoreParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
-    """A query for the table and one for the address, as wanted.
+def build(context: PlanContext, parameters: ScoreParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+    """Return a query for the table and one for the address, as wanted.
 
     Raises:
         PlanError: a parameter is wrong.
     """
     wanted = checked(ScoreParameters, parameters)
-    folder = scene.place.models / wanted.model
-    messages = messages_of(telemetry_messages(scene, wanted)).where("message IS NOT NULL")
+    folder = context.place.models / wanted.model
+    messages = messages_of(telemetry_messages(context, wanted)).where("message IS NOT NULL")
     narrow = messages.select("device", "time", F.to_json("message").alias("fields"), "partition", "offset")
     scored = narrow.mapInArrow(Scoring(folder, only_anomalies=wanted.only == "anomalies"), _DDL)
 
@@ -76,17 +72,17 @@ def build(scene: Scene, parameters: ScoreParameters | Mapping[str, Any]) -> Sequ
     plans: list[QueryPlan | JobPlan] = []
     if wanted.table is not None:
         plans.append(QueryPlan("table", scored, TableTarget(wanted.table), on_start=require_model))
-        plans.append(compaction_of(scene, wanted.table))
+        plans.append(compaction_of(context, wanted.table))
     if wanted.to is not None:
         message_id = F.concat_ws("/", "model", F.concat_ws("-", "partition", "offset"))
-        told = as_json_messages(scored, message_id, ("partition", "offset"))
-        plans.append(QueryPlan("messages", told, AddressTarget(wanted.to), on_start=require_model))
+        messages = as_json_messages(scored, message_id, ("partition", "offset"))
+        plans.append(QueryPlan("messages", messages, AddressTarget(wanted.to), on_start=require_model))
     return plans
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What ``mapInArrow`` calls: messages in, scores out."""
+    """The function for ``mapInArrow``: messages in, scores out."""
 
     folder: Path
     only_anomalies: bool = False
@@ -149,7 +145,7 @@ def _empty() -> pa.RecordBatch:
 
 
 def _numbers(text: str, fields: Sequence[str]) -> list[float] | None:
-    """The fields as numbers; None where one is missing or is none."""
+    """Return the fields as numbers; None where one is missing or is none."""
     message = json.loads(text)
     try:
         found = [float(message[name]) for name in fields]

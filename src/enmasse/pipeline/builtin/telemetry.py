@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.pipelines import SourceSpec
+from enmasse.model.kinds.pipelines import SourceSpec
+from enmasse.model.sql.message_columns import raw_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.model.builtins import TelemetryParameters
-    from enmasse.pipeline.running.plans import Scene
-
-__all__ = ["days_of", "messages_of", "raw_messages", "readings_of", "telemetry_messages"]
+    from enmasse.model.kinds.builtins import TelemetryParameters
+    from enmasse.pipeline.running.plans import PlanContext
 
 _AS_TEXT: Final = frozenset({"raw", "json", "text"})
 """Formats whose bytes are JSON if they are telemetry at all."""
@@ -43,9 +42,13 @@ _TIME: Final = """
 """Numbers below 1e11 are seconds: as milliseconds they would lie before 1974."""
 
 
-def raw_messages(scene: Scene, parameters: TelemetryParameters) -> DataFrame:
-    """The messages as the stream keeps them: ``partition, offset, timestamp, key, value``."""
-    return scene.read(
+_RAW = raw_columns(with_properties=False)
+"""The value is the last of them."""
+
+
+def raw_messages(context: PlanContext, parameters: TelemetryParameters) -> DataFrame:
+    """Return the messages as the stream keeps them, without properties."""
+    return context.read(
         SourceSpec(
             name="messages",
             address=parameters.address,
@@ -53,23 +56,25 @@ def raw_messages(scene: Scene, parameters: TelemetryParameters) -> DataFrame:
             starting_offsets=parameters.starting_offsets,
             max_rows_per_batch=parameters.max_rows_per_batch,
         )
-    ).select("partition", "offset", "timestamp", "key", "value")
+    ).select(*(column.name for column in _RAW))
 
 
-def telemetry_messages(scene: Scene, parameters: TelemetryParameters, *, most: int | None = None) -> DataFrame:
-    """The same columns, with a ``value`` that is JSON, whatever the address's schema.
+def telemetry_messages(
+    context: PlanContext, parameters: TelemetryParameters, *, most: int | None = None
+) -> DataFrame:
+    """Return the same columns, with a ``value`` that is JSON, whatever the address's schema.
 
     Args:
-        scene: gives the rows.
+        context: gives the rows.
         parameters: name the address.
         most: rows of one micro-batch at most, where the parameters leave it open.
     """
     limited = parameters.model_copy(update={"max_rows_per_batch": parameters.max_rows_per_batch or most})
-    facts = scene.addresses.get(parameters.address)
+    facts = context.addresses.get(parameters.address)
     schema = facts.schema if facts is not None else None
     if (schema or {}).get("format", "raw") in _AS_TEXT:
-        return raw_messages(scene, limited)
-    decoded = scene.read(
+        return raw_messages(context, limited)
+    decoded = context.read(
         SourceSpec(
             name="decoded",
             address=limited.address,
@@ -79,10 +84,7 @@ def telemetry_messages(scene: Scene, parameters: TelemetryParameters, *, most: i
     )
     fields = [F.col(f"`{name}`") for name in decoded.columns if not name.startswith("_")]
     return decoded.select(
-        F.col("_partition").alias("partition"),
-        F.col("_offset").alias("offset"),
-        F.col("_timestamp").alias("timestamp"),
-        F.col("_key").cast("binary").alias("key"),
+        *(F.col(f"_{column.name}").cast(str(column.type)).alias(column.name) for column in _RAW[:-1]),
         F.to_json(F.struct(*fields)).cast("binary").alias("value"),
     )
 
@@ -116,7 +118,7 @@ def _parsed(stream: DataFrame, schema: str, field: str) -> DataFrame:
 
 
 def readings_of(stream: DataFrame, metrics: Sequence[str] = ()) -> DataFrame:
-    """A row for each number in each message.
+    """Return a row for each number in each message.
 
     Args:
         stream: ``partition, offset, timestamp, key, value``.
@@ -155,7 +157,7 @@ def _quoted(name: str) -> str:
 
 
 def days_of(stream: DataFrame, oldest_s: float) -> DataFrame:
-    """The messages as they came, and ``day``, the date of the event.
+    """Return the messages as they came, and ``day``, the date of the event.
 
     Args:
         stream: ``partition, offset, timestamp, key, value``.

@@ -18,54 +18,51 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.builtins import TrainParameters
-from enmasse.pipeline.builtin.errors import ModelMissingError
+from enmasse.model.kinds.builtins import TrainParameters
 from enmasse.pipeline.builtin.models import Model, Models
-from enmasse.pipeline.builtin.parameters import checked, seconds
+from enmasse.pipeline.builtin.plans import checked, seconds
 from enmasse.pipeline.builtin.telemetry import messages_of
-from enmasse.pipeline.errors import PlanError, TableSchemaError
+from enmasse.pipeline.errors import ModelMissingError, PlanError, TableSchemaError
 from enmasse.pipeline.running.plans import JobPlan, QueryPlan
 
 if TYPE_CHECKING:
     from pyspark.ml import PipelineModel
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import Scene
-
-__all__ = ["build", "train"]
+    from enmasse.pipeline.running.plans import PlanContext
 
 LOOK_S: Final = 20.0
-"""How often it is looked whether it is time: a file is read for it."""
+"""Seconds between two checks whether it is time: a file is read for each."""
 SEED: Final = 7
 """The same rows give the same model."""
 _TIMES: Final = ("time", "window_end", "timestamp")
-"""Columns that say when a row was, the first that is there."""
+"""Columns that hold the time of a row, the first that is there."""
 
 
-def build(scene: Scene, parameters: TrainParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
-    """The job that trains.
+def build(context: PlanContext, parameters: TrainParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+    """Return the job that trains.
 
     Raises:
         PlanError: a parameter is wrong.
     """
     wanted = checked(TrainParameters, parameters)
     every_s = LOOK_S if wanted.every is None else min(LOOK_S, seconds(wanted.every))
-    return [JobPlan(f"train-{wanted.model}", lambda: _train_if_due(scene, wanted), every_s)]
+    return [JobPlan(f"train-{wanted.model}", lambda: _train_if_due(context, wanted), every_s)]
 
 
-def _train_if_due(scene: Scene, wanted: TrainParameters) -> str:
-    models = Models(scene.place.models / wanted.model)
+def _train_if_due(context: PlanContext, wanted: TrainParameters) -> str:
+    models = Models(context.place.models / wanted.model)
     try:
         there = models.load(models.current())
     except ModelMissingError:
-        return train(scene, wanted)
+        return train(context, wanted)
     age_s = (datetime.now(UTC) - datetime.fromisoformat(there.trained_at)).total_seconds()
     if wanted.every is not None and age_s >= seconds(wanted.every):
-        return train(scene, wanted)
+        return train(context, wanted)
     return f"model {wanted.model}: version {there.version} counts"
 
 
-def train(scene: Scene, wanted: TrainParameters) -> str:
+def train(context: PlanContext, wanted: TrainParameters) -> str:
     """Train now, whatever there is.
 
     Returns:
@@ -75,7 +72,7 @@ def train(scene: Scene, wanted: TrainParameters) -> str:
         PlanError: the table has not what the model needs.
     """
     try:
-        table = scene.read_table(wanted.table)
+        table = context.read_table(wanted.table)
     except (PlanError, TableSchemaError) as error:
         return f"model {wanted.model}: waits for rows: {error}"
     rows = training_rows(table, wanted)
@@ -92,13 +89,13 @@ def train(scene: Scene, wanted: TrainParameters) -> str:
         fitted, model = _fit(chosen, wanted, count)
     finally:
         rows.unpersist()
-    models = Models(scene.place.models / wanted.model)
+    models = Models(context.place.models / wanted.model)
     made = models.add(model, lambda folder: _save(fitted, folder), wanted.keep)
     return f"model {wanted.model}: version {made.version}, trained with {made.rows} rows"
 
 
 def training_rows(table: DataFrame, wanted: TrainParameters) -> DataFrame:
-    """A column of numbers for each field, from columns of the table or from the messages in it.
+    """Return a column of numbers for each field, from columns of the table or from the messages in it.
 
     Raises:
         PlanError: the table has neither.

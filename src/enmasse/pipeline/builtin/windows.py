@@ -7,34 +7,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.builtins import WindowsParameters
-from enmasse.model.durations import milliseconds
-from enmasse.model.pipelines import OutputMode
-from enmasse.pipeline.builtin.compaction import compaction_of
-from enmasse.pipeline.builtin.messages import as_json_messages
-from enmasse.pipeline.builtin.parameters import checked
+from enmasse.model.kinds.builtins import WindowsParameters
+from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.pipelines import OutputMode
+from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of
 from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
 from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from enmasse.pipeline.running.plans import Scene
-
-__all__ = ["build", "windows_of"]
+    from enmasse.pipeline.running.plans import PlanContext
 
 KEYS: Final = ("window_start", "device", "metric")
 
 
-def build(scene: Scene, parameters: WindowsParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
-    """A query for the table and one for the address, as wanted.
+def build(context: PlanContext, parameters: WindowsParameters | Mapping[str, Any]) -> Sequence[QueryPlan | JobPlan]:
+    """Return a query for the table and one for the address, as wanted.
 
     Raises:
         PlanError: a parameter is wrong.
     """
     wanted = checked(WindowsParameters, parameters)
     slide = wanted.slide or wanted.size
-    readings = readings_of(telemetry_messages(scene, wanted), wanted.metrics)
+    readings = readings_of(telemetry_messages(context, wanted), wanted.metrics)
     windows = windows_of(readings, milliseconds(wanted.size), milliseconds(slide), milliseconds(wanted.lateness))
     mode: OutputMode = "append" if wanted.emit == "final" else "update"
     spans = f"{milliseconds(wanted.size)} ms every {milliseconds(slide)} ms"
@@ -43,7 +39,7 @@ def build(scene: Scene, parameters: WindowsParameters | Mapping[str, Any]) -> Se
     if wanted.table is not None:
         target = TableTarget(wanted.table, mode=mode, keys=KEYS if mode == "update" else ())
         plans.append(QueryPlan("table", windows, target, state))
-        plans.append(compaction_of(scene, wanted.table))
+        plans.append(compaction_of(context, wanted.table))
     if wanted.to is not None:
         start = F.unix_millis("window_start")
         parts = ("metric", "device", start) if mode == "append" else ("metric", "device", start, "count")

@@ -2,7 +2,7 @@
 
 Rules:
 1. Every message gives at least one row: one that cannot be decoded gives one with the reason and its bytes.
-2. Nothing that a message holds ends the query, be it an error that nobody thought of.
+2. Nothing that a message holds ends the query, even an unforeseen error.
 3. A batch out has about ``ROWS`` rows at most, however many a message gives.
 """
 
@@ -13,12 +13,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from enmasse.model.ddl import Column
-from enmasse.model.message_schema import MessageFormat, schema_columns
-from enmasse.pipeline.decoding.shaping import RecordProblem, arrow_type, shaper
+from enmasse.model.sql.ddl import Column
+from enmasse.model.sql.message_schema import MessageFormat, schema_columns
+from enmasse.pipeline.decoding.shaping import RecordProblem, shaper
+from enmasse.pipeline.source.columns import arrow_type
 from enmasse.pipeline.workers.settling import settle
-
-__all__ = ["ArrowDecoding", "records_reader"]
 
 ROWS: Final = 10_000
 """Spark's own size of a batch."""
@@ -28,7 +27,7 @@ Read = Callable[[bytes, float], list[Any]]
 
 
 def records_reader(message_format: MessageFormat, schema: str | None) -> Read:
-    """What reads messages of a format. Modules that only one format needs are imported with it."""
+    """Return the reader of messages of a format. Modules that only one format needs are imported with it."""
     if message_format == "cbor":
         from enmasse.pipeline.decoding.cbor import read_cbor  # noqa: PLC0415
 
@@ -44,7 +43,7 @@ def records_reader(message_format: MessageFormat, schema: str | None) -> Read:
 
 
 class ArrowDecoding:
-    """What ``mapInArrow`` calls.
+    """The function for ``mapInArrow``.
 
     Args:
         message_format: ``cbor``, ``avro`` or ``senml``.
@@ -130,7 +129,7 @@ class _Rows:
         self._problems.append(problem.encode(errors="replace").decode())
 
     def batch(self) -> pa.RecordBatch:
-        """The rows so far, which are forgotten."""
+        """Return the rows so far, which are forgotten."""
         arrays = [self._array(column, values) for column, values in zip(self._columns, self._values, strict=True)]
         indices = pa.array(self._indices, pa.int32())
         problems = pa.array(self._problems, pa.string())

@@ -8,16 +8,14 @@ from typing import Any, Final
 
 import fastavro
 
-from enmasse.model.avro_schema import parse_avro
+from enmasse.model.sql.avro import parse_avro
 from enmasse.pipeline.decoding.shaping import RecordProblem
-
-__all__ = ["avro_reader"]
 
 _SINGLE_OBJECT: Final = b"\xc3\x01"
 
 
 def avro_reader(schema_text: str) -> Callable[[bytes], Any]:
-    """What reads messages of one schema; it raises RecordProblem.
+    """Return the reader of messages of one schema; it raises RecordProblem.
 
     Raises:
         AvroSchemaError: the text is no schema.

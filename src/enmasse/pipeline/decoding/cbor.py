@@ -9,11 +9,9 @@ import cbor2
 
 from enmasse.pipeline.decoding.shaping import RecordProblem
 
-__all__ = ["read_cbor"]
-
 
 def read_cbor(content: bytes) -> Any:
-    """The item that a message holds.
+    """Return the item that a message holds.
 
     Raises:
         RecordProblem: it is not CBOR, or more than one item.

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.ddl import Column, ColumnType, written
+from enmasse.model.sql.ddl import Column, ColumnType, written
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame
-
-__all__ = ["json_columns"]
 
 _TEXT: Final = "__enmasse_text"
 _WHOLE: Final = "__enmasse_whole"
@@ -43,7 +41,7 @@ _SHOWN: Final = 60
 
 
 def json_columns(frame: DataFrame, columns: Sequence[Column], carried: Sequence[str]) -> DataFrame:
-    """The columns, those that are carried along, ``_problem`` and ``_value``.
+    """Return the columns, those that are carried along, ``_problem`` and ``_value``.
 
     Args:
         frame: with ``value``, and what is carried.
@@ -135,7 +133,7 @@ def _problem(columns: Sequence[Column], values: dict[str, Expression]) -> Expres
 
 
 def _infinities(value: Expression, of: ColumnType) -> Iterator[Expression]:
-    """Whether there is an infinite number in a value, for each place where one can be."""
+    """Yield whether there is an infinite number in a value, for each place where one can be."""
     if of.name in ("DOUBLE", "FLOAT"):
         yield F.abs(value) == F.lit(float("inf"))
     elif of.name == "ARRAY":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
-from enmasse.model.ddl import Column, written
-from enmasse.model.message_schema import MessageFormat, SchemaTextError, schema_columns
+from enmasse.model.sql.ddl import Column, written
+from enmasse.model.sql.message_columns import CARRIED
+from enmasse.model.sql.message_schema import MessageFormat, SchemaTextError, schema_columns
 from enmasse.pipeline.decoding.arrow_stage import ArrowDecoding
 from enmasse.pipeline.decoding.json_columns import json_columns
 from enmasse.pipeline.errors import OptionError
@@ -16,23 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame
 
-__all__ = ["bad", "decode", "good"]
-
-_CARRIED: Final = (
-    "partition",
-    "offset",
-    "timestamp",
-    "key",
-    "content_type",
-    "properties",
-    "annotations",
-    "address",
-)
-"""Raw columns that a decoded row keeps, with an underscore before their names."""
-
 
 def decode(frame: DataFrame, *, format: str, schema: str | None = None) -> DataFrame:  # noqa: A002  # the field's name
-    """The schema's columns for each message, and what is wrong with those that have none.
+    """Return the schema's columns for each message, and what is wrong with those that have none.
 
     Args:
         frame: raw rows of an address, streaming or not; needs ``value``.
@@ -74,7 +61,7 @@ def _format(text: str) -> MessageFormat:
 
 
 def _carried(frame: DataFrame) -> tuple[DataFrame, list[str]]:
-    names = [name for name in _CARRIED if name in frame.columns]
+    names = [name for name in CARRIED if name in frame.columns]
     columns: list[Expression] = [F.col("value").cast("binary").alias("value")]
     for name in names:
         column = F.col(name)
@@ -103,28 +90,28 @@ def _whole(rows: DataFrame, message_format: MessageFormat, carried: list[str]) -
 
 
 def good(decoded: DataFrame) -> DataFrame:
-    """The rows that could be decoded, without the columns that tell of problems."""
+    """Return the rows that could be decoded, without the columns about problems."""
     return decoded.where(F.col("_problem").isNull()).drop("_problem", "_value")
 
 
 def bad(decoded: DataFrame, address: str) -> DataFrame:
-    """The messages that could not, as the sink takes them: as they came, with the reason.
+    """Return the messages that could not, as the sink takes them: as they came, with the reason.
 
     Args:
         decoded: by ``decode``.
-        address: where they came from, told in the property ``address`` where the rows do not say it themselves.
+        address: where they came from, given in the property ``address`` where the rows have no such column.
 
     Returns:
         ``value, properties`` and, where they are known, ``key, content_type``. Properties: ``reason``, ``address``
         and, where they are known, ``partition, offset``.
     """
-    told: list[Expression] = [F.lit("reason"), F.col("_problem")]
+    entries: list[Expression] = [F.lit("reason"), F.col("_problem")]
     from_row = F.coalesce("_address", F.lit(address)) if "_address" in decoded.columns else F.lit(address)
-    told += [F.lit("address"), from_row]
+    entries += [F.lit("address"), from_row]
     for name in ("partition", "offset"):
         if f"_{name}" in decoded.columns:
-            told += [F.lit(name), F.col(f"_{name}").cast("string")]
-    known = F.map_filter(F.create_map(*told), lambda _, value: value.isNotNull())
+            entries += [F.lit(name), F.col(f"_{name}").cast("string")]
+    known = F.map_filter(F.create_map(*entries), lambda _, value: value.isNotNull())
     columns = [F.col("_value").alias("value"), known.alias("properties")]
     columns += [F.col(f"_{name}").alias(name) for name in ("key", "content_type") if f"_{name}" in decoded.columns]
     return decoded.where(F.col("_problem").isNotNull()).select(*columns)

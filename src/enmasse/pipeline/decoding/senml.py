@@ -19,10 +19,8 @@ from typing import Any, Final
 from enmasse.pipeline.decoding.cbor import read_cbor
 from enmasse.pipeline.decoding.shaping import RecordProblem
 
-__all__ = ["read_senml"]
-
 _VERSION: Final = 10
-"""Of RFC 8428; a higher one may mean anything."""
+"""The version of RFC 8428; a higher one may mean anything."""
 _RELATIVE_BELOW: Final = 1 << 28
 _LABELS: Final = {
     -1: "bver",
@@ -48,7 +46,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")
 
 
 def read_senml(content: bytes, accepted_s: float) -> list[dict[str, Any]]:
-    """The resolved records of a pack, by the names of the columns.
+    """Return the resolved records of a pack, by the names of the columns.
 
     Args:
         content: the message.
@@ -88,7 +86,7 @@ def _no_number(text: str) -> Any:
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    """A record by the labels of its JSON form."""
+    """Return a record by the labels of its JSON form."""
     if not isinstance(record, Mapping):
         raise RecordProblem(f"expected a map, got a {type(record).__name__}")
     fields: dict[str, Any] = {}
@@ -97,7 +95,7 @@ def _fields(record: Any) -> dict[str, Any]:
         if name is None or name == "":
             continue
         if name.endswith("_"):
-            # Whoever sent it says that it must be understood [RFC 8428 4.4].
+            # Its sender demands that it is understood [RFC 8428 4.4].
             raise RecordProblem(f"field {name!r} is not known here")
         if name in _TEXTS and not isinstance(value, str):
             raise RecordProblem(f"{name}: expected a text, got a {type(value).__name__}")

@@ -17,11 +17,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final
 from uuid import UUID
 
-import pyarrow as pa
-
-from enmasse.model.ddl import Column, ColumnType
-
-__all__ = ["RecordProblem", "arrow_type", "shaper"]
+from enmasse.model.sql.ddl import Column, ColumnType
 
 Shape = Callable[[Any], Any]
 
@@ -34,41 +30,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = -62_135_596_800_000_000
 _LAST: Final = 253_402_300_799_999_999
 """Years 1 to 9999 in microseconds, what Spark and Python have in common."""
-_ARROW: Final = {
-    "BOOLEAN": pa.bool_(),
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "STRING": pa.string(),
-    "BINARY": pa.binary(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "TIMESTAMP_NTZ": pa.timestamp("us"),
-}
 
 
 class RecordProblem(ValueError):  # noqa: N818  # what becomes of it is a column, not a traceback
     """A message is no record of its schema; the message says where and why."""
 
 
-def arrow_type(of: ColumnType) -> pa.DataType:
-    """The Arrow type that Spark takes for a column."""
-    if of.name == "DECIMAL":
-        return pa.decimal128(*of.arguments)
-    if of.name == "ARRAY":
-        return pa.list_(arrow_type(of.inner[0]))
-    if of.name == "MAP":
-        return pa.map_(arrow_type(of.inner[0]), arrow_type(of.inner[1]))
-    if of.name == "STRUCT":
-        return pa.struct([(field.name, arrow_type(field.type)) for field in of.fields])
-    return _ARROW[of.name]
-
-
 def shaper(columns: Sequence[Column]) -> Callable[[Any], list[Any]]:
-    """What makes of a decoded message a value for each column.
+    """Return the function that makes a value for each column of a decoded message.
 
     The function raises RecordProblem.
     """

@@ -18,8 +18,6 @@ from typing import Any
 
 import httpx
 
-__all__ = ["Following", "api_client"]
-
 _log = logging.getLogger(__name__)
 
 _PAGE = 500
@@ -92,7 +90,7 @@ class Following:
         self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self.items: dict[Key, Any] = {}
         self.is_known = False
-        """Whether everything has been read once."""
+        """True if everything has been read once."""
 
     async def run(self) -> None:
         """Follow until cancelled."""

@@ -1,4 +1,4 @@
-"""What the API has declared, as far as pipelines depend on it."""
+"""Follows what the API has declared, as far as pipelines depend on it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, cast
 import httpx
 
 from enmasse.errors import UnavailableError
-from enmasse.model.kinds import restore
-from enmasse.model.pipelines import Pipeline
-from enmasse.model.spaces import AddressSpace
+from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.spaces import AddressSpace
+from enmasse.model.schema.conditions import NOT_IN_EFFECT, READY
+from enmasse.model.schema.objects import restore
 from enmasse.pipeline.host.api import Following
+from enmasse.pipeline.host.capacity import QuotaFacts, quota_facts
+from enmasse.pipeline.host.reach import ANNOTATION
 from enmasse.pipeline.host.verdict import AddressFacts, SpaceFacts
-
-__all__ = ["Declared"]
 
 _ENMASSE = "/apis/enmasse.io/v1beta1"
 
@@ -24,7 +25,7 @@ Key = tuple[str, str]
 
 
 class Declared:
-    """Follows pipelines and spaces everywhere, and of the rest only what pipelines need.
+    """Follows pipelines, spaces and quotas everywhere, and of the rest only what pipelines need.
 
     Args:
         http: the API.
@@ -38,11 +39,14 @@ class Declared:
         self._more: dict[str, Following] = {}
         self._pipelines = Following(http, f"{_ENMASSE}/pipelines", changed, keep=_pipeline)
         self._spaces = Following(http, f"{_ENMASSE}/addressspaces", changed, keep=_space)
+        self._quotas = Following(http, "/api/v1/resourcequotas", changed, keep=quota_facts)
+        self._hosts = Following(http, "/api/v1/namespaces", changed, keep=_listed_hosts)
 
     @property
     def is_known(self) -> bool:
-        """Whether all pipelines and spaces have been read."""
-        return self._pipelines.is_known and self._spaces.is_known
+        """True if all pipelines, spaces, namespaces and quotas have been read."""
+        found = (self._pipelines, self._spaces, self._hosts, self._quotas)
+        return all(following.is_known for following in found)
 
     @property
     def pipelines(self) -> dict[Key, Pipeline]:
@@ -54,12 +58,24 @@ class Declared:
         """By namespace and name."""
         return self._spaces.items
 
+    @property
+    def quotas(self) -> dict[Key, QuotaFacts]:
+        """By namespace and name."""
+        return self._quotas.items
+
+    def hosts(self, namespace: str) -> str:
+        """Return what the runners of a namespace may reach besides EnMasse, as the operator wrote it."""
+        found: str = self._hosts.items.get(("", namespace), "")
+        return found
+
     async def run(self) -> None:
         """Follow until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._pipelines.run(), name="pipelines")
                 tasks.create_task(self._spaces.run(), name="spaces")
+                tasks.create_task(self._quotas.run(), name="quotas")
+                tasks.create_task(self._hosts.run(), name="namespaces")
         finally:
             for task in self._tasks.values():
                 task.cancel()
@@ -88,11 +104,11 @@ class Declared:
                 self._tasks[what] = asyncio.create_task(following.run(), name=what)
 
     def addresses(self, namespace: str, space: str) -> dict[str, AddressFacts] | None:
-        """The addresses of a space by what applications call them; None: not known yet."""
+        """Return the addresses of a space by what applications call them; None: not known yet."""
         following = self._more.get(_addresses(namespace))
         if following is None or not following.is_known:
             return None
-        return {name: facts for of, name, facts in following.items.values() if of == space}
+        return _of_space(space, following.items.values())
 
     async def read_addresses(self, namespace: str, space: str) -> dict[str, AddressFacts]:
         """Read the addresses of a space that nothing is known of yet.
@@ -101,8 +117,7 @@ class Declared:
             UnavailableError: the API does not answer.
         """
         items = (await self._read(f"{_ENMASSE}/namespaces/{namespace}/addresses"))["items"]
-        found = filter(None, map(_address, items))
-        return {name: facts for of, name, facts in found if of == space}
+        return _of_space(space, filter(None, map(_address, items)))
 
     async def read_secret(self, namespace: str, name: str) -> Document:
         """Read a Secret.
@@ -123,7 +138,7 @@ class Declared:
         return document
 
     def find(self, plural: str, namespace: str, name: str) -> tuple[bool, Document | None]:
-        """A Secret or ConfigMap; whether it is known at all, and what it is."""
+        """Return whether a Secret or ConfigMap is known yet, and its document."""
         following = self._more.get(f"{plural} {namespace} {name}")
         if following is None or not following.is_known:
             return False, None
@@ -144,10 +159,27 @@ def _space(document: Document) -> SpaceFacts:
     return SpaceFacts(space.metadata.uid, needs_user, space.metadata.deletion_timestamp is not None)
 
 
+def _of_space(space: str, found: Iterable[tuple[str, str, AddressFacts]]) -> dict[str, AddressFacts]:
+    """Return the addresses of a space; of several declarations of one that counts which has its place."""
+    facts: dict[str, AddressFacts] = {}
+    for of, name, declared in found:
+        if of == space and (declared.is_placed or name not in facts):
+            facts[name] = declared
+    return facts
+
+
+def _listed_hosts(document: Document) -> str | None:
+    return (document["metadata"].get("annotations") or {}).get(ANNOTATION)
+
+
 def _address(document: Document) -> tuple[str, str, AddressFacts] | None:
     if document["metadata"].get("deletionTimestamp"):
         return None
     spec = document["spec"]
-    is_ready = bool(document.get("status", {}).get("isReady"))
-    facts = AddressFacts(spec["type"], spec.get("schema"), is_ready)
+    status = document.get("status", {})
+    # One is served as well that is not ready because something of it has no effect.
+    is_ready = status.get("isReady") or any(
+        (item["type"], item["reason"]) == (READY, NOT_IN_EFFECT) for item in status.get("conditions", ())
+    )
+    facts = AddressFacts(spec["type"], spec.get("schema"), bool(is_ready), "planStatus" in status)
     return document["metadata"]["name"].partition(".")[0], spec["address"], facts

@@ -1,10 +1,10 @@
-"""The host: what is declared is compared with what runs, for ever.
+"""Runs the pipelines of an installation: a controller that reconciles what is declared with what runs.
 
 Rules:
 1. One runner for each space with a pipeline that is to run, and one for each pipeline that wants a session of
-   its own; none for spaces without.
+   its own; none for spaces without. All runners of a namespace keep to its quotas: who finds no room waits.
 2. While the API is away, what was known last goes on.
-3. A pipeline gets a finalizer before its runner is told of it; it goes when its queries have stopped and its
+3. A pipeline gets a finalizer before its runner gets it; it goes when its queries have stopped and its
    checkpoints are removed. What is left of a pipeline that went otherwise is removed when that is seen.
 """
 
@@ -12,72 +12,103 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
+from enmasse.control.runtime.controller import Controller
 from enmasse.errors import EnmasseError, UnavailableError
-from enmasse.model.pipelines import Pipeline
+from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.resource_quota import in_words
 from enmasse.pipeline.errors import SparkMissingError
-from enmasse.pipeline.host.bounded_log import BoundedLog
-from enmasse.pipeline.host.cluster_rule import cluster_rule
-from enmasse.pipeline.host.composing import compose
+from enmasse.pipeline.host.capacity import (
+    Cgroups,
+    Needs,
+    QuotaFacts,
+    amounts_of,
+    check_capacity,
+    needs_of,
+    this_machine,
+    used_of,
+)
 from enmasse.pipeline.host.declared import Declared
-from enmasse.pipeline.host.leftovers import Leftovers, end_user
-from enmasse.pipeline.host.placing import arguments_of, runner_key
-from enmasse.pipeline.host.python_rule import python_rule
+from enmasse.pipeline.host.reach import ANNOTATION, parse_hosts
 from enmasse.pipeline.host.reports import Reports
-from enmasse.pipeline.host.separation import Separation, clean_environment, find_separation, launch_command
+from enmasse.pipeline.host.separation import (
+    Confines,
+    Separation,
+    clean_environment,
+    find_separation,
+    launch_command,
+)
 from enmasse.pipeline.host.settings import HostSettings
-from enmasse.pipeline.host.space_folders import SpaceFolders
-from enmasse.pipeline.host.space_runner import RunnerKey, SpaceRunner, Told
-from enmasse.pipeline.host.verdict import Facts, Rule, Verdict, judge, read_credentials, runs_python
+from enmasse.pipeline.host.space_folders import Leftovers, SpaceFolders, end_user
+from enmasse.pipeline.host.space_runner import Assignment, RunnerKey, SpaceRunner, arguments_of, runner_key
+from enmasse.pipeline.host.supervise import BoundedLog
+from enmasse.pipeline.host.verdict import (
+    Facts,
+    Rule,
+    Verdict,
+    cluster_rule,
+    compose,
+    judge,
+    python_rule,
+    read_credentials,
+    runs_python,
+)
 from enmasse.pipeline.session import require_spark
-
-__all__ = ["FINALIZER", "Host"]
 
 FINALIZER = "enmasse.io/checkpoints"
 
 _log = logging.getLogger(__name__)
 
+_PIPELINES = "all"
+"""The key of the host's queue."""
 _GATHER_S = 0.05
 _TICK_S = 1.0
 _SPARK_EVERY_S = 30.0
-"""Between two looks whether Java and PySpark are there, while they are not."""
+"""Between two checks for Java and PySpark while they are missing."""
 _DELETE_S = 30.0
-"""For a runner to stop a pipeline; then it is ended with all that it runs."""
+"""Seconds for a runner to stop a pipeline; then it is ended with all that it runs."""
 
 Document = dict[str, Any]
 Key = tuple[str, str]
 
 
-class Host:
+class Host(Controller):
     """Runs the pipelines of an installation.
+
+    All pipelines are one key: runners are shared, and what one takes decides whether another may start.
 
     Args:
         settings: the operator's.
         http: the API.
     """
 
+    name = "pipelines"
+    workers = 1
+
     def __init__(self, settings: HostSettings, http: httpx.AsyncClient) -> None:
+        super().__init__(jitter=lambda: random.uniform(0.8, 1.2))  # noqa: S311  # spreads retries, hides nothing
         self._settings = settings
-        self._http = http
         self._root = settings.data / "pipelines"
         self._folders = SpaceFolders(self._root)
         self._leftovers = Leftovers(self._root)
-        self._something = asyncio.Event()
-        self.declared = Declared(http, self._something.set)
-        self.reports = Reports(http, _now)
+        self.declared = Declared(http, self._changed)
+        self.reports = Reports(http, _now, self._changed)
         self.runners: dict[RunnerKey, SpaceRunner] = {}
         self._stopping: dict[RunnerKey, asyncio.Task[None]] = {}
         self._leaving: dict[Key, float] = {}
         """Space and name of pipelines whose place is to be removed, and since when."""
         self._separation: Separation | None = None
+        self._cgroups = Cgroups()
         self._spark: tuple[float, str] = (float("-inf"), "")
-        self._changing: set[asyncio.Task[Any]] = set()
+        self._machine = this_machine()
 
     async def run(self) -> None:
         """Run until cancelled; then end all runners in order."""
@@ -86,7 +117,7 @@ class Host:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.declared.run(), name="declared")
                 tasks.create_task(self.reports.run(), name="reports")
-                tasks.create_task(self._look_for_ever(), name="looks")
+                tasks.create_task(super().run(), name=self.name)
         finally:
             await self._stop_all()
 
@@ -95,8 +126,8 @@ class Host:
 
         Args:
             space: ``<namespace>/<name>``.
-            command: ``sql`` and ``limit``.
-            secret: a Secret of the namespace with the user who reads addresses; None: nobody in particular does.
+            command: ``sql`` (left out: the lake's tables are listed), ``limit``, and ``as``.
+            secret: a Secret of the namespace with the user who reads addresses; None: no user.
             seconds: how long it may take.
 
         Raises:
@@ -112,24 +143,29 @@ class Host:
         if key in self._stopping:
             raise UnavailableError(f"the runner of space {space} is just ending: try again in a moment")
         await self._find_separation()
-        told = {**command, "addresses": await self._addresses_now(namespace, name), "credentials": secret or ""}
-        runner = self.runners.get(key) or self._start(key, facts.uid, [])
+        request = {**command, "addresses": await self._addresses_now(namespace, name), "credentials": secret or ""}
+        runner = self.runners.get(key)
+        if runner is None:
+            needs = self._needs(key, None)
+            if not (room := self._room(key, needs)).is_allowed:
+                raise UnavailableError(room.message)
+            runner = self._start(key, facts.uid, [], needs)
         if secret is not None:
             runner.folder.write_credentials(*await self._credentials_now(namespace, secret))
         runner.used_at = time.monotonic()
-        return await runner.query(told, seconds)
+        return await runner.query(request, seconds)
 
     def log_of(self, namespace: str, name: str) -> BoundedLog:
-        """The log of a pipeline."""
+        """Return the log of a pipeline."""
         space = f"{namespace}/{name.partition('.')[0]}"
         return BoundedLog(self._folders.path_of(space) / "logs" / f"{name}.log")
 
     def state(self) -> list[Document]:
-        """What there is to say of each runner."""
+        """Return the state of each runner."""
         return [
             {
                 "space": runner.key.space,
-                "pipelines": sorted(runner.told),
+                "pipelines": sorted(runner.assigned),
                 "session": runner.key.own or "shared",
                 "pid": runner.pid,
                 "ready": runner.is_ready,
@@ -140,11 +176,11 @@ class Host:
         ]
 
     async def _addresses_now(self, namespace: str, space: str) -> Document:
-        """The addresses of a space, as runners are told."""
+        """Return the addresses of a space, as runners get them."""
         known = self.declared.addresses(namespace, space)
         if known is None:
             known = await self.declared.read_addresses(namespace, space)
-        return {name: facts.told() for name, facts in known.items()}
+        return {name: facts.to_command() for name, facts in known.items()}
 
     async def _credentials_now(self, namespace: str, secret: str) -> tuple[str, str, str]:
         """Name, user and password of a Secret.
@@ -162,28 +198,35 @@ class Host:
             self._separation = await asyncio.to_thread(find_separation, self._settings.data, self._root)
             if not self._separation.is_possible:
                 _log.warning("processes of spaces cannot be kept from each other: %s", self._separation.reason)
+            if self._cgroups.problem:
+                _log.info("the memory of all processes of a runner is not bounded: %s", self._cgroups.problem)
+            if self._separation.is_caged:
+                _log.info("runners reach the node, the API and what %s of their namespace lists", ANNOTATION)
+            else:
+                _log.warning(
+                    "runners share this machine's network and its folders for temporary files: %s. "
+                    "Run EnMasse as root, or let users make user namespaces; until then connections to other ports "
+                    "are refused where the kernel has Landlock for ports (Linux 6.7)",
+                    self._separation.uncaged,
+                )
         return self._separation
 
-    async def _look_for_ever(self) -> None:
+    async def run_beside(self) -> None:
+        """Reconcile every second while there are runners: some of what they do is a matter of time."""
         while True:
-            try:
-                async with asyncio.timeout(_TICK_S if self.runners or self._leaving else None):
-                    await self._something.wait()
-            except TimeoutError:
-                pass
-            await asyncio.sleep(_GATHER_S)
-            self._something.clear()
-            try:
-                await self._look()
-            except EnmasseError as error:
-                _log.error("pipelines are not looked after now: %s", error)
-                await asyncio.sleep(_TICK_S)
-                self._something.set()
+            await asyncio.sleep(_TICK_S)
+            if self.runners or self._leaving:
+                self._changed()
 
-    async def _look(self) -> None:
+    def _changed(self) -> None:
+        self.enqueue(_PIPELINES)
+
+    async def reconcile(self, key: str) -> bool:
+        """Bring all runners to what is declared; changes that come together are taken together."""
+        await asyncio.sleep(_GATHER_S)
         declared = self.declared
         if not declared.is_known:
-            return
+            return True
         pipelines = declared.pipelines
         declared.need(
             {key[0] for key in pipelines},
@@ -196,21 +239,23 @@ class Host:
         )
         if pipelines:
             await self._find_separation()
-        for key, pipeline in list(pipelines.items()):
+        for of, pipeline in list(pipelines.items()):
             try:
-                self._look_at(key, pipeline)
+                self._reconcile_pipeline(of, pipeline)
             except (EnmasseError, OSError, ValueError) as error:
                 # The others go on.
-                _log.error("pipeline %s/%s is not looked after now: %s", *key, error)
+                _log.error("pipeline %s/%s cannot be reconciled now: %s", *of, error)
         present = {(item.space_key, key[1]): item.metadata.uid for key, item in pipelines.items()}
         for space, name, uid in self._folders.claimed():
             if present.get((space, name)) != uid:
                 self._leaving.setdefault((space, name), time.monotonic())
         self.reports.forget(set(pipelines))
-        self._see_off()
+        self._remove_left()
         self._end_idle()
+        self._report_usage()
+        return True
 
-    def _look_at(self, key: Key, pipeline: Pipeline) -> None:
+    def _reconcile_pipeline(self, key: Key, pipeline: Pipeline) -> None:
         facts = self._facts(key, pipeline)
         if facts is None:
             return
@@ -223,18 +268,19 @@ class Host:
             if FINALIZER in pipeline.metadata.finalizers:
                 self._leaving.setdefault((pipeline.space_key, key[1]), time.monotonic())
         elif verdict.is_wanted:
-            self._see_to_it(key, pipeline, verdict, facts)
+            self._run_pipeline(key, pipeline, verdict, facts)
         runner_now = self.runners.get(wanted)
-        said = runner_now.statuses.get(pipeline.metadata.name) if runner_now is not None else None
-        if said is not None and said.observed_generation not in (None, pipeline.metadata.generation):
-            said = None
+        reported = runner_now.statuses.get(pipeline.metadata.name) if runner_now is not None else None
+        if reported is not None and reported.observed_generation not in (None, pipeline.metadata.generation):
+            reported = None
         ending = runner_now.ending if runner_now is not None and not runner_now.is_ready else ""
         former = self.reports.former(pipeline)
-        self.reports.publish(pipeline, compose(pipeline, former, verdict, said, _now(), ending=ending))
+        self.reports.publish(pipeline, compose(pipeline, former, verdict, reported, _now(), ending=ending))
 
     def _facts(self, key: Key, pipeline: Pipeline) -> Facts | None:
-        """All that a pipeline depends on; None: it is not known yet."""
+        """Return all that a pipeline depends on; None: it is not known yet."""
         namespace, name = key
+        key_of_runner = runner_key(pipeline)
         addresses = self.declared.addresses(namespace, pipeline.space)
         if addresses is None:
             return None
@@ -254,15 +300,16 @@ class Host:
             code=code,
             spark=self._spark_problem(),
             python=self._python() if runs_python(pipeline) else Rule(True, "NotNeeded"),
-            cluster=cluster_rule(pipeline, len(self.declared.spaces)),
-            has_begun=any(name in runner.told for runner in self._having(key)),
+            room=self._room(key_of_runner, self._needs(key_of_runner, pipeline)),
+            cluster=cluster_rule(pipeline, len(self.declared.spaces), self._listed(namespace)),
+            has_begun=any(name in runner.assigned for runner in self._having(key)),
         )
 
-    def _see_to_it(self, key: Key, pipeline: Pipeline, verdict: Verdict, facts: Facts) -> None:
+    def _run_pipeline(self, key: Key, pipeline: Pipeline, verdict: Verdict, facts: Facts) -> None:
         """Have a pipeline run."""
         assert facts.space is not None
         if FINALIZER not in pipeline.metadata.finalizers:
-            self._change_finalizer(pipeline, add=True)
+            self.reports.request_finalizer(pipeline, FINALIZER, add=True)
             return
         place, name = runner_key(pipeline), pipeline.metadata.name
         if place in self._stopping or (pipeline.space_key, name) in self._leaving:
@@ -272,7 +319,7 @@ class Host:
         if runner is not None and runner.arguments != tuple(arguments):
             self._end(runner)
             return
-        runner = runner or self._start(place, facts.space.uid, arguments)
+        runner = runner or self._start(place, facts.space.uid, arguments, self._needs(place, pipeline))
         if verdict.credentials is not None:
             runner.folder.write_credentials(*verdict.credentials)
         self._folders.claim(pipeline.space_key, name, pipeline.metadata.uid)
@@ -281,9 +328,9 @@ class Host:
         document = pipeline.to_dict()
         document["metadata"].pop("managedFields", None)
         command = {"command": "put", "pipeline": document, **verdict.put}
-        runner.put(name, Told(verdict.mark, pipeline.metadata.uid, command))
+        runner.put(name, Assignment(verdict.mark, pipeline.metadata.uid, command))
 
-    def _see_off(self) -> None:
+    def _remove_left(self) -> None:
         """Remove the places of pipelines that are gone or going, once nothing of them runs any more."""
         for (space, name), asked in list(self._leaving.items()):
             living = [item for item in self.runners.values() if item.key.space == space]
@@ -298,48 +345,96 @@ class Host:
             if pipeline is None or FINALIZER not in pipeline.metadata.finalizers:
                 del self._leaving[space, name]
             elif pipeline.metadata.deletion_timestamp is not None:
-                self._change_finalizer(pipeline, add=False)
+                self.reports.request_finalizer(pipeline, FINALIZER, add=False)
             else:
                 del self._leaving[space, name]
 
     def _having(self, key: Key) -> Iterator[SpaceRunner]:
-        """The runners that were told of a pipeline; one, but for a moment when it moves."""
+        """Yield the runners that have a pipeline; one, but for a moment when it moves."""
         namespace, name = key
         for runner in self.runners.values():
-            if name in runner.told and runner.key.space.partition("/")[0] == namespace:
+            if name in runner.assigned and runner.key.space.partition("/")[0] == namespace:
                 yield runner
 
-    def _start(self, key: RunnerKey, space_uid: str, arguments: list[str]) -> SpaceRunner:
+    def _quotas(self, namespace: str) -> dict[str, QuotaFacts]:
+        return {name: quota for (where, name), quota in self.declared.quotas.items() if where == namespace}
+
+    def _needs(self, key: RunnerKey, pipeline: Pipeline | None) -> Needs:
+        """Return what a runner takes, of a pipeline that has it for itself or of none."""
+        namespace = key.space.partition("/")[0]
+        return needs_of(pipeline if key.own else None, self._quotas(namespace).values(), self._machine)
+
+    def _room(self, key: RunnerKey, needs: Needs) -> Rule:
+        """Return whether a runner may start; one that runs may go on."""
+        if key in self.runners:
+            return Rule(True, "Granted")
+        namespace = key.space.partition("/")[0]
+        return check_capacity(needs, self._taken(namespace), self._quotas(namespace), self._machine)
+
+    def _taken(self, namespace: str) -> list[Needs]:
+        return [item.needs for key, item in self.runners.items() if key.space.partition("/")[0] == namespace]
+
+    def _report_usage(self) -> None:
+        """Have the quotas' statuses state how much of them the runners take."""
+        for (namespace, name), quota in self.declared.quotas.items():
+            used = used_of(quota, self._taken(namespace))
+            found = {item: in_words(item, amount) for item, amount in used.items()}
+            if any(quota.used.get(item) != amount for item, amount in found.items()):
+                self.reports.request_used(namespace, name, found)
+
+    def _start(self, key: RunnerKey, space_uid: str, arguments: list[str], needs: Needs) -> SpaceRunner:
         is_separated = self._separation is not None and self._separation.is_possible
         folder = self._folders.folder(key.space, space_uid, is_separated=is_separated)
         namespace, _, name = key.space.partition("/")
         program = [*self._settings.program, "--space", key.space, "--url", self._settings.amqp]
-        program += ["--space-host", f"{name}.{namespace}", "--folder", str(folder.path), *arguments]
+        program += ["--space-host", f"{name}.{namespace}.{self._settings.domain}"]
+        program += ["--folder", str(folder.path), *arguments]
+        if "--cores" not in arguments and needs.cpu < self._machine.cpu:
+            program += ["--cores", str(int(needs.cpu))]
         if self._settings.quick:
             program.append("--quick")
-        command = launch_command(folder, program, self._settings.data)
-        runner = SpaceRunner(
-            key, space_uid, folder, command, clean_environment(folder), tuple(arguments), self._heard(key)
+        hosts = self._hosts(namespace)
+        confines = Confines(
+            ours=tuple(map(_place_of, (self._settings.amqp, self._settings.api))),
+            hosts=hosts,
+            is_caged=self._separation is not None and self._separation.is_caged,
+            # Executors have to reach the driver; which cluster it is was checked.
+            is_everywhere=any(word.startswith("spark://") for word in arguments),
+            cgroup=self._cgroups.make(key, amounts_of(arguments)),
         )
+        command = launch_command(folder, program, self._settings.data, confines)
+        runner = SpaceRunner(
+            key, space_uid, folder, command, clean_environment(folder), tuple(arguments), needs, self._on_event(key)
+        )
+        runner.hosts, runner.cgroup = hosts, confines.cgroup
         self.runners[key] = runner
         runner.start()
+        self._changed()
         _log.info("space %s has a runner", " ".join(filter(None, key)))
         return runner
 
-    def _heard(self, key: RunnerKey) -> Callable[[], None]:
-        def heard() -> None:
+    def _hosts(self, namespace: str) -> str:
+        """Return the hosts that the runners of a namespace may reach besides EnMasse, as the operator wrote it."""
+        hosts = self.declared.hosts(namespace)
+        for problem in parse_hosts(hosts)[1]:
+            _log.warning("%s of namespace %s: %s", ANNOTATION, namespace, problem)
+        return hosts
+
+    def _on_event(self, key: RunnerKey) -> Callable[[], None]:
+        def on_event() -> None:
             runner = self.runners.get(key)
             if runner is not None:
                 self._leftovers.note(key, runner.pid)
-            self._something.set()
+            self._changed()
 
-        return heard
+        return on_event
 
     def _end_idle(self) -> None:
         for runner in list(self.runners.values()):
             namespace, _, name = runner.key.space.partition("/")
             space = self.declared.spaces.get((namespace, name))
-            if space is None or space.is_going or space.uid != runner.space_uid:
+            is_other = runner.hosts != self.declared.hosts(namespace)
+            if space is None or space.is_going or space.uid != runner.space_uid or is_other:
                 self._end(runner)
             elif runner.is_busy:
                 runner.used_at = time.monotonic()
@@ -358,9 +453,10 @@ class Host:
                 if runner.folder.user is not None and len(others) <= 1:
                     await asyncio.to_thread(end_user, runner.folder.user)
             finally:
+                self._cgroups.remove(runner.cgroup)
                 self.runners.pop(runner.key, None)
                 self._stopping.pop(runner.key, None)
-                self._something.set()
+                self._changed()
 
         self._stopping[runner.key] = asyncio.create_task(end(), name=f"end {runner.key}")
 
@@ -368,35 +464,20 @@ class Host:
         for runner in list(self.runners.values()):
             self._end(runner)
         await asyncio.gather(*self._stopping.values(), return_exceptions=True)
-        for task in list(self._changing):
-            task.cancel()
 
-    def _change_finalizer(self, pipeline: Pipeline, *, add: bool) -> None:
-        name = f"finalizer {pipeline.key}"
-        if any(task.get_name() == name for task in self._changing):
-            return
-
-        async def change() -> None:
-            try:
-                await self.reports.change_finalizer(pipeline, FINALIZER, add=add)
-            except httpx.HTTPError as error:
-                _log.info("%s: %s", name, error or type(error).__name__)
-                await asyncio.sleep(_TICK_S)
-            # What has come of it is seen by the watch; if nothing has, it is tried again.
-            self._something.set()
-
-        task = asyncio.create_task(change(), name=name)
-        self._changing.add(task)
-        task.add_done_callback(self._changing.discard)
+    def _listed(self, namespace: str) -> str | None:
+        """Return the hosts that the runners of a namespace are kept to; None: they are not."""
+        is_caged = self._separation is not None and self._separation.is_caged
+        return self.declared.hosts(namespace) if is_caged else None
 
     def _python(self) -> Rule:
         assert self._separation is not None
         return python_rule(self._separation, len(self.declared.spaces), is_api_open=self._settings.is_api_open)
 
     def _spark_problem(self) -> str:
-        """Why Spark cannot start; empty: it can."""
-        looked, problem = self._spark
-        if (problem or looked < 0) and time.monotonic() - looked > _SPARK_EVERY_S:
+        """Return why Spark cannot start; empty: it can."""
+        checked, problem = self._spark
+        if (problem or checked < 0) and time.monotonic() - checked > _SPARK_EVERY_S:
             try:
                 require_spark()
                 problem = ""
@@ -407,9 +488,16 @@ class Host:
 
 
 def _is_other(runner: SpaceRunner, pipeline: Pipeline) -> bool:
-    """Whether a runner was told of a former pipeline of this name."""
-    told = runner.told.get(pipeline.metadata.name)
-    return told is not None and told.uid != pipeline.metadata.uid
+    """Return whether a runner has a former pipeline of this name."""
+    sent = runner.assigned.get(pipeline.metadata.name)
+    return sent is not None and sent.uid != pipeline.metadata.uid
+
+
+def _place_of(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
 
 
 def _now() -> str:

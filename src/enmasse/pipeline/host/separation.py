@@ -1,4 +1,4 @@
-"""Whether the processes of spaces can be kept from each other here; found out by trying."""
+"""Finds out by trying whether the processes of spaces can be kept from each other here."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from pathlib import Path
 from typing import Final
 
 from enmasse.pipeline.host import launch as launcher
-from enmasse.pipeline.host.space_folders import SpaceFolder
-from enmasse.pipeline.host.user_numbers import USERS
+from enmasse.pipeline.host.space_folders import USERS, SpaceFolder
 
-__all__ = ["Separation", "clean_environment", "find_separation", "launch_command"]
+_SOURCES: Final = Path(launcher.__file__).parents[3]
+_START: Final = """\
+import sys
+sys.path.append(sys.argv.pop(1))  # last, so that what is installed beside us hides nothing of Python's own
+from enmasse.pipeline.host.launch import main
+main(sys.argv[1:])
+"""
 
 _HANDED_ON: Final = ("PATH", "JAVA_HOME", "JDK_JAVA_OPTIONS", "TZ")
 
@@ -40,15 +45,41 @@ for closed in sys.argv[1:]:
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """What was found.
+    """The means of separation that were found.
 
     Attributes:
         is_possible: whether each space's processes run as a user of their own.
         reason: why not, as a part of a sentence.
+        uncaged: why runners have no network and no view of files of their own; empty: they have.
     """
 
     is_possible: bool
     reason: str = ""
+    uncaged: str = ""
+
+    @property
+    def is_caged(self) -> bool:
+        """True if each runner has a network and a view of the file system of its own."""
+        return not self.uncaged
+
+
+@dataclass(frozen=True, slots=True)
+class Confines:
+    """The bounds that a runner is kept to.
+
+    Attributes:
+        ours: host and port of each place of EnMasse that it may reach.
+        hosts: what an operator lets it reach besides, as that was written.
+        is_caged: whether it has a view of the file system and a network of its own.
+        is_everywhere: whether it may reach everything, because it has executors elsewhere; then the view alone.
+        cgroup: the control group that bounds it; None: there is none.
+    """
+
+    ours: tuple[tuple[str, int], ...] = ()
+    hosts: str = ""
+    is_caged: bool = False
+    is_everywhere: bool = False
+    cgroup: Path | None = None
 
 
 def find_separation(data: Path, folders: Path) -> Separation:
@@ -59,15 +90,29 @@ def find_separation(data: Path, folders: Path) -> Separation:
         folders: where the folders of spaces lie.
     """
     if not sys.platform.startswith("linux"):
-        return Separation(False, f"on {sys.platform} it is not known how")
+        return Separation(False, why := f"on {sys.platform} it is not known how", why)
+    uncaged = _problem(data, folders, is_caged=True)
     if os.getuid() != 0:
-        return Separation(False, "EnMasse does not run as root, and only root may start processes of other users")
+        reason = "EnMasse does not run as root, and only root may start processes of other users"
+        return Separation(False, reason, uncaged)
+    reason = _problem(data, folders, is_caged=False) if uncaged else ""
+    return Separation(not reason, reason, uncaged)
+
+
+def _problem(data: Path, folders: Path, *, is_caged: bool) -> str:
+    """Return why no process that has what runners need can be kept apart; empty: it can."""
     place = Path(tempfile.mkdtemp(prefix="try-", dir=folders))
+    is_root = os.getuid() == 0
     try:
-        folder = SpaceFolder(place, USERS.stop)
+        folder = SpaceFolder(place, USERS.stop if is_root else None)
         folder.make()
-        closed = [str(data / name) for name in ("control", "nodes", "tls", "logs")]
-        command = launch_command(folder, [sys.executable, "-c", _PROBE, *closed], data)
+        closed = [str(data / name) for name in ("control", "nodes", "tls", "logs")] if is_root or is_caged else []
+        command = launch_command(
+            folder,
+            [sys.executable, "-c", _PROBE, *closed],
+            data,
+            Confines(is_caged=is_caged, is_everywhere=not is_caged),
+        )
         done = subprocess.run(
             command,
             env=clean_environment(folder),
@@ -77,31 +122,41 @@ def find_separation(data: Path, folders: Path) -> Separation:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Separation(False, f"a process of another user cannot be started: {error}")
+        return f"such a process cannot be started: {error}"
     finally:
         shutil.rmtree(place, ignore_errors=True)
     if done.returncode == 0:
-        return Separation(True)
+        return ""
     last = next(
         (line for line in reversed(done.stderr.splitlines()) if line.strip()), f"it ended with {done.returncode}"
     )
-    return Separation(False, f"a process of another user does not work here ({last.strip()})")
+    return f"such a process does not work here ({last.strip()})"
 
 
-def launch_command(folder: SpaceFolder, command: Sequence[str], data: Path) -> list[str]:
+def launch_command(folder: SpaceFolder, command: Sequence[str], data: Path, confines: Confines) -> list[str]:
     """Return the command that starts another one with no more than it may have.
 
     Args:
         folder: of the space.
         command: what to run, its program as a whole path.
         data: what it must not see, but for its folder.
+        confines: what it is kept to.
     """
     options = ["--parent", str(os.getpid()), "--folder", str(folder.path), "--work", "work"]
+    options += ["--hosts", confines.hosts]
+    for host, port in confines.ours:
+        options += ["--ours", f"{host} {port}"]
     if folder.user is not None:
-        options += ["--user", str(folder.user), "--hide", str(data)]
+        options += ["--user", str(folder.user)]
+    if confines.is_caged:
+        options += ["--cage", "--hide", str(data)]
         for path in _needed():
             options += ["--see", str(path)]
-    return [sys.executable, "-I", "-S", launcher.__file__, *options, "--", *command]
+    if confines.cgroup is not None:
+        options += ["--cgroup", str(confines.cgroup)]
+    if confines.is_everywhere:
+        options.append("--everywhere")
+    return [sys.executable, "-I", "-S", "-c", _START, str(_SOURCES), *options, "--", *command]
 
 
 def clean_environment(folder: SpaceFolder) -> dict[str, str]:
@@ -116,9 +171,9 @@ def clean_environment(folder: SpaceFolder) -> dict[str, str]:
 
 
 def _needed() -> list[Path]:
-    """The folders of Python, of our code and of Java."""
+    """Return the folders of Python, of our code and of Java."""
     found = [Path(sys.prefix), Path(sys.base_prefix), *map(Path, site.getsitepackages())]
-    found.append(Path(launcher.__file__).parents[3])
+    found.append(_SOURCES)
     java = os.environ.get("JAVA_HOME") or shutil.which("java")
     if java:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the host needs to know."""
+"""Settings of the host."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HostSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """How the host is started.
+    """Settings with which the host is started.
 
     Attributes:
         data: the data directory.
         api: URL of the API, on this machine.
         amqp: URL of the node.
-        is_api_open: whether whoever reaches the API may do everything.
+        domain: below which spaces have their hosts there.
+        is_api_open: whether everyone who reaches the API may run Python, because it asks for no proof of identity.
         supervised: whether a supervisor holds the other end of standard input.
         quick: whether Spark starts sooner and runs slower.
         log_format: ``text`` or ``json``, for each line on standard error.
@@ -28,6 +27,7 @@ class HostSettings:
     data: Path
     api: str
     amqp: str
+    domain: str = "enmasse.local"
     is_api_open: bool = True
     supervised: bool = False
     quick: bool = False

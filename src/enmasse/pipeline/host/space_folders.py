@@ -1,4 +1,4 @@
-"""The folders of spaces: whose they are, and that nobody puts anything in our way there.
+"""Keeps the folders of spaces, the user numbers that own them, and what is left of runners that ran there.
 
     pipelines/                      ours
         spaces.json                 which space has which folder, and which number its processes run as
@@ -8,26 +8,181 @@
             logs                                    ours alone
 
 Rules:
-1. Where processes can be separated, a space's processes run as a user of their own: a number without a name.
-2. Whatever they can write may be a link: we neither read nor write there, and only remove.
+1. Where processes can be separated, a space's processes run as a user of their own: a number without a name. A host
+   that starts ends whatever runs as its numbers, so two hosts of one machine must never have the same: each holds a
+   lock for every one of its numbers as long as it lives.
+2. Whatever a space's processes can write may be a link: we neither read nor write there, and only remove.
 3. A space that was deleted and made anew is another space: what the former one left is put aside, and ours.
+4. Processes of runners whose host was killed are remembered, and ended before another runner starts.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pwd
+import random
 import shutil
+import signal
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from enmasse.engines.private_files import replace_file
+from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
-from enmasse.pipeline.host.user_numbers import UserNumbers
+from enmasse.pipeline.host.supervise import end_session
 
-__all__ = ["SpaceFolder", "SpaceFolders"]
+USERS = range(52_000, 58_000)
+"""Below what systems give out by themselves, and within what a user namespace has."""
+
+_LOCKS = Path("/run/enmasse/pipeline-users")
+
+
+class UserNumbers:
+    """Those of one host.
+
+    Args:
+        locks: folder of the locks; the same for all installations of a machine.
+    """
+
+    def __init__(self, locks: Path = _LOCKS) -> None:
+        self._locks = locks
+        self._held: dict[int, int] = {}
+
+    def close(self) -> None:
+        """Let go of all."""
+        while self._held:
+            os.close(self._held.popitem()[1])
+
+    def take(self, number: int) -> bool:
+        """Have a number for as long as this process lives; whether no other host has it.
+
+        Raises:
+            ConfigError: the lock cannot be made.
+        """
+        if number in self._held:
+            return True
+        try:
+            self._locks.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = os.open(self._locks / str(number), os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"{self._locks / str(number)} cannot be made: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return False
+        self._held[number] = lock
+        return True
+
+    def take_any(self, taken: Iterable[int | None]) -> int:
+        """Take a number that is free.
+
+        Args:
+            taken: numbers of this installation.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        refused = set(taken)
+        # At different places, so that what one installation left is seldom another's number later on.
+        begin = random.randrange(len(USERS))  # noqa: S311  # to spread, not to hide
+        numbers: list[int] = [*USERS[begin:], *USERS[:begin]]
+        for number in numbers:
+            if number not in refused and not _is_somebody(number) and self.take(number):
+                return number
+        raise ConfigError(f"all numbers from {USERS.start} to {USERS.stop - 1} are taken by spaces or users")
+
+
+def _is_somebody(number: int) -> bool:
+    try:
+        pwd.getpwuid(number)
+    except KeyError:
+        return False
+    return True
+
+
+_PATIENCE_S = 10.0
+
+
+class Leftovers:
+    """Remembers which runners there are.
+
+    Args:
+        root: the folder of the host.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._file = root / "runners.json"
+        self._known: dict[str, tuple[int, str]] = {}
+
+    def note(self, runner: Iterable[str], pid: int | None) -> None:
+        """Remember the process of a runner; None: it has none any more."""
+        name = " ".join(filter(None, runner))
+        found = None if pid is None else (pid, _started(pid))
+        if self._known.get(name) == found:
+            return
+        if found is None:
+            self._known.pop(name)
+        else:
+            self._known[name] = found
+        replace_file(self._file, json.dumps(self._known).encode())
+
+    def end(self, users: Iterable[int]) -> None:
+        """End what a former host left.
+
+        Args:
+            users: numbers that only runners run as.
+        """
+        try:
+            former = json.loads(self._file.read_text())
+            processes = [(int(pid), str(started)) for pid, started in former.values()]
+        except (OSError, ValueError, TypeError, AttributeError):
+            processes = []
+        for pid, started in processes:
+            # A number is not given to others while a session has it; a leader that began at another time is another.
+            if _started(pid) in ("", started):
+                end_session(pid)
+        for user in users:
+            end_user(user)
+
+
+def end_user(user: int) -> bool:
+    """Kill every process of a user who only has processes that we started; whether nothing is left."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while found := _processes_of(user):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _processes_of(user: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            lines = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line)
+        except (OSError, ValueError):
+            continue
+        if str(user) in lines.get("Uid", "").split() and lines.get("State", "").strip()[:1] not in ("Z", "X"):
+            found.append(int(folder.name))
+    return found
+
+
+def _started(pid: int) -> str:
+    """When a process began, in the kernel's count; empty when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
 
 _THEIRS = ("lake", "checkpoints", "spool", "models", "work")
 _SHOWN = ("credentials", "code")
@@ -71,7 +226,7 @@ class SpaceFolder:
             raise ConfigError(f"{error.filename or self.path} cannot be made: {error.strerror}") from None
 
     def write_credentials(self, name: str, user: str, password: str) -> None:
-        """Keep what a Secret says, for whoever names it."""
+        """Write the credentials of a Secret, for the pipelines that name it."""
         path = self.path / "credentials" / f"{name}.json"
         self._replace(path, json.dumps({"user": user, "password": password}).encode())
 
@@ -99,9 +254,7 @@ class SpaceFolder:
             path.chmod(0o750)
 
     def _replace(self, path: Path, data: bytes) -> None:
-        replace_file(path, data)
-        if self.user is not None:
-            os.chown(path, self.user, self.user)
+        replace_file(path, data, owner=None if self.user is None else (self.user, self.user))
 
 
 class SpaceFolders:
@@ -128,7 +281,7 @@ class SpaceFolders:
             raise ConfigError(f"{self._file} cannot be read: {error}") from None
 
     def users(self) -> list[int]:
-        """The numbers that processes of spaces run as, and nobody else's do."""
+        """Return the numbers that processes of spaces run as, and no others do."""
         known = [item["user"] for item in self._known.values() if item.get("user") is not None]
         return [number for number in known if self._numbers.take(number)]
 
@@ -160,7 +313,7 @@ class SpaceFolders:
             self._save()
 
     def path_of(self, space: str) -> Path:
-        """Where the folder of a space is, or would be."""
+        """Return where the folder of a space is, or would be."""
         return self._root / space.replace("/", ".")
 
     def folder(self, space: str, uid: str, *, is_separated: bool) -> SpaceFolder:

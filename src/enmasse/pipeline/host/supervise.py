@@ -1,4 +1,4 @@
-"""Keeps a job's process running, and ends all of it when it ends.
+"""Keeps a runner's process running, ends all of it when it ends, and keeps its log within bounds.
 
 The driver's Java process and its Python workers are the driver's children. When the driver is
 killed they could live on and write to the same tables, so everything of the old session is ended,
@@ -14,14 +14,97 @@ import signal
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from enmasse.pipeline.host.bounded_log import BoundedLog
+MAX_BYTES = 1024 * 1024
+"""Bytes of each of the two files that a log has at most: some ten thousand lines."""
+LONGEST_LOG_LINE = 8 * 1024
 
-__all__ = ["Supervisor", "end_session"]
+
+class BoundedLog:
+    """A file of lines; when it is full it is put aside, in place of the one put aside before.
+
+    Args:
+        path: the file; made with the first line, for its owner alone.
+        max_bytes: how large it becomes.
+    """
+
+    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+        self._path = path
+        self._former = path.with_name(path.name + ".1")
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+
+    @property
+    def path(self) -> Path:
+        """The file of the newest lines."""
+        return self._path
+
+    def append(self, line: str) -> None:
+        """Add a line; what cannot be written is left out, as a full disk is reported elsewhere."""
+        data = line.replace("\r", "").replace("\n", "\\n")[:LONGEST_LOG_LINE].encode("utf-8", "replace") + b"\n"
+        with self._lock:
+            try:
+                # No link is followed: a tenant who makes one would have us write elsewhere.
+                number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+                with os.fdopen(number, "ab") as file:
+                    file.write(data)
+                    size = file.tell()
+                if size >= self._max_bytes:
+                    self._path.replace(self._former)
+            except OSError:
+                pass
+
+    def tail(self, count: int) -> list[str]:
+        """Return the last lines, oldest first."""
+        last: deque[str] = deque(maxlen=max(count, 0))
+        for path in (self._former, self._path):
+            last.extend(_lines(path))
+        return list(last)
+
+    def position(self) -> tuple[int, int]:
+        """Return where its end is now, for ``since``."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return 0, 0
+        return found.st_ino, found.st_size
+
+    def since(self, position: tuple[int, int]) -> tuple[list[str], tuple[int, int]]:
+        """Return the whole lines that came after a position, and the new one."""
+        inode, offset = position
+        lines: list[str] = []
+        now = self.position()
+        if inode and inode != now[0]:
+            lines, _ = _lines_from(self._former, offset)
+            offset = 0
+        more, offset = _lines_from(self._path, offset)
+        return [*lines, *more], (now[0], offset)
+
+    def remove(self) -> None:
+        """Remove the files."""
+        for path in (self._former, self._path):
+            path.unlink(missing_ok=True)
+
+
+def _lines(path: Path) -> list[str]:
+    return _lines_from(path, 0)[0]
+
+
+def _lines_from(path: Path, offset: int) -> tuple[list[str], int]:
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            file.seek(offset)
+            data = file.read(2 * MAX_BYTES)
+    except OSError:
+        return [], offset
+    whole = data[: data.rfind(b"\n") + 1]
+    return whole.decode("utf-8", "replace").splitlines(), offset + len(whole)
+
 
 FIRST_PAUSE_S = 0.5
 LAST_PAUSE_S = 30.0
@@ -30,7 +113,7 @@ LONG_ENOUGH_S = 60.0
 GRACE_S = 15.0
 """An orderly stop ends the batch that runs and takes Java down."""
 LONGEST_LINE = 16 * 1024 * 1024
-"""Of what a driver says; an answer to a query is the longest. What is longer is left out."""
+"""Bytes of a line from a driver; an answer to a query is the longest. What is longer is left out."""
 MOST_WAITING = 1000
 """Lines for a driver that reads none; one that reads none for so long is started again."""
 
@@ -41,7 +124,7 @@ class Supervisor:
     Args:
         command: what to run; it is to end in order when its standard input ends.
         log: bounded file that the command's standard error is appended to.
-        on_event: hears each line of JSON that the command writes, and ``{"event": "started", "pid": ...}``
+        on_event: called with each line of JSON that the command writes, and ``{"event": "started", "pid": ...}``
             and ``{"event": "ended", "status": ...}``; called from other threads.
         environment: of the command; None: ours.
     """
@@ -59,6 +142,7 @@ class Supervisor:
         self._on_event = on_event
         self._environment = environment
         self._stopping = threading.Event()
+        self._grace_s = GRACE_S
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.Queue[bytes | None] = queue.Queue(MOST_WAITING)
         self._thread = threading.Thread(target=self._run, name="supervisor")
@@ -84,8 +168,9 @@ class Supervisor:
         except queue.Full:
             process.kill()
 
-    def stop(self) -> None:
-        """End the command in order, or by force after a while; returns when all of it is gone."""
+    def stop(self, grace_s: float = GRACE_S) -> None:
+        """End the command in order, or by force after so many seconds; returns when all of it is gone."""
+        self._grace_s = grace_s
         self._stopping.set()
         self._end_input()
         self._thread.join()
@@ -183,7 +268,7 @@ class Supervisor:
         _close(process.stdin)
         if self._stopping.is_set():
             with suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE_S)
+                process.wait(self._grace_s)
                 return
             process.kill()
 

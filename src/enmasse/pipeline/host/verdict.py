@@ -1,10 +1,14 @@
-"""Whether a pipeline can run, and what its runner is told. Pure.
+"""Decides whether a pipeline can run and what its runner is sent, and composes its status. Pure.
 
 Rules:
-1. A pipeline that has not begun waits for what it names; one that runs is not stopped because an address or
-   its user went away: its queries say what happens then, and go on when it is back.
+1. A pipeline that has not begun waits for what it names, and for room; one that runs is not stopped because an
+   address or its user went away: its queries report what happens then, and go on when it is back.
 2. What must never run is stopped at once: users' Python and clusters where processes cannot be separated, and
    anything in a space that is gone or is another one now.
+3. Users' Python can do all that its process can, so it runs where processes are separated, or an operator allows it.
+4. A cluster is as trusted as the installation: executors run as the user of their workers, whichever space they work
+   for, and a master may hand objects to the driver. So there must be no other tenants. Executors connect to the
+   driver, so its runner has no network of its own: where others have one, an operator must have listed the masters.
 """
 
 from __future__ import annotations
@@ -13,26 +17,92 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from enmasse.messaging.patterns import matches, parse
-from enmasse.model.builtins import BUILTINS, MeteringParameters
-from enmasse.model.conditions import Condition, Truth
-from enmasse.model.pipelines import Pipeline
+from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters
+from enmasse.model.kinds.pipelines import Pipeline, PipelineStatus, unapplied_by_type
+from enmasse.model.schema.conditions import READY, Condition, Truth, Unapplied, find, stamp, unmet, with_effect
+from enmasse.pipeline.host.reach import ANNOTATION, Reach, parse_hosts
+from enmasse.pipeline.host.separation import Separation
 
-__all__ = [
-    "AddressFacts",
-    "Facts",
-    "Rule",
-    "SpaceFacts",
-    "Verdict",
-    "judge",
-    "named_addresses",
-    "read_credentials",
-    "runs_python",
-]
+_INSTEAD = "SQL and built-in pipelines run"
+
+
+def python_rule(separation: Separation, spaces: int, *, is_api_open: bool) -> Rule:
+    """Return what counts for all pipelines with Python of their own.
+
+    Args:
+        separation: whether processes of spaces can be kept from each other.
+        spaces: how many there are.
+        is_api_open: whether everyone who reaches the API may run Python, because it asks for no proof of identity.
+    """
+    if is_api_open:
+        return Rule(
+            False,
+            "ApiOpen",
+            "Python of pipelines does not run where the API is open: everyone who reaches it may do everything, and "
+            f"Python would; start without --api-auth open, or with --allow-python. {_INSTEAD}",
+        )
+    if spaces <= 1:
+        return Rule(True, "OneSpace")
+    if not separation.is_possible:
+        return Rule(
+            False,
+            "NotSeparated",
+            "Python of pipelines does not run where there are several spaces whose processes cannot be kept from "
+            f"each other: {separation.reason}; run EnMasse as root, where every user may read it. {_INSTEAD}",
+        )
+    return Rule(True, "Separated")
+
+
+def cluster_rule(pipeline: Pipeline, spaces: int, hosts: str | None = None) -> Rule | None:
+    """Return what counts for a pipeline; None: it runs on this machine.
+
+    Args:
+        pipeline: that may name a cluster.
+        spaces: how many there are.
+        hosts: what the operator lets its runner reach; None: runners are not kept from other hosts.
+    """
+    resources = pipeline.spec.resources
+    master = resources.master if resources is not None else None
+    if not master or master.startswith("local"):
+        return None
+    if not master.startswith("spark://"):
+        return Rule(
+            False,
+            "NotSupported",
+            f"pipelines run on standalone clusters, spark://HOST:PORT, and not on {master}: its executors would "
+            "reach neither Spark's driver nor the node, which listen on the loopback interface",
+        )
+    if spaces > 1:
+        return Rule(
+            False,
+            "NotSeparated",
+            "pipelines run on a cluster only where there is one space: executors run as the user of their workers, "
+            "so spaces cannot be kept from each other there; leave out spec.resources.master",
+        )
+    if hosts is not None and (missing := _missing(master.removeprefix("spark://"), hosts)):
+        return Rule(
+            False,
+            "HostNotGranted",
+            f"pipelines of this namespace do not reach {missing}: the operator of EnMasse lists it in the "
+            f"annotation {ANNOTATION} of the namespace",
+        )
+    return Rule(True, "OneSpace")
+
+
+def _missing(masters: str, hosts: str) -> str:
+    """Return the first master that no entry covers."""
+    reach = Reach(parse_hosts(hosts)[0])
+    for master in masters.split(","):
+        places, problems = parse_hosts(master)
+        if problems or not all(reach.covers(place) for place in places):
+            return master
+    return ""
+
 
 Document = dict[str, Any]
 Rest = Literal["", "Paused", "Finished"]
@@ -40,31 +110,32 @@ Rest = Literal["", "Paused", "Finished"]
 
 @dataclass(frozen=True, slots=True)
 class SpaceFacts:
-    """What counts of a space."""
+    """Facts about a space."""
 
     uid: str
     needs_user: bool
-    """Whether only its users come in."""
+    """True if only its users come in."""
     is_going: bool = False
-    """Whether it is being deleted."""
+    """True if it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressFacts:
-    """What counts of an address."""
+    """Facts about an address."""
 
     type: str
     schema: Any = None
     is_ready: bool = True
+    is_placed: bool = True
 
-    def told(self) -> Document:
-        """As a runner is told."""
+    def to_command(self) -> Document:
+        """Return the form in which a runner gets it."""
         return {"type": self.type} | ({} if self.schema is None else {"schema": self.schema})
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Whether something may run here."""
+    """The outcome of one rule, as a condition has it."""
 
     is_allowed: bool
     reason: str
@@ -77,21 +148,23 @@ class Facts:
 
     space: SpaceFacts | None
     addresses: Mapping[str, AddressFacts]
-    """Of the space, by what applications call them."""
+    """The addresses of the space, by what applications call them."""
     secret: Document | None = None
     code: Document | None = None
     spark: str = ""
-    """Why Spark cannot start; empty: it can."""
+    """The reason why Spark cannot start; empty: it can."""
     python: Rule = field(default_factory=lambda: Rule(True, "Separated"))
     cluster: Rule | None = None
-    """Whether it may run on the cluster that it names; None: it names none."""
+    """True if it may run on the cluster that it names; None: it names none."""
+    room: Rule = field(default_factory=lambda: Rule(True, "Granted"))
+    """The rule whether there is capacity for its runner."""
     has_begun: bool = False
-    """Whether a runner runs it now."""
+    """True if a runner runs it now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What comes of it.
+    """The result for a pipeline.
 
     Attributes:
         conditions: what holds.
@@ -99,8 +172,9 @@ class Verdict:
         rest: why it is not, if nothing is wrong.
         credentials: name, user and password that the runner must find; None: it needs none.
         modules: Python by file name that the runner must find.
-        put: what the runner is told, without the resource.
-        mark: changes when the runner must be told again.
+        put: what the runner is sent, without the resource.
+        mark: changes when the runner must be sent it again.
+        unapplied: what of the declaration has no effect.
     """
 
     conditions: tuple[Condition, ...]
@@ -110,10 +184,11 @@ class Verdict:
     modules: Mapping[str, str] = field(default_factory=dict)
     put: Document = field(default_factory=dict)
     mark: str = ""
+    unapplied: tuple[Unapplied, ...] = ()
 
 
 def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
-    """Tell what holds for a pipeline, and whether it is to run."""
+    """Decide what holds for a pipeline, and whether it is to run."""
     generation = pipeline.metadata.generation
     space = facts.space
     found: list[Condition] = []
@@ -130,7 +205,7 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
     else:
         going = "is being deleted" if space is not None else "does not exist"
         note("SpaceFound", "False", "SpaceGoing" if space else "SpaceMissing", f"space {pipeline.space} {going}")
-    told, has_addresses = _judge_addresses(pipeline, facts, note)
+    addresses, has_addresses = _judge_addresses(pipeline, facts, note)
     credentials, has_credentials = _judge_credentials(pipeline, facts, note)
     modules, has_code = _judge_code(pipeline, facts, note)
     has_spark = (
@@ -147,9 +222,13 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
         rule = facts.cluster
         may_cluster = note("ClusterAllowed", "True" if rule.is_allowed else "False", rule.reason, rule.message)
     rest = _rest_of(pipeline)
+    has_room = True
+    if not rest:
+        room = facts.room
+        has_room = note("ResourcesGranted", "True" if room.is_allowed else "False", room.reason, room.message)
     must_not = not (has_space and may_python and may_cluster and has_spark) or bool(rest) or _is_going(pipeline)
-    waits = not (has_addresses and has_credentials and has_code)
-    put = {"credentials": credentials[0] if credentials else "", "addresses": told}
+    waits = not (has_addresses and has_credentials and has_code and has_room)
+    put = {"credentials": credentials[0] if credentials else "", "addresses": addresses}
     digest = {
         "uid": pipeline.metadata.uid,
         "generation": generation,
@@ -165,11 +244,16 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
         modules=modules,
         put=put,
         mark=hashlib.sha256(json.dumps(digest, sort_keys=True).encode()).hexdigest(),
+        unapplied=tuple(unapplied_by_type(pipeline.spec, lambda name: _type_of(facts.addresses.get(name)))),
     )
 
 
+def _type_of(facts: AddressFacts | None) -> str | None:
+    return None if facts is None else facts.type
+
+
 def runs_python(pipeline: Pipeline) -> bool:
-    """Whether it has Python of its own."""
+    """Return whether it has Python of its own."""
     return any(step.function for step in pipeline.spec.steps)
 
 
@@ -188,7 +272,7 @@ def named_addresses(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _patterns(pipeline: Pipeline) -> tuple[str, ...]:
-    """The patterns of addresses that a pipeline names; one that stands for nothing now is no mistake."""
+    """Return the patterns of addresses that a pipeline names; one that stands for nothing now is no mistake."""
     builtin = pipeline.spec.builtin
     if builtin is None or BUILTINS.get(builtin.name) is not MeteringParameters:
         return ()
@@ -199,20 +283,20 @@ def _judge_addresses(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[Docum
     named = list(dict.fromkeys(named_addresses(pipeline)))
     missing = [name for name in named if name not in facts.addresses]
     unready = [name for name in named if name in facts.addresses and not facts.addresses[name].is_ready]
-    told = {name: facts.addresses[name].told() for name in named if name in facts.addresses}
+    addresses = {name: facts.addresses[name].to_command() for name in named if name in facts.addresses}
     for pattern in map(parse, _patterns(pipeline)):
-        told |= {name: item.told() for name, item in facts.addresses.items() if matches(pattern, name)}
+        addresses |= {name: item.to_command() for name, item in facts.addresses.items() if matches(pattern, name)}
     if any(sink.address == "*" for sink in pipeline.spec.sinks):
-        told |= {name: item.told() for name, item in facts.addresses.items()}
+        addresses |= {name: item.to_command() for name, item in facts.addresses.items()}
     if missing:
         some = ", ".join(missing[:10])
-        return told, note(
+        return addresses, note(
             "AddressesFound", "False", "AddressMissing", f"space {pipeline.space} has no address {some}"
         )
     if unready and not facts.has_begun:
         some = ", ".join(unready[:10])
-        return told, note("AddressesFound", "False", "AddressNotReady", f"address {some} is not ready yet")
-    return told, note("AddressesFound", "True", "Found")
+        return addresses, note("AddressesFound", "False", "AddressNotReady", f"address {some} is not ready yet")
+    return addresses, note("AddressesFound", "True", "Found")
 
 
 def _judge_credentials(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[tuple[str, str, str] | None, bool]:
@@ -277,3 +361,93 @@ def _rest_of(pipeline: Pipeline) -> Rest:
 
 def _is_going(pipeline: Pipeline) -> bool:
     return bool(pipeline.metadata.deletion_timestamp)
+
+
+_CANNOT = frozenset({"ClusterAllowed", "PythonAllowed", "SparkAvailable"})
+"""Conditions that waiting does not fulfil."""
+_PHASE_OF_REASON = {"Running": "Running", "Finished": "Finished", "Starting": "Starting", "Paused": "Starting"}
+"""Phases by the reason of a runner's condition Ready; others are failures. One that was paused is to start."""
+_READY_PHASES = frozenset({"Running", "Finished"})
+
+
+def compose(
+    pipeline: Pipeline,
+    former: PipelineStatus,
+    verdict: Verdict,
+    reported: PipelineStatus | None,
+    now: str,
+    *,
+    ending: str = "",
+) -> PipelineStatus:
+    """Return what is to be published of a pipeline.
+
+    Args:
+        pipeline: as declared.
+        former: what was published last.
+        verdict: what the host found.
+        reported: what the runner reported of the present generation; None: nothing yet.
+        now: the present, RFC 3339 in UTC.
+        ending: how the runner ended, if it has and is not ready again.
+    """
+    phase, reason, message = _phase(pipeline, verdict, reported, ending)
+    conditions = [*verdict.conditions, *_more(verdict.conditions, reported)]
+    ready = Condition(
+        type=READY,
+        status="True" if phase in _READY_PHASES else "False",
+        reason=reason,
+        message=message,
+        observed_generation=pipeline.metadata.generation,
+    )
+    conditions = list(with_effect([*conditions, ready], verdict.unapplied, pipeline.metadata.generation))
+    fields: dict[str, Any] = {
+        "conditions": stamp(conditions, former.conditions, now),
+        "is_ready": phase in _READY_PHASES,
+        "phase": phase,
+        "messages": unmet(conditions),
+        "observed_generation": pipeline.metadata.generation,
+    }
+    if reported is not None and verdict.is_wanted:
+        for name in ("queries", "rows", "rate", "lag", "last_error", "restarted_at", "warnings"):
+            fields[name] = getattr(reported, name)
+        if reported.restarted_at is None:
+            fields["restarted_at"] = former.restarted_at
+    elif phase != "Starting":
+        state = "Paused" if phase == "Paused" else "Finished" if phase == "Finished" else "Waiting"
+        fields["queries"] = tuple(
+            query.model_copy(
+                update={"state": state, "input_rows_per_second": None, "processed_rows_per_second": None}
+            )
+            for query in former.queries
+        )
+        fields["rate"] = None
+    return former.model_copy(update=fields)
+
+
+def _phase(
+    pipeline: Pipeline, verdict: Verdict, reported: PipelineStatus | None, ending: str
+) -> tuple[str, str, str]:
+    """Phase, reason and message of a pipeline."""
+    if pipeline.metadata.deletion_timestamp:
+        return "Terminating", "Deleted", "it is stopped, and its place is removed"
+    wrong = next((item for item in verdict.conditions if item.status != "True"), None)
+    if verdict.rest == "Paused":
+        return "Paused", "Paused", "spec.paused is true"
+    if verdict.rest == "Finished":
+        return "Finished", "Finished", ""
+    if not verdict.is_wanted and wrong is not None:
+        return ("Failed" if wrong.type in _CANNOT else "Pending"), wrong.reason, wrong.message
+    ready = None if reported is None else find(reported.conditions, READY)
+    if ready is None:
+        if ending:
+            return "Starting", "RunnerEnded", f"the runner {ending} and is started again"
+        return "Starting", "Starting", "Spark starts"
+    phase = _PHASE_OF_REASON.get(ready.reason, "Failed")
+    return phase, ready.reason, ready.message
+
+
+def _more(ours: Sequence[Condition], reported: PipelineStatus | None) -> list[Condition]:
+    """Return the conditions that the runner reports and the host does not."""
+    if reported is None:
+        return []
+    known = {item.type for item in ours} | {READY}
+    return [item for item in reported.conditions if item.type not in known]

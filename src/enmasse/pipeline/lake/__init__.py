@@ -1,6 +1,6 @@
 """Tables of a space's lake, each row exactly once: Delta (the default) and Parquet.
 
-Whoever runs a query writes its batches so:
+A query writes its batches so:
 
     table = open_table(place.lake / "readings", mode="append", partition_by=("day",))
     table.prepare(frame.schema, owner="shop.readings/readings", checkpoint=checkpoint)

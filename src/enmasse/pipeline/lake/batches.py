@@ -1,11 +1,18 @@
-"""What every table does with a query's batches, whatever its files are."""
+"""The parts of writing a query's batches that all tables share, whatever their files are.
+
+Within this process one change of a table follows another: a merge and a compaction that run at once would make one of
+them fail, and a query would start again for nothing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
+from weakref import WeakValueDictionary
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
@@ -16,7 +23,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["Mode", "Table", "checkpoint_query", "query_of", "with_day"]
+
+class _Turn:
+    """The lock of one table, which weak references can point to."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+
+_turns: WeakValueDictionary[Path, _Turn] = WeakValueDictionary()
+_guard = threading.Lock()
+
+
+@contextmanager
+def turn(path: Path) -> Iterator[None]:
+    """Wait until no other thread of this process changes the table, and hold it."""
+    with _guard:
+        of_table = _turns.setdefault(path.resolve(), _Turn())
+    with of_table.lock:
+        yield
+
 
 Mode = Literal["append", "update", "complete"]
 
@@ -30,7 +56,7 @@ class Table(Protocol):
 
     @property
     def mode(self) -> Mode:
-        """How batches come in; also the query's output mode."""
+        """The mode of writing; also the query's output mode."""
 
     def prepare(self, schema: StructType, *, owner: str, checkpoint: Path, adopt: bool = False) -> None:
         """Make sure that the query may write here and its rows fit; the table is there afterwards.
@@ -61,7 +87,7 @@ class Table(Protocol):
 
 
 def query_of(frame: DataFrame) -> str:
-    """The id of the streaming query that a batch is of, the same as long as its checkpoint lives."""
+    """Return the id of the streaming query that a batch is of, the same as long as its checkpoint lives."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query is None:
         raise TableSchemaError("only batches of a streaming query can be told apart: use foreachBatch")
@@ -69,7 +95,7 @@ def query_of(frame: DataFrame) -> str:
 
 
 def checkpoint_query(checkpoint: Path) -> str | None:
-    """The id of the query whose checkpoint this is; None where there is none."""
+    """Return the id of the query whose checkpoint this is; None where there is none."""
     try:
         return str(json.loads((checkpoint / "metadata").read_text())["id"])
     except (OSError, ValueError, KeyError):
@@ -77,7 +103,7 @@ def checkpoint_query(checkpoint: Path) -> str | None:
 
 
 def with_day(frame: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """The rows, with the day of the event's time where the table is laid out by it and they have none.
+    """Return the rows, with the day of the event's time where the table is laid out by it and they have none.
 
     Raises:
         TableSchemaError: there is no time either.
@@ -93,7 +119,7 @@ def with_day(frame: DataFrame, partition_by: Sequence[str]) -> DataFrame:
 
 
 def table_fields(schema: StructType, keys: Sequence[str], partition_by: Sequence[str]) -> list[dict[str, object]]:
-    """The table's columns for rows of this schema.
+    """Return the table's columns for rows of this schema.
 
     Raises:
         TableSchemaError: there can be no such table.

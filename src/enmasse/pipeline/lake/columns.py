@@ -1,9 +1,9 @@
-"""Which rows fit into a table: its columns as Delta and Spark write them, and how they may change.
+"""Checks which rows fit into a table: its columns as Delta and Spark write them, and how they may change.
 
 Rules:
 1. Every column of a table may be null, for a message may lack a field, and later files may lack a column.
 2. Columns may be added, where that was asked for. What a column's type is does not change.
-3. Names are told apart without regard to case, for some readers do so.
+3. Names are compared without regard to case, for some readers do so.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from enmasse.pipeline.errors import TableSchemaError
-
-__all__ = ["DAY", "added_columns", "check_columns", "event_time", "nullable"]
 
 Field = Mapping[str, Any]
 """A column as both write it in JSON: ``name``, ``type``, ``nullable``, ``metadata``."""
@@ -41,7 +39,7 @@ _FOLDERS: Final = ("boolean", "byte", "short", "integer", "long", "string", "dat
 
 
 def nullable(fields: Sequence[Field]) -> list[dict[str, Any]]:
-    """The same columns, all of which may be null, at every depth.
+    """Return the same columns, all of which may be null, at every depth.
 
     Raises:
         TableSchemaError: a type that no table has; names the column.
@@ -80,7 +78,7 @@ def check_columns(fields: Sequence[Field], keys: Sequence[str], partition_by: Se
     types: dict[str, Any] = {}
     for field in fields:
         if field["name"].lower() in {name.lower() for name in types}:
-            raise TableSchemaError(f"there are two columns {field['name']!r}; case does not tell them apart")
+            raise TableSchemaError(f"there are two columns {field['name']!r}; case does not distinguish them")
         types[field["name"]] = field["type"]
     for what, names in (("keys", keys), ("partitionBy", partition_by)):
         for name in names:
@@ -97,7 +95,7 @@ def check_columns(fields: Sequence[Field], keys: Sequence[str], partition_by: Se
 
 
 def added_columns(table: Sequence[Field], rows: Sequence[Field], *, evolve: bool, name: str) -> list[Field]:
-    """The columns that the table needs for these rows.
+    """Return the columns that the table needs for these rows.
 
     Raises:
         TableSchemaError: a type differs, or a column is new and ``evolve`` was not asked for.
@@ -129,7 +127,7 @@ def _shown(of: Any) -> str:
 
 
 def event_time(fields: Sequence[Field]) -> str | None:
-    """The column with the event's time: the first TIMESTAMP that is not the address's own, else the address's."""
+    """Return the column of the event's time: the first TIMESTAMP that is not the address's own, else that one."""
     found = [field["name"] for field in fields if field["type"] == "timestamp"]
     own = [name for name in found if not name.startswith("_")]
     return next(iter(own or found), None)

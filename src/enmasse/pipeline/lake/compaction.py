@@ -2,7 +2,7 @@
 
 Rules:
 1. A step is bounded: it takes the partitions with the most small files first and ends after ``BYTES_AT_ONCE``.
-2. A batch that is appended meanwhile stays: compaction moves rows and says so, which conflicts with no append.
+2. A batch that is appended meanwhile stays: compaction moves rows and declares that, which conflicts with no append.
    Merges wait their turn (``turns``), for both would rewrite the same files.
 3. A file goes when it has been out of the table for ``keep_h``, so that a query that began before still finds it.
    So do files that no transaction ever named, which killed drivers leave behind, after a day at the earliest.
@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 from deltalake import WriterProperties
 from deltalake.exceptions import CommitFailedError
 
+from enmasse.pipeline.lake.batches import turn
 from enmasse.pipeline.lake.delta import MODE, open_delta
-from enmasse.pipeline.lake.turns import turn
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-__all__ = ["Compaction", "compact", "plan_compaction"]
 
 TARGET_BYTES: Final = 128 << 20
 """Large enough that opening it costs nothing beside reading it."""
@@ -39,7 +37,7 @@ KEEP_H: Final = 24
 
 @dataclass(frozen=True)
 class Compaction:
-    """What a step did."""
+    """The outcome of a step."""
 
     merged: int
     """Small files that are no longer in the table."""
@@ -58,7 +56,7 @@ class Compaction:
 def plan_compaction(
     files: Sequence[tuple[tuple[str | None, ...], int]], *, bytes_at_once: int = BYTES_AT_ONCE
 ) -> tuple[list[tuple[str | None, ...]], int]:
-    """Which partitions to compact now, and how many wait.
+    """Return which partitions to compact now, and how many wait.
 
     Args:
         files: each file's partition and bytes.

@@ -4,7 +4,7 @@ Rules:
 1. A batch's transaction carries the query's id and the batch's number. A batch whose number is there is not
    written again, so rows are in the table exactly once, however often the driver is killed.
 2. Before ``add`` returns, files and log are on disk: what the checkpoint calls done survives a power cut.
-3. The table's properties say who writes it and under which checkpoint. Nobody else's rows come in.
+3. The table's properties name its writer and the checkpoint. No other writer's rows come in.
 4. Files are made first and named in the log last, so a reader sees a batch whole or not at all.
 """
 
@@ -25,17 +25,14 @@ from deltalake.transaction import AddAction
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
-from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of, table_fields, with_day
+from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of, table_fields, turn, with_day
 from enmasse.pipeline.lake.columns import added_columns
 from enmasse.pipeline.lake.file_writing import FILES_DDL, FileWriting, sync
 from enmasse.pipeline.lake.mending import LOG, QUERY, account_for, application, mend
-from enmasse.pipeline.lake.turns import turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-__all__ = ["MODE", "DeltaLakeTable", "open_delta"]
 
 _OWNER: Final = "enmasse.owner"
 MODE: Final = "enmasse.mode"
@@ -55,7 +52,7 @@ _LAST: Final = "__enmasse_last"
 
 
 def open_delta(path: Path) -> DeltaTable | None:
-    """The table as it is now; None where there is none."""
+    """Return the table as it is now; None where there is none."""
     try:
         return DeltaTable(path)
     except TableNotFoundError:
@@ -106,7 +103,7 @@ class DeltaLakeTable:
 
     @property
     def mode(self) -> Mode:
-        """How batches come in; also the query's output mode."""
+        """The mode of writing; also the query's output mode."""
         return self._mode
 
     def prepare(self, schema: StructType, *, owner: str, checkpoint: Path, adopt: bool = False) -> None:
@@ -149,7 +146,7 @@ class DeltaLakeTable:
         return table
 
     def _open(self) -> DeltaTable | None:
-        """The table as it is now; opened seldom, for reading its whole log costs more than a small batch."""
+        """Return the table as it is now; opened seldom, for reading its whole log costs more than a small batch."""
         log = self._path / LOG
         if self._opened is None or not log.exists() or log.stat().st_ino != self._opened[1]:
             return open_delta(self._path)
@@ -215,7 +212,7 @@ class DeltaLakeTable:
         table.update_incremental()
 
     def _property(self) -> dict[str, str]:
-        """What the table remembers of who writes it."""
+        """Return what the table remembers of who writes it."""
         return {MODE: self._mode} | ({_OWNER: self._owner} if self._owner else {})
 
     def _put(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> bool:
@@ -302,9 +299,9 @@ class DeltaLakeTable:
 
 
 def _written(frame: DataFrame, root: Path, partition_by: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Have Spark's tasks write the rows below a folder; what they tell of each file."""
-    told = frame.mapInArrow(FileWriting(str(root), partition_by), FILES_DDL).collect()
-    return [row.asDict() for row in told]
+    """Have Spark's tasks write the rows below a folder; return their report of each file."""
+    files = frame.mapInArrow(FileWriting(str(root), partition_by), FILES_DDL).collect()
+    return [row.asDict() for row in files]
 
 
 def _schema(fields: Sequence[Mapping[str, Any]]) -> Schema:

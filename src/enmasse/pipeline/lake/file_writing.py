@@ -1,7 +1,7 @@
 """Rows become Parquet files inside Spark's tasks, and what a transaction must know of each.
 
 Rules:
-1. A file that is told of is whole and on disk.
+1. A file that is reported is whole and on disk.
 2. Names are never used twice, so a repeated task hides nothing and spoils nothing.
 3. A task that fails takes its files away; what a killed one leaves is in no version of the table.
 4. Memory is bounded by open files times ``GROUP_BYTES``, whatever the number of partitions.
@@ -24,10 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["FILES_DDL", "NO_VALUE", "SAFE", "FileWriting", "partition_folder", "partition_text", "put_whole", "sync"]
-
 FILES_DDL: Final = "path STRING, bytes BIGINT, rows BIGINT, partition STRING, stats STRING"
-"""What a task tells of a file: ``partition`` and ``stats`` are JSON, as Delta's log has them."""
+"""The report of a task about a file: ``partition`` and ``stats`` are JSON, as Delta's log has them."""
 _FILES: Final = pa.schema(
     [
         ("path", pa.string()),
@@ -48,21 +46,21 @@ GROUP_BYTES: Final = 16 << 20
 _INDEXED_COLUMNS: Final = 32
 """Delta's own default for statistics by column."""
 _INDEXED_TEXT: Final = 64
-"""Longer texts tell a reader little about which files to leave out."""
+"""Longer texts help a reader little to decide which files to leave out."""
 _SAMPLE_ROWS: Final = 4096
 SAFE: Final = " -_."
 """Kept in folder names, beside letters and digits; Spark would take brackets and stars for patterns."""
 
 
 def partition_text(value: Any) -> str | None:
-    """A partition's value as Delta's log has it; an empty string is no value there."""
+    """Return a partition's value as Delta's log has it; an empty string is no value there."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if value not in (None, "") else None
 
 
 def partition_folder(names: Sequence[str], values: Sequence[str | None]) -> str:
-    """The folder of a partition, ``day=2026-01-31/site=north``; empty where there are none."""
+    """Return the folder of a partition, ``day=2026-01-31/site=north``; empty where there are none."""
     pairs = zip(names, values, strict=True)
     return "/".join(f"{_escape(name)}={NO_VALUE if value is None else _escape(value)}" for name, value in pairs)
 
@@ -90,7 +88,7 @@ def put_whole(path: Path, text: str) -> None:
 
 
 class FileWriting:
-    """What ``mapInArrow`` calls: rows in, a row for each file out.
+    """The function for ``mapInArrow``: rows in, a row for each file out.
 
     Args:
         root: folder of the table; ``path`` is below it.
@@ -102,17 +100,17 @@ class FileWriting:
         self._partition_by = tuple(partition_by)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write everything; told at the end, when nothing can fail any more."""
+        """Write everything; reported at the end, when nothing can fail any more."""
         files = _Files(Path(self._root), self._partition_by)
         try:
             for batch in batches:
                 files.add(batch)
-            told = files.finish()
+            reported = files.finish()
         except BaseException:
             files.discard()
             raise
-        if told:
-            yield pa.RecordBatch.from_pylist(told, schema=_FILES)
+        if reported:
+            yield pa.RecordBatch.from_pylist(reported, schema=_FILES)
 
 
 class _Files:
@@ -124,7 +122,7 @@ class _Files:
         self._name = f"part-{uuid4()}"
         self._open: OrderedDict[tuple[str | None, ...], _File] = OrderedDict()
         self._made: list[Path] = []
-        self._told: list[dict[str, Any]] = []
+        self._reported: list[dict[str, Any]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -139,7 +137,7 @@ class _Files:
     def _create(self, values: tuple[str | None, ...], schema: pa.Schema) -> _File:
         if len(self._open) >= OPEN_FILES:
             _, oldest = self._open.popitem(last=False)
-            self._told.append(oldest.finish())
+            self._reported.append(oldest.finish())
         folder = partition_folder(self._partition_by, values)
         path = Path(folder, f"{self._name}-{len(self._made)}.parquet")
         whole = self._root / path
@@ -152,10 +150,10 @@ class _Files:
     def finish(self) -> list[dict[str, Any]]:
         while self._open:
             _, file = self._open.popitem(last=False)
-            self._told.append(file.finish())
+            self._reported.append(file.finish())
         for folder in {path.parent for path in self._made}:
             sync(folder)
-        return self._told
+        return self._reported
 
     def discard(self) -> None:
         while self._open:
@@ -221,7 +219,7 @@ class _File:
 def split(
     batch: pa.RecordBatch, partition_by: Sequence[str]
 ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-    """The rows by their partition, in order, without the columns that name it."""
+    """Yield the rows by their partition, in order, without the columns that name it."""
     if not partition_by:
         yield (), batch
         return
@@ -245,7 +243,7 @@ def split(
 
 
 def repeating(rows: pa.Table) -> list[str]:
-    """The columns that a dictionary makes smaller; for the others it doubles what encoding costs."""
+    """Return the columns that a dictionary makes smaller; for the others it doubles what encoding costs."""
     some = rows.slice(0, _SAMPLE_ROWS)
     found: list[str] = []
     for field in rows.schema:
@@ -257,7 +255,7 @@ def repeating(rows: pa.Table) -> list[str]:
 
 
 def _leaves(path: str, of: pa.DataType) -> Iterator[str]:
-    """The paths of a column's parts, as Parquet has them."""
+    """Yield the paths of a column's parts, as Parquet has them."""
     if pa.types.is_map(of):
         yield from _leaves(f"{path}.key_value.key", of.key_type)
         yield from _leaves(f"{path}.key_value.value", of.item_type)
@@ -271,7 +269,7 @@ def _leaves(path: str, of: pa.DataType) -> Iterator[str]:
 
 
 def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
-    """What readers may leave a file out by: numbers of rows and nulls, least and greatest values."""
+    """Return what readers may leave a file out by: numbers of rows and nulls, least and greatest values."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}

@@ -26,8 +26,6 @@ from enmasse.pipeline.errors import TableDamagedError
 from enmasse.pipeline.lake.batches import checkpoint_query
 from enmasse.pipeline.lake.file_writing import put_whole, sync
 
-__all__ = ["LOG", "QUERY", "account_for", "application", "mend"]
-
 LOG: Final = "_delta_log"
 QUERY: Final = "enmasse.query"
 """The table's property that names the query which wrote it last."""
@@ -37,7 +35,7 @@ _NONE: Final = -1
 
 
 def application(query: str) -> str:
-    """The name under which a query's batches are in the log."""
+    """Return the name under which a query's batches are in the log."""
     return f"enmasse:{query}"
 
 
@@ -56,7 +54,7 @@ def mend(path: Path, checkpoint: Path) -> int:
     """Remove the newest entries of a table's log that are no entries; how many.
 
     Args:
-        path: the table's folder; need not be there. Nobody writes it meanwhile.
+        path: the table's folder; need not be there. It must not be written meanwhile.
         checkpoint: of the query that is to go on writing it; need not be there.
 
     Raises:
@@ -85,7 +83,7 @@ def mend(path: Path, checkpoint: Path) -> int:
 
 
 def _entries(log: Path) -> tuple[int, list[int]]:
-    """The version of the log's newest checkpoint, and in order those of the entries after it."""
+    """Return the version of the log's newest checkpoint, and in order those of the entries after it."""
     found = [match for file in log.glob("[0-9]*") if (match := _VERSION.fullmatch(file.name))]
     newest = max((int(match[1]) for match in found if match[2] != "json"), default=_NONE)
     return newest, sorted(int(match[1]) for match in found if match[2] == "json" and int(match[1]) > newest)

@@ -27,15 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["ParquetTable", "parquet_fields"]
-
 _OWNER: Final = "_query"
 """Readers leave out what begins with an underscore."""
 _SCHEMA: Final = "_schema"
 
 
 def parquet_fields(path: Path) -> list[dict[str, object]] | None:
-    """The table's columns as Spark writes them in JSON; None where there is no table."""
+    """Return the table's columns as Spark writes them in JSON; None where there is no table."""
     try:
         return list(json.loads((path / _SCHEMA).read_text()))
     except FileNotFoundError:
@@ -91,7 +89,7 @@ class ParquetTable:
             )
 
     def _written_by(self) -> tuple[str | None, str | None]:
-        """Who writes the table, and the id of the query, once it wrote."""
+        """Return who writes the table, and the id of the query, once it wrote."""
         try:
             owner, _, query = (self._path / _OWNER).read_text().rpartition("\n")
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A table of the lake as it is now: as a relation in Spark, and what there is to say of it."""
+"""A table of the lake as it is now: as a relation in Spark, and facts about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from pyspark.sql.types import StringType, StructType
 
-from enmasse.model.pipelines import TableFormat
+from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.delta import open_delta
 from enmasse.pipeline.lake.file_writing import SAFE
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TableFacts", "facts", "relation", "tables"]
-
 _NOT_ASCII: Final = re.compile("%[89A-Fa-f]")
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What there is to say of a table."""
+    """Facts about a table."""
 
     name: str
     format: TableFormat
@@ -42,11 +40,11 @@ class TableFacts:
     bytes: int
     files: int
     version: int | None
-    """Of a Delta table: how many times it changed."""
+    """The number of changes of a Delta table."""
 
 
 def tables(lake: Path) -> list[str]:
-    """The names of the tables in a lake."""
+    """Return the names of the tables in a lake."""
     if not lake.is_dir():
         return []
     return sorted(path.name for path in lake.iterdir() if not path.name.startswith(("_", ".")) and _is_table(path))
@@ -57,7 +55,7 @@ def _is_table(path: Path) -> bool:
 
 
 def relation(spark: SparkSession, path: Path) -> DataFrame:
-    """The table's rows as they are now; what comes later is not in the frame.
+    """Return the table's rows as they are now; what comes later is not in the frame.
 
     Raises:
         TableSchemaError: there is no table.
@@ -80,7 +78,7 @@ def relation(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def _with_texts(rows: DataFrame, schema: StructType, files: Iterable[str]) -> DataFrame:
-    """The rows with texts that name folders as they are: Spark takes the escaped bytes of UTF-8 for characters."""
+    """Return rows with the names of folders unescaped: Spark takes the escaped bytes of UTF-8 for characters."""
     escaped = {part.partition("=")[0] for file in files if _NOT_ASCII.search(file) for part in file.split("/")}
     columns = []
     for field in schema.fields:
@@ -92,7 +90,7 @@ def _with_texts(rows: DataFrame, schema: StructType, files: Iterable[str]) -> Da
 
 
 def facts(path: Path) -> TableFacts:
-    """What the table's log says of it, without reading rows.
+    """Return what the table's log says of it, without reading rows.
 
     Raises:
         TableSchemaError: there is no table.

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from enmasse.model.pipelines import TableFormat
+from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.batches import Mode, Table
 from enmasse.pipeline.lake.delta import DeltaLakeTable
 from enmasse.pipeline.lake.parquet import ParquetTable
-
-__all__ = ["open_table"]
 
 
 def open_table(
@@ -24,7 +22,7 @@ def open_table(
     order_by: str | None = None,
     evolve: bool = False,
 ) -> Table:
-    """A table to write to; nothing is touched before ``prepare``.
+    """Return a table to write to; nothing is touched before ``prepare``.
 
     Args:
         path: its folder, ``lake/<table>``.

@@ -1,36 +1,159 @@
-"""From a declared pipeline to its queries."""
+"""Turns a declared pipeline into the plans of its queries.
+
+Makers of plans see the pipeline through a ``RunningContext``: its session, its folders, and a frame for each
+source.
+"""
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from enmasse.model.durations import milliseconds
-from enmasse.model.pipelines import Builtin, Pipeline, SinkSpec, StepSpec
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.kinds.address_settings import ADDRESS_TYPES
+from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.pipelines import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
+from enmasse.model.schema.quantities import amount_of
+from enmasse.pipeline.decoding import bad, decode, good
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.functions import FunctionCall, check_function
-from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
+from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, JobPlan, Place, QueryPlan, TableTarget
+from enmasse.pipeline.running.progress import BAD_ROWS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from enmasse.pipeline.running.guard import Guard
-    from enmasse.pipeline.running.scene import RunningScene
 
-__all__ = ["build_plans"]
+CONSUMED: Final = frozenset(ADDRESS_TYPES) - {"stream"}
+
+CONSUMING: Final = "consuming"
+"""The checkpoint of the query that reads what is consumed, whatever its name: the source must know it."""
+
+
+@dataclass
+class RunningContext:
+    """The context of one pipeline; made anew when its declaration changes."""
+
+    spark: SparkSession
+    place: Place
+    pipeline: str
+    addresses: Mapping[str, AddressFacts]
+    credentials: str
+    """The name under which the pipeline's user and password are kept; empty: there are none."""
+    checkpoint_of: Callable[[str], Path]
+    """The checkpoint folder of a query by its name."""
+    spool: Path
+    """The folder in which consumed messages are kept until it is done."""
+    start_from: str | None = None
+    """The bound where all streams begin, whatever their sources name; None: where those name."""
+    bad_records: list[QueryPlan] = field(default_factory=list)
+    """The queries that bring what cannot be decoded to where the sources want it."""
+    consumed: list[str] = field(default_factory=list)
+    """The addresses that are consumed; one query alone may read them, with the checkpoint ``CONSUMING``."""
+    warnings: list[str] = field(default_factory=list)
+    """Warnings about what works and may surprise."""
+    _frames: dict[str, DataFrame] = field(default_factory=dict)
+
+    def read(self, source: SourceSpec) -> DataFrame:
+        """Return the rows of an address, decoded, those without that cannot be; or of a table.
+
+        Raises:
+            PlanError: the source cannot be read so.
+        """
+        if source.name not in self._frames:
+            frame = self.read_table(source.table) if source.table is not None else self._read_address(source)
+            if source.watermark is not None:
+                if source.watermark.column not in frame.columns:
+                    raise PlanError(
+                        f"source {source.name}: watermark.column {source.watermark.column!r} is none of its columns "
+                        f"({', '.join(frame.columns)})"
+                    )
+                delay_ms = milliseconds(source.watermark.delay)
+                frame = frame.withWatermark(source.watermark.column, f"{delay_ms} milliseconds")
+            self._frames[source.name] = frame
+        return self._frames[source.name]
+
+    def read_table(self, table: str) -> DataFrame:
+        """Return a table of the lake as it is now."""
+        from enmasse.pipeline.lake.relation import relation  # noqa: PLC0415  # Delta is slow to load
+
+        frame: DataFrame = relation(self.spark, self.place.lake / table)
+        return frame
+
+    def _read_address(self, source: SourceSpec) -> DataFrame:
+        if source.address is None:
+            raise PlanError(f"source {source.name}: expected an address or a table, got neither")
+        facts = self.addresses.get(source.address)
+        kind = facts.type if facts is not None else "stream"
+        raw = self.spark.readStream.format("enmasse").options(**self._options(source, kind)).load()
+        declared = (facts.schema if facts is not None else None) or {}
+        format_ = source.format or declared.get("format") or "raw"
+        if format_ == "raw":
+            return raw
+        is_as_declared = source.schema_ is None and format_ == declared.get("format")
+        decoded = decode(raw, format=format_, schema=declared.get("definition") if is_as_declared else source.schema_)
+        if source.bad_records is not None:
+            messages = bad(decoded, source.address)
+            self.bad_records.append(QueryPlan(f"{source.name}-bad", messages, AddressTarget(source.bad_records)))
+        count = F.count_if(F.col("_problem").isNotNull()).alias("bad")
+        return good(decoded.observe(f"{BAD_ROWS}{source.name}", count))
+
+    def _options(self, source: SourceSpec, kind: str) -> dict[str, str]:
+        assert source.address is not None
+        options = self.connection_options() | {"address": source.address}
+        if kind in CONSUMED:
+            self._consume(source, kind)
+            options["spoolDir"] = str(self.spool / source.name)
+            options["checkpointLocation"] = str(self.checkpoint_of(CONSUMING))
+            if kind == "topic":
+                options["subscription"] = f"{self.pipeline}.{source.name}"
+        else:
+            options["startingOffsets"] = self.start_from or source.starting_offsets or "earliest"
+            # How far it is shows at the stream; queries that share a source share the name.
+            options["consumer"] = f"{self.pipeline}.{source.name}"
+            if source.fail_on_data_loss is not None:
+                options["failOnDataLoss"] = str(source.fail_on_data_loss).lower()
+        if source.include_properties:
+            options["includeProperties"] = "true"
+        if source.max_rows_per_batch is not None:
+            options["maxOffsetsPerTrigger"] = str(source.max_rows_per_batch)
+        if source.max_bytes_per_batch is not None:
+            options["maxBytesPerTrigger"] = str(int(amount_of(source.max_bytes_per_batch)))
+        return options
+
+    def _consume(self, source: SourceSpec, kind: str) -> None:
+        self.consumed.append(source.address or "")
+        self.warnings.append(
+            f"source {source.name} consumes {source.address}, a {kind}: what it reads is gone for other "
+            "receivers, and may be read twice after a failure"
+        )
+
+    def connection_options(self) -> dict[str, str]:
+        """Return the options of every reader and writer of an address."""
+        options = {"url": self.place.url}
+        if self.place.host:
+            options["space"] = self.place.host
+        if self.credentials:
+            options["credentials"] = self.credentials
+        return options
+
 
 DEFAULT_TIMEOUT: Final = "10m"
 
 
 def build_plans(
-    scene: RunningScene, pipeline: Pipeline, guard: Guard, code: Mapping[str, str]
+    context: RunningContext, pipeline: Pipeline, guard: Guard, code: Mapping[str, str]
 ) -> list[QueryPlan | JobPlan]:
     """Return the queries of a pipeline.
 
     Args:
-        scene: what they are made with.
+        context: what they are made with.
         pipeline: as it was declared.
         guard: judges SQL.
         code: the pipeline's Python, source by module name.
@@ -40,22 +163,22 @@ def build_plans(
     """
     spec = pipeline.spec
     if spec.builtin is not None:
-        return [*_builtin(spec.builtin, scene), *scene.bad_records]
-    relations: dict[str, DataFrame] = {source.name: scene.read(source) for source in spec.sources}
+        return [*_builtin(spec.builtin, context), *context.bad_records]
+    relations: dict[str, DataFrame] = {source.name: context.read(source) for source in spec.sources}
     for index, step in enumerate(spec.steps):
         place = f"spec.steps[{index}] ({step.name})"
         if step.sql is not None:
-            relations[step.name] = _sql(scene, guard, f"{place}.sql", step.sql, relations)
+            relations[step.name] = _sql(context, guard, f"{place}.sql", step.sql, relations)
         else:
             relations[step.name] = _function(step, place, relations, code)
     plans: list[QueryPlan | JobPlan] = []
     for index, sink in enumerate(spec.sinks):
         frame = _relation(f"spec.sinks[{index}].input", sink.input, relations)
         plans.append(QueryPlan(_sink_name(sink, spec.sinks[:index]), frame, _target(sink)))
-    return [*plans, *scene.bad_records]
+    return [*plans, *context.bad_records]
 
 
-def _builtin(builtin: Builtin, scene: RunningScene) -> Sequence[QueryPlan | JobPlan]:
+def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | JobPlan]:
     name = builtin.name.replace("-", "_")
     try:
         module = importlib.import_module(f"enmasse.pipeline.builtin.{name}")
@@ -63,7 +186,7 @@ def _builtin(builtin: Builtin, scene: RunningScene) -> Sequence[QueryPlan | JobP
         if error.name in (f"enmasse.pipeline.builtin.{name}", "enmasse.pipeline.builtin"):
             raise PlanError(f"spec.builtin.name: there is no built-in pipeline {builtin.name!r}") from None
         raise PlanError(f"built-in pipeline {builtin.name}: the module {error.name!r} is not installed") from None
-    plans: Sequence[QueryPlan | JobPlan] = module.build(scene, builtin.parameters)
+    plans: Sequence[QueryPlan | JobPlan] = module.build(context, builtin.parameters)
     return plans
 
 
@@ -75,11 +198,13 @@ def _relation(place: str, name: str | None, relations: Mapping[str, DataFrame]) 
     return relations[name]
 
 
-def _sql(scene: RunningScene, guard: Guard, place: str, text: str, relations: Mapping[str, DataFrame]) -> DataFrame:
+def _sql(
+    context: RunningContext, guard: Guard, place: str, text: str, relations: Mapping[str, DataFrame]
+) -> DataFrame:
     canonical = guard.check(place, text, {name: frame.schema for name, frame in relations.items()})
     for name, frame in relations.items():
         frame.createOrReplaceTempView(name)
-    return scene.spark.sql(canonical)
+    return context.spark.sql(canonical)
 
 
 def _function(step: StepSpec, place: str, relations: Mapping[str, DataFrame], code: Mapping[str, str]) -> DataFrame:
@@ -99,7 +224,7 @@ def _function(step: StepSpec, place: str, relations: Mapping[str, DataFrame], co
 
 
 def _columns_of(schema: str, place: str) -> tuple[str, ...]:
-    from pyspark.errors import PySparkException  # noqa: PLC0415  # loaded by whoever made the frame
+    from pyspark.errors import PySparkException  # noqa: PLC0415  # loaded when the frame was made
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     try:
@@ -122,7 +247,7 @@ def _target(sink: SinkSpec) -> AddressTarget | TableTarget:
 
 
 def _sink_name(sink: SinkSpec, before: Sequence[SinkSpec]) -> str:
-    """A name that stays while other sinks come and go: what it writes, and a number for the same again."""
+    """Return a name that stays while other sinks come and go: what it writes, and a number for the same again."""
     name = _base_name(sink)
     same = sum(_base_name(other) == name for other in before)
     return f"{name}-{same + 1}" if same else name

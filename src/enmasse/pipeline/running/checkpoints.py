@@ -1,4 +1,4 @@
-"""Where a pipeline's checkpoints are, what they fit, and whether they are whole.
+"""The checkpoints of a pipeline: where they are, what they fit, and whether they are whole.
 
 Layout: ``checkpoints/<pipeline>/standing.json`` and ``checkpoints/<pipeline>/<generation>/<query>/``.
 
@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from enmasse.model.pipelines import Restart
+from enmasse.model.kinds.pipelines import Restart
 from enmasse.pipeline.errors import CheckpointDamagedError, CheckpointMisfitError
-
-__all__ = ["Checkpoints", "check_whole"]
 
 _WHAT_TO_DO: Final = (
     "bring the file back, or have the pipeline begin anew with restart: {at: ..., from: earliest|latest|MOMENT}"
@@ -60,16 +58,16 @@ class Checkpoints:
 
     @property
     def start_from(self) -> str | None:
-        """Where this generation's queries begin; None: as their sources say."""
+        """The bound where this generation's queries begin; None: where their sources name."""
         return self._standing.start_from
 
     @property
     def generation(self) -> int:
-        """How often the pipeline began anew, plus one."""
+        """The number of fresh starts of the pipeline, plus one."""
         return self._standing.generation
 
     def path_of(self, query: str) -> Path:
-        """The checkpoint folder of a query."""
+        """Return the checkpoint folder of a query."""
         return self._folder / str(self.generation) / query
 
     def restart(self, wanted: Restart | None) -> bool:

@@ -1,7 +1,7 @@
 """``prepare``: Spark's classes in a file that Java maps instead of reading each, so that it starts in half the time.
 
 Java calls it a dynamic archive of class-data sharing (JEP 350). It fits one version of Java and of Spark; with
-another, or without one, everything works and starts slower. It belongs to whoever installed EnMasse: what it
+another, or without one, everything works and starts slower. It belongs to the user who installed EnMasse: what it
 holds is code.
 """
 
@@ -17,14 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enmasse.errors import UnavailableError
-from enmasse.pipeline.class_sharing import archive_folders, archive_name
 from enmasse.pipeline.running.command import SETTINGS
-from enmasse.pipeline.session import find_java, start_session
+from enmasse.pipeline.session import archive_folders, archive_name, find_java, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["add_arguments", "make_archive", "run"]
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:

@@ -1,26 +1,151 @@
-"""``python -m enmasse.pipeline run``: the pipelines of one space, told what to do on standard input.
+"""``python -m enmasse.pipeline run``: runs the pipelines of one space, by commands on standard input.
 
-A line of JSON is a command or an event; ``docs/reference/pipeline-running.md`` lists them. The process
-ends in order when its input ends, which it also does when whoever started it dies.
+Each line of standard input is a command, each line of standard output an event, in JSON;
+``docs/reference/pipeline-running.md`` lists them. The process ends in order when its input ends, which it also does
+when the process that started it dies.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
-from collections.abc import Sequence
+import queue
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import UnavailableError
-from enmasse.pipeline.running.cluster import require_executor, require_master
-from enmasse.pipeline.running.conversation import Commands, Voice
+from enmasse.model.kinds.pipelines import DEFAULT_MEMORY
 from enmasse.pipeline.running.plans import Place
 from enmasse.pipeline.running.space_lock import SpaceLock
 
-__all__ = ["add_arguments", "run"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-HEAP = "640m"
+LONGEST_COMMAND: Final = 32 * 1024 * 1024
+"""A resource is at most 1 MiB in the API, and credentials and code do not come this way."""
+
+
+class EventWriter:
+    """Writes events, whole even when several threads speak.
+
+    Args:
+        descriptor: of the file that events go to.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        """Write one event; a reader that is gone is noticed elsewhere, as the end of the input."""
+        line = (json.dumps({"event": event, **fields}, default=str) + "\n").encode()
+        with self._lock:
+            try:
+                while line:
+                    line = line[os.write(self._descriptor, line) :]
+            except OSError:
+                return
+
+
+class Commands:
+    """The commands, in order, until the input ends or a signal asks to end.
+
+    Args:
+        descriptor: of the file that commands come from.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+
+    def watch_signals(self) -> None:
+        """End on SIGTERM and SIGINT too; call it from the main thread."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.end())
+
+    def end(self) -> None:
+        """Have the iteration end after the commands that are there."""
+        self._queue.put(None)
+
+    def _read(self) -> None:
+        with os.fdopen(self._descriptor, "rb", closefd=False) as lines:
+            while line := lines.readline(LONGEST_COMMAND):
+                try:
+                    command = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(command, dict):
+                    self._queue.put(command)
+        self.end()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield commands as they come."""
+        while (command := self._queue.get()) is not None:
+            yield command
+
+
+CONNECT_S: Final = 10.0
+EXECUTOR_S: Final = 60.0
+"""An executor starts in seconds, or in many where its machine is busy."""
+_POLL_S: Final = 0.2
+
+
+def require_master(url: str) -> None:
+    """Make sure that one of a cluster's masters is reached.
+
+    Args:
+        url: ``spark://HOST:PORT``, with a comma before each further ``HOST:PORT``; other kinds are not asked.
+
+    Raises:
+        UnavailableError: none is.
+    """
+    if not url.startswith("spark://"):
+        return
+    problem = ""
+    for place in url.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+        except (OSError, ValueError, OverflowError) as error:
+            problem = getattr(error, "strerror", None) or str(error)
+        else:
+            return
+    raise UnavailableError(f"cluster {url} cannot be reached: {problem}")
+
+
+def require_executor(spark: SparkSession, url: str, seconds: float = EXECUTOR_S) -> None:
+    """Wait until the cluster has given an executor: without, each batch would wait for ever.
+
+    Args:
+        spark: the session.
+        url: of the cluster, for the error.
+        seconds: how long to wait.
+
+    Raises:
+        UnavailableError: it has given none.
+    """
+    context = spark.sparkContext._jsc.sc()  # noqa: SLF001  # Python does not learn of it
+    deadline = time.monotonic() + seconds
+    # The driver itself is one of them.
+    while context.getExecutorMemoryStatus().size() < 2:
+        if time.monotonic() > deadline:
+            memory = spark.conf.get("spark.executor.memory", "1g")
+            raise UnavailableError(
+                f"cluster {url} has given no executor in {seconds:g} s: it needs a living worker with a free core "
+                f"and {memory} of free memory"
+            )
+        time.sleep(_POLL_S)
+
+
+HEAP = f"{DEFAULT_MEMORY >> 20}m"
 """Java's heap for ten small pipelines; with what Java needs besides and their workers below 1.5 GB."""
 
 WORKER_GIB = 4
@@ -33,7 +158,7 @@ SETTINGS = {
     ),
     # A batch writes what changed of the state; all of it now and then, beside the batches.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Else Spark reads every file that the operating system's user may read, for whoever writes SQL.
+    # Else Spark reads every file that the operating system's user may read, for everyone who writes SQL.
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.catalogImplementation": "in-memory",
     # A task that was cancelled and does not end is ended with its worker.
@@ -49,7 +174,7 @@ SETTINGS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command line may say."""
+    """Declare the options of the command line."""
     parser.add_argument("--space", required=True, help="NAMESPACE/SPACE, as in default/shop")
     parser.add_argument("--url", required=True, help="where the space is reached, amqp://HOST:PORT")
     parser.add_argument("--space-host", default="", help="host name that chooses the space; default: the URL's")
@@ -72,15 +197,14 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with SpaceLock(folder, options.session) as lock:
-        voice = Voice(_own_output())
+        emit = EventWriter(_own_output())
         commands = Commands(0)
         os.environ.setdefault("ENMASSE_CREDENTIALS", str(folder / "credentials"))
         lock.mark(os.environ)
         # PySpark writes each error to standard error with Java's whole stack; ours say it in a sentence.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
         logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
-        from enmasse.pipeline.running.runner import Runner  # noqa: PLC0415  # needs PySpark
-        from enmasse.pipeline.running.spark_watch import SparkWatch  # noqa: PLC0415
+        from enmasse.pipeline.running.runner import Runner, SparkWatch  # noqa: PLC0415  # they need PySpark
         from enmasse.pipeline.session import start_session  # noqa: PLC0415
 
         settings = {**SETTINGS, "spark.driver.memory": options.memory}
@@ -91,7 +215,7 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
         if is_cluster:
             settings |= _on_cluster(options)
         else:
-            # Java's own ports are open to all of this machine, and take objects of whoever knows no secret.
+            # Java's own ports are open to all of this machine, and take objects from those who know no secret.
             settings["spark.authenticate"] = "true"
         work = folder / "work" / options.session
         try:
@@ -103,22 +227,22 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
             if is_cluster:
                 require_executor(spark, options.master)
         except UnavailableError as error:
-            voice("failed", error=str(error))
+            emit("failed", error=str(error))
             raise
         commands.watch_signals()
         failures: list[str] = []
 
         def spark_is_gone(sentence: str) -> None:
             failures.append(sentence)
-            voice("failed", error=sentence)
+            emit("failed", error=sentence)
             commands.end()
 
-        runner = Runner(spark, Place(options.url, options.space_host, folder), voice)
+        runner = Runner(spark, Place(options.url, options.space_host, folder), emit)
         watch = SparkWatch(spark, runner.java_problem, spark_is_gone)
-        voice("ready")
+        emit("ready")
         try:
             for command in commands:
-                runner.obey(command)
+                runner.dispatch(command)
         finally:
             watch.close()
             runner.close()
@@ -128,7 +252,7 @@ def run(options: argparse.Namespace, _arguments: Sequence[str]) -> int:
 
 
 def _on_cluster(options: argparse.Namespace) -> dict[str, str]:
-    """What a cluster's executors are told; they have their own folders and start workers their own way."""
+    """Return the settings of a cluster's executors; they have their own folders and start workers their own way."""
     settings = {
         "spark.executorEnv.ENMASSE_CREDENTIALS": os.environ["ENMASSE_CREDENTIALS"],
         "spark.python.unix.domain.socket.enabled": "false",

@@ -1,11 +1,9 @@
-"""What went wrong, in one sentence: the cause at the bottom of Java's and Python's stacks."""
+"""Describes what went wrong, in one sentence: the cause at the bottom of Java's and Python's stacks."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
-
-__all__ = ["is_of_java", "sentence_of"]
 
 LONGEST: Final = 500
 """Characters of a sentence; a status is read in a table."""
@@ -14,7 +12,7 @@ _OURS = re.compile(r"enmasse\.(?:[a-z_]+\.)*errors\.(\w+Error): ((?:.|\n)*?)(?=\
 """An error of this package, wherever in the stacks it is."""
 _PYTHON = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Warning|Interrupt|Exit)): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*([\w$]+): (.+)$", re.MULTILINE)
-"""Of Java's exceptions; the outermost that Py4J tells of has a colon alone."""
+"""Separates Java's exceptions; the outermost that Py4J reports has a colon alone."""
 _ROOT = re.compile(r"^(?:Caused by)?: ((?:[\w$]+\.)+[\w$]+)(?::|$)", re.MULTILINE)
 """The whole name of an exception of Java's, which may come without words."""
 _STATE = re.compile(
@@ -24,7 +22,7 @@ _STATE = re.compile(
     r"|java\.io\.(?:InvalidClass|NotSerializable|OptionalData|StreamCorrupted)Exception"
     r"|scala\.\w+Error"
 )
-"""Exceptions that tell of Java's own state, not of a row, a file or a node."""
+"""Exceptions of Java's own state, not of a row, a file or a node."""
 _CLASS = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _JAVAS = "Py4JJavaError"
@@ -63,7 +61,7 @@ def sentence_of(error: BaseException | str) -> str:
 
 
 def is_of_java(error: BaseException | str) -> bool:
-    """Whether the cause is an error of Java itself, as when what its queries share is spoilt or memory is gone.
+    """Return whether the cause is an error of Java, as when what its queries share is spoilt or memory is gone.
 
     Args:
         error: an exception, or its text.

@@ -1,10 +1,10 @@
-"""A pipeline's Python functions: loaded in the workers from their source, called with pandas frames.
+"""Runs a pipeline's Python functions: read by the driver, loaded in the workers, called with pandas frames.
 
 Rules:
 1. The driver never runs a user's code; it reads it to say what is missing before a query starts.
 2. The source travels with the query. An update is another source, so no worker uses an old one.
 3. Modules of one pipeline import each other by name; two pipelines may have modules of the same name.
-4. What the code raises, and that it takes too long, is told with module, function and line.
+4. What the code raises, and that it takes too long, is reported with module, function and line.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,8 +30,6 @@ from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["FunctionCall", "check_function"]
 
 GRACE_S: Final = 5.0
 """Code that cannot be interrupted (it is in a C library) has its process ended so much later."""
@@ -96,9 +95,9 @@ class FunctionCall:
     modules: Mapping[str, str]
     """Source by module name."""
     columns: tuple[str, ...]
-    """What it was declared to give."""
+    """The columns that it was declared to give."""
     timeout_s: float
-    """How long one task of a micro-batch may take in it."""
+    """Seconds that one task of a micro-batch may take in it."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -175,7 +174,7 @@ def _too_long(_number: int, _frame: FrameType | None) -> None:
 
 
 def _line_of(error: BaseException, modules: Mapping[str, str]) -> str:
-    """Where in the user's code it happened."""
+    """Return where in the user's code it happened."""
     files = {f"{name}.py" for name in modules}
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     if isinstance(error, SyntaxError) and error.filename in files:
@@ -222,3 +221,24 @@ class _Loader:
         if level == 0 and name in self._sources:
             return self[name]
         return builtins.__import__(name, names, local, wanted, level)
+
+
+def read_code(folder: Path) -> Mapping[str, str]:
+    """Read the modules of a pipeline.
+
+    Args:
+        folder: with files ``*.py``; nothing if there is none.
+
+    Returns:
+        Source by module name.
+
+    Raises:
+        PlanError: a file is no text in UTF-8.
+    """
+    found = {}
+    for path in sorted(folder.glob("*.py")):
+        try:
+            found[path.stem] = path.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise PlanError(f"code of the pipeline: {path.name} is no UTF-8 at byte {error.start}") from None
+    return found

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
 
-from enmasse.model.pipeline_sql import SqlError, checked_sql
-from enmasse.model.pipeline_sql_functions import ALLOWED_FUNCTIONS, TABLE_FUNCTIONS
+from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, TABLE_FUNCTIONS
+from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.logical_plans import analyzed, each
@@ -24,8 +24,6 @@ from enmasse.pipeline.running.logical_plans import analyzed, each
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-__all__ = ["Guard", "leaves_of"]
 
 _FORBIDDEN_PLANS: Final = frozenset({"ScriptTransformation", "InsertIntoStatement"})
 

@@ -1,4 +1,4 @@
-"""What a pipeline comes to: queries, each with what it reads, how it is computed and where it goes."""
+"""Plans: the queries of a pipeline, each with what it reads, how it is computed and where it goes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from enmasse.model.pipelines import OutputMode, SourceSpec, TableFormat
+from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["AddressFacts", "AddressTarget", "JobPlan", "Place", "QueryPlan", "Scene", "SharedTarget", "TableTarget"]
-
 
 @dataclass(frozen=True)
 class Place:
-    """Where the pipelines of one space find what they need."""
+    """The places where the pipelines of one space find what they need."""
 
     url: str
-    """Where the space is reached, ``amqp://host:port``."""
+    """URL of the space, ``amqp://host:port``."""
     host: str
     """The host name that chooses the space; empty: the URL's own."""
     folder: Path
@@ -39,7 +37,7 @@ class Place:
 
 @dataclass(frozen=True)
 class AddressFacts:
-    """What is known of an address of the space."""
+    """Facts about an address of the space."""
 
     type: str
     """``stream``, ``queue`` ..."""
@@ -86,7 +84,7 @@ class QueryPlan:
     frame: DataFrame
     target: AddressTarget | TableTarget | SharedTarget
     state: tuple[str, ...] = ()
-    """What must stay the same for the checkpoint to fit: a line for each stateful step, with its state's schema."""
+    """The states that must stay the same for a checkpoint to fit: a line for each stateful step, with its schema."""
     trigger_s: float | None = None
     """Seconds between two batches; None: as the pipeline says."""
     on_start: Callable[[], None] = field(default=lambda: None)
@@ -99,12 +97,12 @@ class JobPlan:
 
     name: str
     run: Callable[[], str]
-    """Does it once; a sentence that says what came of it."""
+    """Does the job once and returns a sentence about the outcome."""
     every_s: float
 
 
-class Scene(Protocol):
-    """What whoever makes plans is given."""
+class PlanContext(Protocol):
+    """The context in which plans are made."""
 
     @property
     def spark(self) -> SparkSession:
@@ -112,7 +110,7 @@ class Scene(Protocol):
 
     @property
     def place(self) -> Place:
-        """Where things are."""
+        """The places of the space."""
 
     @property
     def pipeline(self) -> str:
@@ -120,13 +118,13 @@ class Scene(Protocol):
 
     @property
     def addresses(self) -> Mapping[str, AddressFacts]:
-        """What is known of the addresses that the pipeline names."""
+        """Facts about the addresses that the pipeline names."""
 
     def read(self, source: SourceSpec) -> DataFrame:
-        """The rows of an address, decoded, those without that cannot be; or of a table.
+        """Return the rows of an address, decoded, those without that cannot be; or of a table.
 
         The same source gives the same frame. Bad records go where the source says.
         """
 
     def read_table(self, table: str) -> DataFrame:
-        """A table of the lake as it is now."""
+        """Return a table of the lake as it is now."""

@@ -9,20 +9,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from enmasse.model.pipelines import QueryState, QueryStatus
-
-__all__ = ["BAD_ROWS", "Progress", "bad_rows"]
+from enmasse.model.kinds.pipelines import QueryState, QueryStatus
 
 BAD_ROWS: Final = "bad rows of "
-"""How observations are named that count what could not be decoded; the source's name follows."""
+"""Prefix of the observations that count what could not be decoded; the source's name follows."""
 
 
 @dataclass
 class Progress:
-    """What one query did since the runner started."""
+    """The progress of one query since the runner started."""
 
     readings: tuple[int, ...] = ()
-    """How often the query reads each of its sources; where this is not said, once."""
+    """The number of times that the query reads each of its sources; once if not given."""
     batch: int | None = None
     rows: int = 0
     bad: int = 0
@@ -84,7 +82,7 @@ class Progress:
         )
 
     def _rows(self, report: Mapping[str, Any]) -> int:
-        """The rows of a batch, each counted once."""
+        """Return the rows of a batch, each counted once."""
         sources = report.get("sources", ())
         if len(sources) != len(self.readings):
             return int(report.get("numInputRows") or 0)
@@ -92,10 +90,10 @@ class Progress:
         return sum(int(source.get("numInputRows") or 0) // count for source, count in pairs)
 
     def _rate(self, name: str) -> float | None:
-        told, counted = self.last.get(name), int(self.last.get("numInputRows") or 0)
-        if not isinstance(told, int | float) or not math.isfinite(told):
+        reported, counted = self.last.get(name), int(self.last.get("numInputRows") or 0)
+        if not isinstance(reported, int | float) or not math.isfinite(reported):
             return None
-        return round(float(told) * (self._rows(self.last) / counted if counted else 1), 1)
+        return round(float(reported) * (self._rows(self.last) / counted if counted else 1), 1)
 
 
 def bad_rows(report: Mapping[str, Any]) -> int:
@@ -105,17 +103,17 @@ def bad_rows(report: Mapping[str, Any]) -> int:
 
 
 def _behind(watermark: str | None, reported: str | None) -> int | None:
-    """Milliseconds at the moment of the report: a status that changes by itself would be told each second."""
+    """Milliseconds at the moment of the report: a status that changes by itself would be written each second."""
     if watermark is None or reported is None:
         return None
     moment = datetime.fromisoformat(watermark)
     if moment.year <= 1970:
-        return None  # Spark's way to say that there was no row yet.
+        return None  # Spark gives this while there was no row yet.
     return int((datetime.fromisoformat(reported) - moment).total_seconds() * 1000)
 
 
 def _lag(sources: Any) -> int | None:
-    """Rows that the sources have beyond what was read; None where no source tells."""
+    """Rows that the sources have beyond what was read; None where no source reports them."""
     total = None
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))

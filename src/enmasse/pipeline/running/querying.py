@@ -4,44 +4,59 @@ Rules:
 1. A query may read the tables of the lake and the addresses that its command names, through the same guard
    as pipelines; it runs in a session of its own, that is forgotten.
 2. It ends after its time, or when it is cancelled, and leaves Spark's cores to others.
-3. An answer is bounded in rows and in bytes. What is left out is said.
+3. An answer is bounded in rows and in bytes. The answer says so if something is left out.
+4. As a file of Parquet an answer has the types that Spark gives its columns.
 """
 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row
+from pyspark.sql.conversion import LocalDataToArrowConversion
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from enmasse.errors import EnmasseError
-from enmasse.model.pipeline_sql import SqlError, checked_sql
+from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.lake.relation import relation, tables
+from enmasse.pipeline.lake.relation import facts, relation, tables
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.plans import Place
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from enmasse.pipeline.running.guard import Guard
-
-__all__ = ["Queries", "json_value"]
 
 DEFAULT_LIMIT: Final = 1000
 MOST_ROWS: Final = 100_000
 MOST_BYTES: Final = 4 << 20
-"""Of an answer's rows as JSON; it is one line, and whoever asked holds it in memory."""
+"""Bytes of an answer's rows as JSON; it is one line, which the client holds in memory."""
 DEFAULT_SECONDS: Final = 60.0
 MOST_AT_ONCE: Final = 4
 """Cores are few, and pipelines come first."""
+TABLE_COLUMNS: Final = [
+    {"name": "table", "type": "STRING"},
+    {"name": "columns", "type": "ARRAY<STRUCT<NAME:STRING,TYPE:STRING>>"},
+    {"name": "rows", "type": "BIGINT"},
+    {"name": "bytes", "type": "BIGINT"},
+]
+"""The columns of the list of tables."""
 
 
 class Queries:
@@ -51,14 +66,14 @@ class Queries:
         spark: the process's session.
         place: where the lake and the addresses are.
         guard: judges SQL.
-        voice: is told answers.
+        emit: called with each answer.
     """
 
-    def __init__(self, spark: SparkSession, place: Place, guard: Guard, voice: Callable[..., None]) -> None:
+    def __init__(self, spark: SparkSession, place: Place, guard: Guard, emit: Callable[..., None]) -> None:
         self._spark = spark
         self._place = place
         self._guard = guard
-        self._voice = voice
+        self._emit = emit
         self._under_way: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
 
@@ -67,7 +82,8 @@ class Queries:
 
         Args:
             command: ``id`` and ``sql``; ``limit`` (rows), ``timeout`` (seconds), ``addresses`` (what may be read, as
-                in ``put``) and ``credentials`` (the name of whose they are read with) may be left out.
+                in ``put``), ``credentials`` (the name of whose they are read with) and ``as`` (``parquet``: the
+                answer is a file) may be left out. Without ``sql`` the answer is the tables of the lake.
 
         Raises:
             KeyError: there is no id.
@@ -79,7 +95,7 @@ class Queries:
             if not is_too_many:
                 self._under_way[number] = cancelled
         if is_too_many:
-            self._answer(number, error=f"{MOST_AT_ONCE} queries are under way: try again later")
+            self._answer(number, error=f"{MOST_AT_ONCE} queries are under way: try again later", busy=True)
             return
         threading.Thread(target=self._run, args=(number, command, cancelled), daemon=True).start()
 
@@ -101,12 +117,24 @@ class Queries:
             context.setLocalProperty("spark.scheduler.pool", "queries")
             context.setJobGroup(f"query {number}", "query", interruptOnCancel=True)
             limit = min(int(command.get("limit") or DEFAULT_LIMIT), MOST_ROWS)
-            frame = self._frame(str(command.get("sql", "")), command)
+            if "sql" not in command:
+                self._answer(number, **_tables(self._place.lake, limit))
+                return
+            frame = self._frame(str(command["sql"]), command)
             if cancelled.is_set():
-                raise PlanError("cancelled")  # told as all else is
+                raise PlanError("cancelled")  # reported like any other problem
             found = frame.limit(limit + 1).toLocalIterator() if limit else iter(())
-            self._answer(number, **_rows(frame, found, limit))
-        except (EnmasseError, PySparkException, Py4JError, OSError, ValueError, TypeError) as error:
+            answer = as_file if command.get("as") == "parquet" else as_rows
+            self._answer(number, **answer(frame.schema, found, limit))
+        except (
+            EnmasseError,
+            PySparkException,
+            Py4JError,
+            pa.ArrowException,
+            OSError,
+            ValueError,
+            TypeError,
+        ) as error:
             is_late = cancelled.is_set()
             text = f"the query was ended after {seconds:g} s, or cancelled" if is_late else sentence_of(error)
             self._answer(number, error=text)
@@ -143,22 +171,56 @@ class Queries:
         return session.read.format("enmasse").options(**options).load()
 
     def _answer(self, number: str, **fields: Any) -> None:
-        answer = {"columns": [], "rows": [], "error": None, "truncated": False} | fields
-        self._voice("answer", id=number, **answer)
+        answer = {"columns": [], "rows": [], "error": None, "truncated": False, "file": None, "busy": False} | fields
+        self._emit("answer", id=number, **answer)
 
 
-def _rows(frame: DataFrame, found: Any, limit: int) -> dict[str, Any]:
-    columns = [{"name": field.name, "type": field.dataType.simpleString().upper()} for field in frame.schema.fields]
-    rows: list[list[Any]] = []
-    size, is_truncated = 0, False
+def as_rows(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, Any]:
+    """Return the answer with its rows in the form of JSON."""
+    columns = [{"name": field.name, "type": field.dataType.simpleString().upper()} for field in schema.fields]
+    kept, is_truncated = _bounded(found, limit)
+    return {"columns": columns, "rows": [values for _, values in kept], "truncated": is_truncated}
+
+
+def as_file(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, Any]:
+    """Return the answer with its rows as a file of Parquet, in Base64."""
+    kept, is_truncated = _bounded(found, limit)
+    if kept:
+        table = LocalDataToArrowConversion.convert([row for row, _ in kept], schema, use_large_var_types=False)
+    else:
+        table = to_arrow_schema(schema, timezone="UTC").empty_table()
+    target = io.BytesIO()
+    pq.write_table(table, target, compression="zstd")
+    return {"file": base64.b64encode(target.getvalue()).decode(), "truncated": is_truncated}
+
+
+def _bounded(found: Iterable[Row], limit: int) -> tuple[list[tuple[Row, list[Any]]], bool]:
+    """Return as many rows as an answer may have, each also in its form in JSON, and whether there are more."""
+    kept: list[tuple[Row, list[Any]]] = []
+    size = 0
     for row in found:
         values = [json_value(value) for value in row]
         size += len(json.dumps(values))
-        if len(rows) >= limit or size > MOST_BYTES:
-            is_truncated = True
-            break
-        rows.append(values)
-    return {"columns": columns, "rows": rows, "truncated": is_truncated}
+        if len(kept) >= limit or size > MOST_BYTES:
+            return kept, True
+        kept.append((row, values))
+    return kept, False
+
+
+def _tables(lake: Path, limit: int) -> dict[str, Any]:
+    """Return a row for each table: its name, columns, rows and bytes."""
+    names = tables(lake)
+    rows: list[list[Any]] = []
+    for name in names[:limit]:
+        try:
+            found = facts(lake / name)
+        except (EnmasseError, DeltaError, pa.ArrowException, OSError, ValueError):
+            # A damaged table is there, and a query of it says what is wrong.
+            rows.append([name, None, None, None])
+            continue
+        columns = [{"name": column, "type": kind} for column, kind in found.columns]
+        rows.append([name, columns, found.rows, found.bytes])
+    return {"columns": TABLE_COLUMNS, "rows": rows, "truncated": len(names) > limit}
 
 
 def json_value(value: Any) -> Any:  # one line for each type of Spark

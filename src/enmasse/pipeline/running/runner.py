@@ -1,8 +1,9 @@
-"""All pipelines of a space in one Spark session: who gets which command, and the order of the end."""
+"""Runs all pipelines of a space in one Spark session, and ends when Spark is gone."""
 
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -10,25 +11,79 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 
-from enmasse.model.pipelines import Pipeline
+from enmasse.model.kinds.pipelines import Pipeline
 from enmasse.pipeline.running.guard import Guard
-from enmasse.pipeline.running.pipeline_life import PipelineLife
+from enmasse.pipeline.running.pipeline_supervisor import PipelineSupervisor
 from enmasse.pipeline.running.plans import AddressFacts, Place
-from enmasse.pipeline.running.query_life import problem_of_all
+from enmasse.pipeline.running.query_supervisor import StartLimiter, problem_of_all
 from enmasse.pipeline.running.querying import Queries
-from enmasse.pipeline.running.start_gate import StartGate
 from enmasse.pipeline.workers.environment import guard_source_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Runner"]
+LOOK_S: Final = 5.0
+"""Java's end is seen at once; that its context was stopped is rare and needs a question."""
+
+
+class SparkWatch:
+    """Checks a session from a thread of its own.
+
+    Args:
+        spark: the session.
+        problem: why Java is no good though it runs; empty: it is good.
+        on_end: called once when it is gone, with a sentence; not after ``close``.
+    """
+
+    def __init__(self, spark: SparkSession, problem: Callable[[], str], on_end: Callable[[str], None]) -> None:
+        self._context = spark.sparkContext
+        self._java: Any = getattr(self._context._gateway, "proc", None)  # noqa: SLF001  # PySpark started it
+        self._java_problem = problem
+        self._on_end = on_end
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="spark watch", daemon=True).start()
+
+    def close(self) -> None:
+        """Expect the end from now on."""
+        self._closed.set()
+
+    def _watch(self) -> None:
+        while not self._closed.is_set():
+            problem = self._problem()
+            if problem and not self._closed.is_set():
+                self._on_end(problem)
+                return
+
+    def _problem(self) -> str:
+        if self._java is None:
+            self._closed.wait(LOOK_S)
+        elif ended := self._java_end(LOOK_S):
+            return ended
+        try:
+            is_stopped = self._context._jsc.sc().isStopped()  # noqa: SLF001  # Python does not learn of it
+        except (Py4JError, OSError, AttributeError):
+            # It may have ended since it was waited for.
+            return self._java_end(1.0) or "Spark's Java process does not answer"
+        if is_stopped:
+            return "Spark has stopped, as a cluster that ends an application has it do"
+        return self._java_problem()
+
+    def _java_end(self, seconds: float) -> str:
+        """Wait for the end of Java's process; empty: it runs, or another process started it."""
+        if self._java is None:
+            return ""
+        try:
+            code = self._java.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return ""
+        return f"Spark's Java process ended with exit code {code}"
+
 
 LAST_STOP_S: Final = 12.0
-"""For all queries to stop; whoever ends the runner gives it a little more."""
+"""Seconds for all queries to stop; the host gives the runner a little more."""
 
 LAST_JAVA_S: Final = 3.0
-"""For Java to remove its temporary files."""
+"""Seconds for Java to remove its temporary files."""
 
 
 class Runner:
@@ -37,22 +92,22 @@ class Runner:
     Args:
         spark: the process's session; stopped by ``close``.
         place: where things are.
-        voice: is told events.
+        emit: called with each event.
     """
 
-    def __init__(self, spark: SparkSession, place: Place, voice: Callable[..., None]) -> None:
+    def __init__(self, spark: SparkSession, place: Place, emit: Callable[..., None]) -> None:
         self._spark = spark
         self._place = place
-        self._voice = voice
+        self._emit = emit
         guard_source_environment(spark)
         self._guard = Guard(spark)
-        self._gate = StartGate(max(2, spark.sparkContext.defaultParallelism // 2))
-        self._queries = Queries(spark, place, self._guard, voice)
-        self._lives: dict[str, PipelineLife] = {}
-        self._leaving: list[PipelineLife] = []
+        self._limiter = StartLimiter(max(2, spark.sparkContext.defaultParallelism // 2))
+        self._queries = Queries(spark, place, self._guard, emit)
+        self._supervisors: dict[str, PipelineSupervisor] = {}
+        self._leaving: list[PipelineSupervisor] = []
 
-    def obey(self, command: Mapping[str, Any]) -> None:
-        """Do what a command says; what cannot be understood is told as an event ``refused``."""
+    def dispatch(self, command: Mapping[str, Any]) -> None:
+        """Carry out a command; one that cannot be understood makes an event ``refused``."""
         kind = command.get("command")
         try:
             if kind == "put":
@@ -64,9 +119,9 @@ class Runner:
             elif kind == "cancel":
                 self._queries.cancel(str(command["id"]))
             else:
-                self._voice("refused", command=kind, error="expected put, delete, query or cancel")
+                self._emit("refused", command=kind, error="expected put, delete, query or cancel")
         except (KeyError, TypeError, ValueError) as error:
-            self._voice("refused", command=kind, error=f"{type(error).__name__}: {error}")
+            self._emit("refused", command=kind, error=f"{type(error).__name__}: {error}")
 
     def _put(self, command: Mapping[str, Any]) -> None:
         pipeline = Pipeline.model_validate(command["pipeline"])
@@ -75,40 +130,42 @@ class Runner:
             for name, facts in command.get("addresses", {}).items()
         }
         name = pipeline.metadata.name
-        if name not in self._lives:
+        if name not in self._supervisors:
             self._wait_for_former(name)
-            self._lives[name] = self._life(name)
-        self._lives[name].put(pipeline, str(command.get("credentials") or ""), addresses)
+            self._supervisors[name] = self._supervisor(name)
+        self._supervisors[name].put(pipeline, str(command.get("credentials") or ""), addresses)
 
-    def _life(self, name: str) -> PipelineLife:
-        return PipelineLife(name, self._spark, self._place, guard=self._guard, gate=self._gate, voice=self._voice)
+    def _supervisor(self, name: str) -> PipelineSupervisor:
+        return PipelineSupervisor(
+            name, self._spark, self._place, guard=self._guard, limiter=self._limiter, emit=self._emit
+        )
 
     def _wait_for_former(self, name: str) -> None:
         """A pipeline that was removed and comes again shares its folders with the former one."""
-        for life in [life for life in self._leaving if life.name == name]:
-            life.join(LAST_STOP_S)
-        self._leaving = [life for life in self._leaving if not life.join(0)]
+        for supervisor in [item for item in self._leaving if item.name == name]:
+            supervisor.join(LAST_STOP_S)
+        self._leaving = [item for item in self._leaving if not item.join(0)]
 
     def _delete(self, name: str, *, purge: bool) -> None:
-        life = self._lives.pop(name, None)
-        if life is None:
-            life = self._life(name)
-        life.remove(purge=purge)
-        self._leaving.append(life)
+        supervisor = self._supervisors.pop(name, None)
+        if supervisor is None:
+            supervisor = self._supervisor(name)
+        supervisor.remove(purge=purge)
+        self._leaving.append(supervisor)
 
     def java_problem(self) -> str:
-        """Why this Java is to be ended though it runs; empty: it need not."""
-        return problem_of_all([query for life in list(self._lives.values()) for query in life.unfinished()])
+        """Return why this Java is to be ended though it runs; empty: it need not."""
+        return problem_of_all([query for item in list(self._supervisors.values()) for query in item.unfinished()])
 
     def close(self) -> None:
         """Stop all queries, then Spark."""
         deadline = time.monotonic() + LAST_STOP_S
-        self._gate.open()
-        lives = [*self._lives.values(), *self._leaving]
-        for life in lives:
-            life.close()
-        for life in lives:
-            life.join(max(0.0, deadline - time.monotonic()))
+        self._limiter.open()
+        supervisors = [*self._supervisors.values(), *self._leaving]
+        for supervisor in supervisors:
+            supervisor.close()
+        for supervisor in supervisors:
+            supervisor.join(max(0.0, deadline - time.monotonic()))
         java = getattr(self._spark.sparkContext._gateway, "proc", None)  # noqa: SLF001  # or it outlives us
         # Java may have been ended together with us, by a signal to the whole group.
         with suppress(Py4JError, OSError):

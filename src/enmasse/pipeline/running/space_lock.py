@@ -20,8 +20,6 @@ from typing import Final, Self
 
 from enmasse.pipeline.errors import SpaceTakenError
 
-__all__ = ["SpaceLock"]
-
 _MARK: Final = "ENMASSE_RUNNER"
 PATIENCE_S: Final = 10.0
 """A process that was killed is gone within milliseconds, unless the disk hangs."""

@@ -1,59 +1,132 @@
-"""Starts a query: from its plan to a running ``StreamingQuery`` with its target and its checkpoint."""
+"""Starts a query: from its plan to a running ``StreamingQuery`` with its target and its checkpoint.
+
+Plans that read a consumed address (a queue, a subscription) become one query: each message is given once, so one
+query alone may read it.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
+from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.tables import open_table
-from enmasse.pipeline.running.plans import AddressTarget, QueryPlan, SharedTarget
-from enmasse.pipeline.running.row_order import has_fixed_order
-from enmasse.pipeline.running.shared_query import rows_of_part
+from enmasse.pipeline.running.logical_plans import fingerprint_of, has_fixed_order, reads_any
+from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, SharedTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from enmasse.pipeline.running.scene import RunningScene
+    from enmasse.model.kinds.pipelines import OutputMode
+    from enmasse.pipeline.running.building import RunningContext
 
     Add = Callable[[DataFrame, int], None]
 
-__all__ = ["as_messages", "start_query"]
+_PART: Final = "part"
+
+
+def share_what_is_consumed(
+    plans: Sequence[QueryPlan | JobPlan], consumed: Collection[str]
+) -> list[QueryPlan | JobPlan]:
+    """Return the plans with those made one that read what is consumed; the rest as it is.
+
+    Args:
+        plans: of one pipeline.
+        consumed: the addresses that give each message once.
+
+    Raises:
+        PlanError: their targets take rows in ways that one query cannot have both.
+    """
+    readers = [plan for plan in plans if isinstance(plan, QueryPlan) and reads_any(plan, consumed)]
+    if len(readers) < 2:
+        return list(plans)
+    rest = [plan for plan in plans if all(plan is not reader for reader in readers)]
+    return [_share(readers), *rest]
+
+
+def _share(plans: Sequence[QueryPlan]) -> QueryPlan:
+    """One plan whose rows are those of all plans, each with its part's number and columns."""
+    frames = [_part_of(plan.frame, index) for index, plan in enumerate(plans)]
+    every = [plan.trigger_s for plan in plans if plan.trigger_s is not None]
+
+    def on_start() -> None:
+        for plan in plans:
+            plan.on_start()
+
+    return QueryPlan(
+        " + ".join(plan.name for plan in plans),
+        reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames),
+        SharedTarget(tuple(plans), _mode_of(plans)),
+        state=tuple(line for plan in plans for line in plan.state),
+        trigger_s=min(every) if every else None,
+        on_start=on_start,
+    )
+
+
+def _part_of(frame: DataFrame, index: int) -> DataFrame:
+    columns = F.struct(*[F.col(f"`{name}`") for name in frame.columns])
+    return frame.select(F.lit(index).alias(_PART), columns.alias(f"of{index}"))
+
+
+def rows_of_part(rows: DataFrame, index: int) -> DataFrame:
+    """Return the rows of one plan, with its columns, of a batch of a shared query."""
+    return rows.where(F.col(_PART) == index).select(f"of{index}.*")
+
+
+def _mode_of(plans: Sequence[QueryPlan]) -> OutputMode:
+    modes = {plan.target.mode for plan in plans}
+    if modes == {"append", "update"}:
+        # What has no state gives the same rows either way.
+        modes = {plan.target.mode for plan in plans if _is_stateful(plan)} or {"append"}
+    if len(modes) > 1:
+        listed = ", ".join(f"{plan.name}: {plan.target.mode}" for plan in plans)
+        raise PlanError(
+            f"what is consumed is read by one query, and all its sinks with state need the same mode ({listed}); "
+            "bring the messages into a stream, and read that one"
+        )
+    return modes.pop()
+
+
+def _is_stateful(plan: QueryPlan) -> bool:
+    return any(not line.startswith("source ") for line in fingerprint_of(plan.frame))
+
 
 ANY: Final = "*"
 
 
 def start_query(
-    scene: RunningScene, plan: QueryPlan, checkpoint: Path, trigger_s: float | None, *, adopt: bool
+    context: RunningContext, plan: QueryPlan, checkpoint: Path, trigger_s: float | None, *, adopt: bool
 ) -> StreamingQuery:
     """Start a query, or go on with it where its checkpoint is.
 
     Args:
-        scene: of its pipeline.
+        context: of its pipeline.
         plan: the query.
         checkpoint: its folder.
         trigger_s: seconds between two batches; None: read what is there and end.
         adopt: take a table over that was written under another checkpoint, as a restart was asked for.
     """
     plan.on_start()
-    _activate(scene.spark)
+    _activate(context.spark)
     target = plan.target
     if isinstance(target, AddressTarget) and target.mode == "append":
         messages = as_messages(plan.frame, target.address)
         writer = (
             messages.writeStream.format("enmasse")
             .outputMode("append")
-            .options(**_sink_options(scene, plan.frame, target))
+            .options(**_sink_options(context, plan.frame, target))
         )
     else:
         # Spark lets sinks written in Python append only.
-        add = _adding(scene, plan, checkpoint, adopt=adopt)
+        add = _adding(context, plan, checkpoint, adopt=adopt)
         writer = plan.frame.writeStream.outputMode(target.mode).foreachBatch(add)
-    writer = writer.queryName(f"{scene.pipeline}/{plan.name}").option("checkpointLocation", str(checkpoint))
+    writer = writer.queryName(f"{context.pipeline}/{plan.name}").option("checkpointLocation", str(checkpoint))
     if trigger_s is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
@@ -64,21 +137,21 @@ def _activate(session: SparkSession) -> None:
     session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]  # noqa: SLF001
 
 
-def _adding(scene: RunningScene, plan: QueryPlan, checkpoint: Path, *, adopt: bool, shares: bool = False) -> Add:
-    """What brings the rows of a batch to a plan's target; a batch that comes again adds nothing."""
+def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt: bool, shares: bool = False) -> Add:
+    """Return what brings the rows of a batch to a plan's target; a batch that comes again adds nothing."""
     target = plan.target
     if isinstance(target, SharedTarget):
-        return _sharing([_adding(scene, part, checkpoint, adopt=adopt, shares=True) for part in target.parts])
+        return _sharing([_adding(context, part, checkpoint, adopt=adopt, shares=True) for part in target.parts])
     if isinstance(target, AddressTarget):
-        return _sending(target.address, _sink_options(scene, plan.frame, target), plan.name if shares else None)
+        return _sending(target.address, _sink_options(context, plan.frame, target), plan.name if shares else None)
     table = open_table(
-        scene.place.lake / target.table,
+        context.place.lake / target.table,
         format=target.format,
         mode=target.mode,
         keys=target.keys,
         partition_by=target.partition_by,
     )
-    table.prepare(plan.frame.schema, owner=f"{scene.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
+    table.prepare(plan.frame.schema, owner=f"{context.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
     return table.add
 
 
@@ -112,8 +185,8 @@ def _is_local(session: SparkSession) -> bool:
     return str(session.sparkContext.master).startswith("local")
 
 
-def _sink_options(scene: RunningScene, frame: DataFrame, target: AddressTarget) -> dict[str, str]:
-    options = dict(scene.connection_options())
+def _sink_options(context: RunningContext, frame: DataFrame, target: AddressTarget) -> dict[str, str]:
+    options = dict(context.connection_options())
     if target.address != ANY:
         options["address"] = target.address
     if target.on_no_consumer != "fail":

@@ -27,8 +27,6 @@ from pyspark.sql.types import (
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.sink.options import SinkOptions
 
-__all__ = ["Row", "check_columns", "rows_of"]
-
 _TEXT = (StringType,)
 _BYTES = (BinaryType, StringType)
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
@@ -48,7 +46,7 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 
 
 class Row(NamedTuple):
-    """One row, as plain values; ``None`` where it says nothing."""
+    """One row, as plain values; ``None`` where it has nothing."""
 
     value: bytes | None
     key: str | bytes | None
@@ -93,7 +91,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """The rows of a batch whose columns were checked."""
+    """Return the rows of a batch whose columns were checked."""
     named = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = [_values(name, named.get(name)) for name in Row._fields]
     return map(Row, *_bounded(columns, batch.num_rows))

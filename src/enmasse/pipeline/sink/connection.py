@@ -24,12 +24,9 @@ from enmasse.client import (
 from enmasse.client.background import Background
 from enmasse.errors import EnmasseError, LocalError, UnavailableError
 from enmasse.pipeline.credentials import credentials
-from enmasse.pipeline.errors import AccessError, OptionError
-from enmasse.pipeline.sink.errors import UnansweredError
+from enmasse.pipeline.errors import AccessError, OptionError, UnansweredError
 from enmasse.pipeline.sink.options import SinkOptions
-from enmasse.pipeline.sink.parcels import AddressInfo, LinkKey, Parcel
-
-__all__ = ["Result", "SpaceConnection"]
+from enmasse.pipeline.sink.packing import AddressInfo, LinkKey, Parcel
 
 FRAME_FORMAT = 0x454D4601
 FRAMES = "enmasse:frames"
@@ -39,21 +36,21 @@ ADDRESS_TYPE = "enmasse:address-type"
 PARTITIONS = "enmasse:partitions"
 
 ANSWER_S = 10.0
-"""For what a node answers at once; a longer silence means that it is gone."""
+"""Seconds to wait for what a node answers at once; a longer silence means that it is gone."""
 
 MAX_LINKS = 256
 """Links that are kept open: the sink may have many targets, of which few are in use at a time."""
 
 STEP_S = 0.25
-"""How often it is looked at whether anything goes on."""
+"""Seconds between two checks for progress."""
 
 MAX_MESSAGE_BYTES = 16 << 20
-"""Where the node does not say; it is its own limit."""
+"""The limit where the node reports none; it is the node's own."""
 
 _SHUT_OUT = frozenset({"amqp:unauthorized-access", "amqp:not-allowed", "amqp:not-found"})
 
 Result = Outcome | EnmasseError | None
-"""What became of a transfer: its outcome, why there is none, or nothing within the time."""
+"""The result of a transfer: its outcome, why there is none, or nothing within the time."""
 
 
 class SpaceConnection:
@@ -100,11 +97,11 @@ class SpaceConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the connection is up."""
+        """True if the connection is up."""
         return self._connection.is_connected
 
     def info(self, address: str, producer: str) -> AddressInfo:
-        """What an address is; the link for numbered messages is made on the way.
+        """Return what an address is; the link for numbered messages is made on the way.
 
         Raises:
             LinkRefusedError: the node does not let us send there; the condition says why.
@@ -115,13 +112,13 @@ class SpaceConnection:
 
     async def _info(self, key: LinkKey) -> AddressInfo:
         sender = await self._link(key)
-        told = sender.remote_properties
-        kind = told.get(ADDRESS_TYPE)
+        properties = sender.remote_properties
+        kind = properties.get(ADDRESS_TYPE)
         if not isinstance(kind, str):
             raise OptionError(
-                f"{self._place} does not tell what {key.address!r} is: the sink needs a node of this version"
+                f"{self._place} does not report what {key.address!r} is: the sink needs a node of this version"
             )
-        info = AddressInfo(kind, int(told.get(PARTITIONS) or 1), sender.max_message_size or MAX_MESSAGE_BYTES)
+        info = AddressInfo(kind, int(properties.get(PARTITIONS) or 1), sender.max_message_size or MAX_MESSAGE_BYTES)
         if kind == "stream" and self._links.pop(key, None) is not None:
             # A stream gets frames, by links of their own.
             await sender.close()
@@ -145,7 +142,7 @@ class SpaceConnection:
 
         Args:
             parcels: what to send.
-            credit_s: how long a receiver is waited for; what nobody asked for then is not sent, and ``None``.
+            credit_s: how long a receiver is waited for; what has no credit then is not sent, and ``None``.
             answer_s: how long nothing may happen to what was sent; it is given as a ``UnansweredError`` then.
 
         Raises:
@@ -182,7 +179,7 @@ class SpaceConnection:
         return results
 
     async def _attach(self, parcels: Sequence[Parcel], results: list[Result]) -> dict[LinkKey, Sender]:
-        """The links that parcels want; why there is none goes to the results."""
+        """Return the links that parcels want; why there is none goes to the results."""
         links: dict[LinkKey, Sender] = {}
         refused: dict[LinkKey, EnmasseError] = {}
         for place, parcel in enumerate(parcels):
@@ -269,7 +266,7 @@ class SpaceConnection:
 
 
 async def _credit(sender: Sender, timeout_s: float) -> int:
-    """How many messages the peer takes now; waits until it takes one."""
+    """Return how many messages the peer takes now; waits until it takes one."""
     try:
         async with asyncio.timeout(timeout_s):
             return await sender.wait_for_credit()

@@ -1,7 +1,7 @@
 """Bringing transfers to their addresses, through lost connections, full queues and absent receivers.
 
 Rules:
-1. A transfer is done when its address accepted it. What has no outcome, or one that says "again", is sent
+1. A transfer is done when its address accepted it. What has no outcome, or the outcome "again", is sent
    again: numbered messages and frames are known by their numbers then, others may arrive twice.
 2. What an address will never take as it is comes back as refused, with the reason.
 3. While the node is away, attempts go on with growing pauses until nothing has succeeded for the retry
@@ -16,13 +16,11 @@ from typing import Protocol
 
 from enmasse.client import LinkDetachedError, LinkRefusedError, Outcome, TooLargeError
 from enmasse.errors import EnmasseError, UnavailableError
-from enmasse.pipeline.patience import Patience
+from enmasse.pipeline.backoff import Backoff
+from enmasse.pipeline.errors import AddressFullError, NoConsumerError, UnansweredError
 from enmasse.pipeline.sink.connection import Result
-from enmasse.pipeline.sink.errors import AddressFullError, NoConsumerError, UnansweredError
 from enmasse.pipeline.sink.options import SinkOptions
-from enmasse.pipeline.sink.parcels import AddressInfo, LinkKey, Parcel, Refusal
-
-__all__ = ["Carrier", "Delivering", "refusal_reason"]
+from enmasse.pipeline.sink.packing import AddressInfo, LinkKey, Parcel, Refusal
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +41,7 @@ _FINAL = frozenset(
 
 
 class Carrier(Protocol):
-    """What delivering needs of a connection."""
+    """The part of a connection that delivering uses."""
 
     def ship(self, parcels: Sequence[Parcel], stall_s: float) -> list[Result]:
         """Send, and give what became of each.
@@ -53,7 +51,7 @@ class Carrier(Protocol):
         """
 
     def ship_direct(self, parcels: Sequence[Parcel], credit_s: float, answer_s: float) -> list[Result]:
-        """The same where a receiver has to be there; ``None`` for what nobody asked for.
+        """Return the same where a receiver has to be there; ``None`` for what has no credit.
 
         Raises:
             UnavailableError: the connection is not up.
@@ -61,7 +59,7 @@ class Carrier(Protocol):
 
 
 def refusal_reason(error: EnmasseError) -> str | None:
-    """Why an address will never take something; ``None`` where it may."""
+    """Return why an address will never take something; ``None`` where it may."""
     if isinstance(error, TooLargeError):
         return f"too large: {error}"
     if isinstance(error, LinkRefusedError | LinkDetachedError) and error.condition in _FINAL:
@@ -84,17 +82,17 @@ class Delivering:
         options: SinkOptions,
         carrier: Callable[[], Carrier],
         info: Callable[[str], AddressInfo],
-        make_patience: Callable[[float], Patience] = Patience,
+        make_patience: Callable[[float], Backoff] = Backoff,
     ) -> None:
         self._options = options
         self._carrier = carrier
         self._info = info
         self._make_patience = make_patience
         self.skipped = 0
-        """Rows that nobody was there to receive."""
+        """Rows without a receiver."""
 
     def deliver(self, parcels: Sequence[Parcel]) -> list[Refusal]:
-        """Have everything accepted, skipped, or told as refused.
+        """Have everything accepted, skipped, or reported as refused.
 
         Raises:
             AddressFullError: a stored address took nothing for the send time-out.
@@ -141,7 +139,7 @@ class Delivering:
         return refusals
 
     def _without_stalled(self, sorted_: _Sorted) -> list[Parcel]:
-        """What is to be tried again, once those that nobody takes are dealt with."""
+        """Return what is to be tried again, once those without a receiver are dealt with."""
         if not sorted_.stalled:
             return sorted_.left
         links = {parcel.link for parcel in sorted_.stalled} - sorted_.moving
@@ -151,9 +149,9 @@ class Delivering:
         return [parcel for parcel in sorted_.left if parcel.link not in links]
 
     @staticmethod
-    def _hold(patience: Patience, held: EnmasseError, parcel: Parcel) -> None:
+    def _hold(backoff: Backoff, held: EnmasseError, parcel: Parcel) -> None:
         try:
-            patience.wait(held)
+            backoff.wait(held)
         except UnavailableError as error:
             raise AddressFullError(f"{parcel.link.address!r} took no message: {error}") from error
 
@@ -177,7 +175,7 @@ class Delivering:
 
 
 class _Sorted:
-    """What became of transfers."""
+    """The results of transfers."""
 
     def __init__(self) -> None:
         self.left: list[Parcel] = []
@@ -188,9 +186,9 @@ class _Sorted:
         """Links on which something happened."""
         self.is_progress = False
         self.lost: EnmasseError | None = None
-        """Why the connection or a link has to be made anew."""
+        """The reason why the connection or a link has to be made anew."""
         self.held: EnmasseError | None = None
-        """Why something is to be sent again."""
+        """The reason why something is to be sent again."""
 
 
 def _sort(parcels: Sequence[Parcel], results: Sequence[Result]) -> _Sorted:

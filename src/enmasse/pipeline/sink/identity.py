@@ -1,4 +1,4 @@
-"""What tells a row from every other, and a row that is written again from a new one.
+"""Identities of rows: they distinguish each row, and one that is written again from a new one.
 
 Rules:
 1. A task of a batch of a query is one producer's next numbers; a retried task and a replayed batch give
@@ -15,8 +15,6 @@ from pyspark import TaskContext
 
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.sink.options import SinkOptions
-
-__all__ = ["Identity", "Job", "of_batch_task", "of_streaming_task"]
 
 FRAME_BITS = 20
 """A task's frames into one partition: a terabyte at 1 MiB each."""
@@ -43,19 +41,19 @@ class Identity:
         return f"{self.query}/{self.task}"
 
     def frame_sequence(self, chunk: int) -> int:
-        """The number of a frame among those of its partition."""
+        """Return the number of a frame among those of its partition."""
         return self.batch << FRAME_BITS | chunk
 
     def row_sequence(self, row: int) -> int:
-        """The number of a row."""
+        """Return the number of a row."""
         return self.batch << ROW_BITS | row
 
     def message_id(self, row: int) -> str:
-        """A row's id."""
+        """Return a row's id."""
         return f"{self.query}/{self.batch}/{self.task}/{row}"
 
     def describe(self, row: int) -> str:
-        """A row, in words."""
+        """Return a row, in words."""
         return f"row {row} of task {self.task} in batch {self.batch} of {self.query}"
 
 
@@ -68,12 +66,12 @@ class Job:
 
     @classmethod
     def of(cls, options: SinkOptions) -> Job:
-        """As its options name it; else a write like no other."""
+        """The name that its options give; else a random one."""
         return cls(options.producer or uuid.uuid4().hex, options.sequence)
 
 
 def of_streaming_task() -> Identity:
-    """What the running task of a streaming query writes.
+    """Return what the running task of a streaming query writes.
 
     Raises:
         OptionError: there is no such task.
@@ -87,6 +85,6 @@ def of_streaming_task() -> Identity:
 
 
 def of_batch_task(job: Job) -> Identity:
-    """What the running task of a batch write writes."""
+    """Return what the running task of a batch write writes."""
     context = TaskContext.get()
     return Identity(job.name, job.sequence, context.partitionId() if context is not None else 0)

@@ -9,13 +9,11 @@ from typing import Any
 from enmasse.pipeline.sink.columns import Row
 from enmasse.wire.amqp.sections import Header, Properties, encode_message
 
-__all__ = ["MAX_TTL_MS", "Encoder", "data_prefix", "key_bytes"]
-
 PARTITION_KEY = "x-opt-partition-key"
 SEQUENCE = "x-opt-sequence"
 
 MAX_TTL_MS = (1 << 32) - 1
-"""Of a header [AMQP 3.2.1]: some 49 days."""
+"""The largest ttl of a header [AMQP 3.2.1]: some 49 days."""
 
 KNOWN_HEADS = 4_096
 """Heads that are remembered; rows of a device mostly differ in their content alone."""
@@ -28,12 +26,12 @@ _PREFIXES = [_SHORT + bytes((size,)) for size in range(256)]
 
 
 def data_prefix(size: int) -> bytes:
-    """What precedes the content of a data section."""
+    """Return what precedes the content of a data section."""
     return _PREFIXES[size] if size < 256 else _LONG + _U32.pack(size)
 
 
 def key_bytes(row: Row) -> bytes:
-    """What decides on the row's partition: its key, else its subject, else nothing."""
+    """Return what decides on the row's partition: its key, else its subject, else nothing."""
     key = row.subject if row.key is None else row.key
     if key is None:
         return b""
@@ -44,7 +42,7 @@ class Encoder:
     """Makes messages of rows.
 
     Args:
-        durable: for rows that do not say.
+        durable: for rows that have no such column.
     """
 
     def __init__(self, *, durable: bool) -> None:
@@ -52,7 +50,7 @@ class Encoder:
         self._known: dict[Any, bytes] = {}
 
     def head(self, row: Row) -> bytes:
-        """The sections before the body of a row."""
+        """Return the sections before the body of a row."""
         what = row[1:]
         found = self._known.get(what)
         if found is None:
@@ -70,7 +68,7 @@ class Encoder:
         sequence: int | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """A row's whole message.
+        """Return a row's whole message.
 
         Args:
             row: the row.

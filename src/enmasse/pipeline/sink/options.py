@@ -9,8 +9,6 @@ from enmasse.pipeline.credentials import check_name
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.source.options import checked_url, parse_seconds
 
-__all__ = ["SinkOptions"]
-
 _KNOWN = (
     "url",
     "address",
@@ -40,12 +38,12 @@ MAX_PRODUCER_BYTES = 200
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """How a query wants its rows written."""
+    """The options of a query that writes."""
 
     url: str
-    """Where the space is reached, ``amqp[s]://host[:port]``."""
+    """URL of the space, ``amqp[s]://host[:port]``."""
     address: str = ""
-    """Where rows go that name no address of their own; empty: each row has to."""
+    """The address of rows that name no address of their own; empty: each row has to."""
     space: str = ""
     """Host name that chooses the space in ``open``; empty: the URL's own host."""
     credentials: str = ""
@@ -53,19 +51,19 @@ class SinkOptions:
     ca_file: str = ""
     """PEM file of the authorities to trust; empty: the system's."""
     bad_records: str = ""
-    """Where rows go that are refused; empty: the batch fails."""
+    """The address of refused rows; empty: the batch fails."""
     skips_no_consumer: bool = False
-    """Whether rows for a direct address that nobody receives from are dropped and counted."""
+    """True if rows for a direct address that nobody receives from are dropped and counted."""
     no_consumer_timeout_s: float = 2.0
-    """How long a receiver is waited for before a row is skipped; one that is busy answers sooner."""
+    """Seconds that a receiver is waited for before a row is skipped; one that is busy answers sooner."""
     send_timeout_s: float = 60.0
-    """How long an address may take nothing before the batch fails."""
+    """Seconds that an address may take nothing before the batch fails."""
     retry_timeout_s: float = 60.0
-    """How long a node may be away; a supervised one is back within seconds."""
+    """Seconds that a node may be away; a supervised one is back within seconds."""
     durable: bool = True
-    """Whether messages survive a restart where the row does not say."""
+    """True if messages survive a restart where the row has no such column."""
     is_sorted: bool = False
-    """Whether a task's rows are brought into the order of their content first."""
+    """True if a task's rows are brought into the order of their content first."""
     producer: str = ""
     """Batch only: under which name a repeated write is known."""
     sequence: int = 0

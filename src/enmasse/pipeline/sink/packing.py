@@ -1,4 +1,4 @@
-"""Rows into parcels: messages for most addresses, frames by partition for streams.
+"""Packs rows into parcels: messages for most addresses, frames by partition for streams.
 
 Rules:
 1. What a frame holds depends on the rows before it and on nothing else, so that a task that runs again makes
@@ -8,14 +8,68 @@ Rules:
 
 from __future__ import annotations
 
-from enmasse.messaging.frame import encode_frame
-from enmasse.messaging.partition import partition_of
+from typing import NamedTuple
+
+from enmasse.messaging.log.frame import encode_frame
+from enmasse.messaging.streams.heads import partition_of
 from enmasse.pipeline.sink.columns import Row
 from enmasse.pipeline.sink.identity import Identity
 from enmasse.pipeline.sink.messages import MAX_TTL_MS, Encoder, data_prefix, key_bytes
-from enmasse.pipeline.sink.parcels import AddressInfo, LinkKey, Numbered, Parcel
 
-__all__ = ["MessagePacker", "Packer", "StreamPacker", "problem_of"]
+DIRECT = frozenset({"anycast", "multicast"})
+
+
+class AddressInfo(NamedTuple):
+    """Facts that a node reports of an address."""
+
+    kind: str
+    """``anycast``, ``multicast``, ``queue``, ``topic`` or ``stream``."""
+    partitions: int
+    """The number of partitions of a stream."""
+    max_bytes: int
+    """Bytes of a message at most."""
+
+    @property
+    def is_direct(self) -> bool:
+        """True if nothing is stored, so that a receiver has to be there."""
+        return self.kind in DIRECT
+
+
+class LinkKey(NamedTuple):
+    """One link to an address."""
+
+    address: str
+    producer: str = ""
+    """The name under which its messages are numbered; empty: they are not."""
+    partition: int = -1
+    """The partition that it takes frames for; below 0 it takes messages."""
+
+
+class Numbered(NamedTuple):
+    """A row and its place in its task."""
+
+    place: int
+    row: Row
+    address: str
+
+
+class Parcel(NamedTuple):
+    """One transfer: a message of one row, or a frame of many."""
+
+    link: LinkKey
+    payload: bytes
+    first: Numbered
+    """The row, or the first of them."""
+    rows: int = 1
+
+
+class Refusal(NamedTuple):
+    """A row that an address does not take, or a frame that begins with it."""
+
+    numbered: Numbered
+    reason: str
+    rows: int = 1
+
 
 FRAME_ROWS = 4_096
 FRAME_BYTES = 1 << 20
@@ -32,7 +86,7 @@ KNOWN_KEYS = 65_536
 
 
 def problem_of(row: Row) -> str | None:
-    """Why no address will ever take a row; ``None`` if one may."""
+    """Return why no address will ever take a row; ``None`` if one may."""
     if row.value is None:
         return "its value is null"
     if row.ttl is not None and not 0 <= row.ttl <= MAX_TTL_MS:
@@ -77,7 +131,7 @@ class MessagePacker(Packer):
         self._link = LinkKey(address, identity.producer)
 
     def add(self, index: int, row: Row, out: list[Parcel]) -> str | None:
-        """A message."""
+        """Return a message."""
         identity = self._identity
         payload = self._encoder.message(
             row,
@@ -118,7 +172,7 @@ class StreamPacker(Packer):
         self._of_key = {b"": (identity.batch + identity.task) % info.partitions}
 
     def add(self, index: int, row: Row, out: list[Parcel]) -> str | None:
-        """A row of a frame."""
+        """Return a row of a frame."""
         value = row.value or b""
         head = self._encoder.head(row) + data_prefix(len(value))
         key = key_bytes(row)

@@ -1,4 +1,4 @@
-"""What one task does with its rows: pack, send, answer for the refused ones.
+"""Writes the rows of one task: packs, sends, and deals with refused ones.
 
 Rules:
 1. When a task ends in order, each of its rows was accepted by its address, or by the address for bad records,
@@ -19,19 +19,25 @@ import pyarrow as pa
 
 from enmasse.client import LinkRefusedError
 from enmasse.errors import EnmasseError, UnavailableError
-from enmasse.pipeline.errors import OptionError
-from enmasse.pipeline.patience import Patience
+from enmasse.pipeline.backoff import Backoff
+from enmasse.pipeline.errors import OptionError, RowRefusedError
 from enmasse.pipeline.sink.columns import Row, rows_of
 from enmasse.pipeline.sink.connection import SpaceConnection
 from enmasse.pipeline.sink.delivering import Delivering, refusal_reason
-from enmasse.pipeline.sink.errors import RowRefusedError
 from enmasse.pipeline.sink.identity import Identity
 from enmasse.pipeline.sink.messages import Encoder
 from enmasse.pipeline.sink.options import SinkOptions
-from enmasse.pipeline.sink.packing import MessagePacker, Packer, StreamPacker, problem_of
-from enmasse.pipeline.sink.parcels import AddressInfo, LinkKey, Numbered, Parcel, Refusal
-
-__all__ = ["Counts", "SinkTask"]
+from enmasse.pipeline.sink.packing import (
+    AddressInfo,
+    LinkKey,
+    MessagePacker,
+    Numbered,
+    Packer,
+    Parcel,
+    Refusal,
+    StreamPacker,
+    problem_of,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -51,13 +57,13 @@ _MISSING_ADDRESS = "it names no address, and there is no option address"
 
 @dataclass
 class Counts:
-    """What became of a task's rows."""
+    """The outcomes of a task's rows."""
 
     rows: int = 0
     refused: int = 0
     """At the address for bad records."""
     skipped: int = 0
-    """Nobody was there to receive them."""
+    """Rows without a receiver."""
 
 
 class SinkTask:
@@ -75,7 +81,7 @@ class SinkTask:
         self._connect = connect
         self._encoder = Encoder(durable=options.durable)
         self._packers: dict[str, Packer | str] = {}
-        """By address; a text tells why it takes nothing."""
+        """By address; a text gives the reason why it takes nothing."""
         self._infos: dict[str, AddressInfo] = {}
         self._delivering = Delivering(options, connect, self._infos.__getitem__)
         self._out: list[Parcel] = []
@@ -131,8 +137,8 @@ class SinkTask:
         return kind(address, info, self._identity, self._encoder)
 
     def _info(self, address: str, producer: str) -> AddressInfo | str:
-        """What an address is, or why it takes nothing."""
-        patience = Patience(self._options.retry_timeout_s)
+        """Return what an address is, or why it takes nothing."""
+        backoff = Backoff(self._options.retry_timeout_s)
         while True:
             try:
                 info = self._infos[address] = self._connect().info(address, producer)
@@ -142,7 +148,7 @@ class SinkTask:
                     return reason
                 if not isinstance(error, UnavailableError | LinkRefusedError):
                     raise
-                patience.wait(error)
+                backoff.wait(error)
             else:
                 return info
 
@@ -194,7 +200,7 @@ class SinkTask:
     def _bad_record(self, refusal: Refusal) -> bytes:
         place, row, address = refusal.numbered
         identity = self._identity
-        told: dict[str, Any] = {
+        reason: dict[str, Any] = {
             "enmasse-reason": refusal.reason,
             "enmasse-address": address,
             "enmasse-query": identity.query,
@@ -202,9 +208,9 @@ class SinkTask:
             "enmasse-task": identity.task,
             "enmasse-row": place,
         }
-        # Kept until somebody looks, whatever the row said.
+        # Kept until somebody reads it, whatever expiry the row had.
         kept = row._replace(ttl=None, durable=True)
-        return self._encoder.message(kept, message_id=identity.message_id(place), extra=told)
+        return self._encoder.message(kept, message_id=identity.message_id(place), extra=reason)
 
     def _describe(self, refusal: Refusal) -> str:
         place, row, address = refusal.numbered

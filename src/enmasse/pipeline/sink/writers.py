@@ -18,8 +18,6 @@ from enmasse.pipeline.sink.options import SinkOptions
 from enmasse.pipeline.sink.task import Counts, SinkTask
 from enmasse.pipeline.workers.settling import settle
 
-__all__ = ["EnmasseStreamWriter", "EnmasseWriter", "Written"]
-
 _log = logging.getLogger(__name__)
 
 _connections: dict[tuple[str, str, str, str], SpaceConnection] = {}
@@ -28,7 +26,7 @@ _connections: dict[tuple[str, str, str, str], SpaceConnection] = {}
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What became of a task's rows."""
+    """The outcomes of a task's rows."""
 
     counts: Counts
 
@@ -68,7 +66,7 @@ def _report(what: str, messages: list[WriterCommitMessage | None]) -> None:
 
 
 class EnmasseStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a streaming query, each row once where the address can tell.
+    """Writes the batches of a streaming query, each row once where the address finds duplicates.
 
     Args:
         options: where to, and how.
@@ -89,7 +87,7 @@ class EnmasseStreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, of_streaming_task(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Everything was accepted already; tell what was not."""
+        """Everything was accepted already; report what was not."""
         _report(f"batch {batchId}", messages)
 
 
@@ -108,5 +106,5 @@ class EnmasseWriter(DataSourceArrowWriter):
         return _write(self._options, of_batch_task(self._job), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Everything was accepted already; tell what was not."""
+        """Everything was accepted already; report what was not."""
         _report(f"the write {self._job.name}", messages)

@@ -1,4 +1,4 @@
-"""Where a reading begins or ends, as a user says it: by name, by offset, or by time."""
+"""Bounds of a reading, as a user gives them: by name, by offset, or by time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from enmasse.pipeline.errors import OptionError
-
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "Bound",
-    "Bounds",
-    "Moment",
-    "moment_of",
-    "moments_of",
-    "parse_bounds",
-    "parse_moment",
-]
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -37,7 +25,7 @@ class Moment:
 
 
 Bound = str | int | Moment
-"""Where a partition begins or ends: ``earliest``, ``latest``, an offset or a moment."""
+"""The bound of a partition: ``earliest``, ``latest``, an offset or a moment."""
 
 Bounds = Bound | Mapping[int, Bound]
 """The same for all partitions, or by partition."""
@@ -51,7 +39,7 @@ _FORMS = (
 
 
 def parse_bounds(name: str, text: str) -> Bounds:
-    """What an option says.
+    """Parse an option.
 
     Args:
         name: of the option, for the message of an error.
@@ -89,7 +77,7 @@ def _bound(value: object) -> Bound | None:
 
 
 def parse_moment(name: str, text: str) -> Moment:
-    """What an option that takes a time says.
+    """Parse an option that takes a time.
 
     Args:
         name: of the option, for the message of an error.
@@ -121,12 +109,12 @@ def _iso(text: str) -> Moment | None:
 
 
 def moment_of(moment: datetime) -> Moment:
-    """A moment from one that knows its zone; never before 1970."""
+    """Return a moment from one that knows its zone; never before 1970."""
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return Moment(max(0, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds))
 
 
 def moments_of(bounds: Bounds) -> set[Moment]:
-    """The moments among bounds, whose offsets only the stream knows."""
+    """Return the moments among bounds, whose offsets only the stream knows."""
     values = bounds.values() if isinstance(bounds, Mapping) else (bounds,)
     return {value for value in values if isinstance(value, Moment)}

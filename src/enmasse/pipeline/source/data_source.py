@@ -26,8 +26,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import OptionError
-from enmasse.pipeline.patience import Patience
 from enmasse.pipeline.sink.options import SinkOptions
 from enmasse.pipeline.source import consumed
 from enmasse.pipeline.source.columns import FULL_SCHEMA, FULL_SCHEMA_DDL, SCHEMA, SCHEMA_DDL, join_batches
@@ -41,8 +41,6 @@ from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
     from enmasse.pipeline.sink.writers import EnmasseStreamWriter, EnmasseWriter
-
-__all__ = ["EnmasseDataSource"]
 
 _workers_connections = Connections()
 """A worker process reads one range after another, so it keeps its connections."""
@@ -61,11 +59,11 @@ class EnmasseDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format``."""
+        """Return the name for ``format``."""
         return "enmasse"
 
     def schema(self) -> str:
-        """The columns.
+        """Return the columns.
 
         Raises:
             OptionError: an option is wrong.
@@ -74,7 +72,7 @@ class EnmasseDataSource(DataSource):
         return FULL_SCHEMA_DDL if options.include_properties else SCHEMA_DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """The reader of a streaming query.
+        """Return the reader of a streaming query.
 
         Raises:
             OptionError: an option or the schema is wrong.
@@ -84,7 +82,7 @@ class EnmasseDataSource(DataSource):
         return consumed.stream_reader(self.options) or EnmasseStreamReader(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of a batch query, from the earliest row to the latest unless told otherwise.
+        """Return the reader of a batch query, from the earliest row to the latest unless the options name others.
 
         Raises:
             OptionError: an option or the schema is wrong.
@@ -93,7 +91,7 @@ class EnmasseDataSource(DataSource):
         return consumed.batch_reader(self.options) or EnmasseReader(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> EnmasseStreamWriter:  # noqa: N802
-        """The writer of a streaming query.
+        """Return the writer of a streaming query.
 
         Raises:
             OptionError: an option or a column is wrong.
@@ -105,7 +103,7 @@ class EnmasseDataSource(DataSource):
         return EnmasseStreamWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
     def writer(self, schema: StructType, overwrite: bool) -> EnmasseWriter:  # Spark's
-        """The writer of a batch.
+        """Return the writer of a batch.
 
         Raises:
             OptionError: an option or a column is wrong.
@@ -134,7 +132,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Reco
             # Not the place that the node names: it knows its port, but not how we came there.
             lambda: _workers_connections.get(options.url, options),
             fail_on_data_loss=options.fail_on_data_loss,
-            patience=Patience(options.retry_timeout_s),
+            backoff=Backoff(options.retry_timeout_s),
             properties_of=options.address if options.include_properties else "",
         )
     )
@@ -156,7 +154,7 @@ class EnmasseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             connections = self._connections = Connections()
             options = self._options
             self._planner = Planner(
-                options, lambda: connections.get(options.url, options), Patience(options.retry_timeout_s)
+                options, lambda: connections.get(options.url, options), Backoff(options.retry_timeout_s)
             )
         return self._planner
 
@@ -168,7 +166,7 @@ class EnmasseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if options.max_bytes is None else ReadMaxBytes(options.max_bytes)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins."""
+        """Return where a query without a checkpoint begins."""
         return self._plan().initial().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -176,26 +174,26 @@ class EnmasseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan().fix_target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; waits a while for news."""
+        """Return where the next batch ends; waits a while for news."""
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         # Spark knows no limit of both kinds; where it asks for everything, it is to have everything.
         max_bytes = None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes
         return self._plan().latest(Position.from_json(start), max_rows, max_bytes).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The end of the stream as last seen, for the query's progress."""
+        """Return the end of the stream as last seen, for the query's progress."""
         state = self._plan().state
         if state is None:
             return None
         return Position(state.stream, {n: p.next for n, p in state.partitions.items()}).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The ranges of a batch, one a task."""
+        """Return the ranges of a batch, one a task."""
         spans = self._plan().spans(Position.from_json(start), Position.from_json(end))
         return [_SpanPartition(span) for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
+        """Return the rows of one range."""
         return _read(self._options, partition)
 
     def stop(self) -> None:
@@ -208,7 +206,7 @@ class EnmasseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class _PushFilters:
     """``pushFilters`` for sessions that push filters down, and none for the others.
 
-    Where that is off, as by default, Spark refuses a reader that implements it, and tells by ``__func__``.
+    Where that is off, as by default, Spark refuses a reader that implements it, which it recognizes by ``__func__``.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -233,12 +231,12 @@ class EnmasseReader(DataSourceReader):
         return _PushFilters(self._wanted)
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges, one a task."""
+        """Return the ranges, one a task."""
         options, wanted = self._options, self._wanted
         connections = Connections()
         try:
-            patience = Patience(options.retry_timeout_s)
-            planner = Planner(options, lambda: connections.get(options.url, options), patience)
+            backoff = Backoff(options.retry_timeout_s)
+            planner = Planner(options, lambda: connections.get(options.url, options), backoff)
             first = None if wanted.time.start is None else planner.rows_since(wanted.time.start)
             after = None if wanted.time.end is None else planner.rows_since(wanted.time.end)
             end = planner.resolve("endingOffsets", options.ending)
@@ -255,5 +253,5 @@ class EnmasseReader(DataSourceReader):
         return [_SpanPartition(span) for span in spans or [nothing]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
+        """Return the rows of one range."""
         return _read(self._options, partition)

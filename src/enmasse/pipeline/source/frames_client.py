@@ -1,14 +1,18 @@
 """The network side of the source: offsets, frames, and connections that are made when needed.
 
-Everything that the node's absence can cause comes out as ``UnavailableError``, so callers know what
-to wait for; what waiting cannot mend comes out as ``OptionError`` or ``AccessError``.
+Everything that the node's absence can cause is raised as ``UnavailableError``, so callers know what to wait for; what
+waiting cannot mend is raised as ``OptionError`` or ``AccessError``.
+
+The first row of a moment or later is found in the frames around it: the node's index knows frames, and a frame's own
+timestamps give the row. Times never go back within a partition, so the first frame that holds such a row decides.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from typing import Any
@@ -16,14 +20,32 @@ from typing import Any
 from enmasse.client import ConnectionDeniedError, LinkDetachedError, LinkRefusedError, TlsError, UrlError
 from enmasse.client.blocking import Connection, Message, Outcome, Receiver, Sender, TlsOptions, connect
 from enmasse.errors import EnmasseError, LocalError, RemoteError, UnavailableError
+from enmasse.messaging.log.frame import Frame
 from enmasse.pipeline.credentials import credentials
 from enmasse.pipeline.errors import AccessError, OptionError
 from enmasse.pipeline.source.offsets import StreamState
 from enmasse.pipeline.source.options import SourceOptions
-from enmasse.pipeline.source.time_search import first_row_since
 from enmasse.wire.amqp.types import Timestamp, ULong
 
-__all__ = ["Connections", "StreamConnection"]
+
+def first_row_since(frames: Iterable[bytes], since_us: int, end: int) -> int:
+    """Return the offset of the first row of that time or later.
+
+    Args:
+        frames: in order; not more of them are taken than it needs.
+        since_us: microseconds since 1970 UTC.
+        end: the answer when no row is that young.
+
+    Raises:
+        FrameError: a frame is damaged.
+    """
+    for data in frames:
+        frame = Frame(data)
+        row = bisect_left(frame.timestamps(), since_us)
+        if row < frame.rows:
+            return min(frame.first_offset + row, end)
+    return end
+
 
 ADDRESS_TYPE = "enmasse:address-type"
 COMMITS = "enmasse:commits"
@@ -38,7 +60,7 @@ FRAMES_AHEAD_SEARCHING = 2
 """The row that is searched is in the first frame, or in the second."""
 
 ANSWER_S = 10.0
-"""For what a node answers at once; a longer silence means that it is gone."""
+"""Seconds to wait for what a node answers at once; a longer silence means that it is gone."""
 
 STALE_S = 0.5
 """Credit that lay unused for so long may have brought offsets that were passed since."""
@@ -47,7 +69,7 @@ KEPT_CONNECTIONS = 16
 """A worker reads for one query after the other, and for ever; queries end."""
 
 MOST_UNANSWERED = 16
-"""Progress that a node has not confirmed; beyond it, it is not told any more until it has."""
+"""Progress that a node has not confirmed; beyond it, no more is sent until it has."""
 
 _REDIRECT = "amqp:link:redirect"
 _UNAUTHORIZED = "amqp:unauthorized-access"
@@ -59,7 +81,7 @@ _FOREVER = frozenset(
         "amqp:invalid-field",
     )
 )
-"""Refusals that say what is wrong with the options."""
+"""Refusals whose text names what is wrong with the options."""
 
 _TLS_SCHEMES = ("amqps", "amqpwss")
 
@@ -85,8 +107,8 @@ class StreamConnection:
         self._watch: Receiver | None = None
         self._last: StreamState | None = None
         self._granted_at: float | None = None
-        self._teller: Sender | None = None
-        self._telling: Future[Outcome] | None = None
+        self._progress_sender: Sender | None = None
+        self._reporting: Future[Outcome] | None = None
         self._is_redirected = False
         self._connection = self._connect(url, options.space)
 
@@ -99,11 +121,11 @@ class StreamConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the connection is up."""
+        """True if the connection is up."""
         return self._connection.is_connected
 
     def state(self) -> StreamState:
-        """What is stored now.
+        """Return what is stored now.
 
         Raises:
             UnavailableError: the node cannot be reached.
@@ -129,7 +151,7 @@ class StreamConnection:
         state = self._receive(receiver, ANSWER_S)
         if state is None:
             raise UnavailableError(
-                f"{self._place} did not tell the offsets of {self._address!r}, which only a stream has"
+                f"{self._place} did not report the offsets of {self._address!r}, which only a stream has"
             )
         return state
 
@@ -167,21 +189,21 @@ class StreamConnection:
             RemoteError: the node does not take it.
             UnavailableError: it cannot be reached, or does not answer.
         """
-        telling = self._telling
-        if telling is not None and telling.done() and telling.exception() is None:
-            outcome = telling.result()
+        reporting = self._reporting
+        if reporting is not None and reporting.done() and reporting.exception() is None:
+            outcome = reporting.result()
             if str(outcome) == "rejected":
-                self._telling = None
+                self._reporting = None
                 raise RemoteError(_UNAUTHORIZED, str(getattr(outcome, "description", outcome)))
-        if self._teller is None:
-            self._teller = self._connection.sender(self._address, capabilities=(COMMITS,), timeout=ANSWER_S)
-        if self._teller.pending >= MOST_UNANSWERED:
+        if self._progress_sender is None:
+            self._progress_sender = self._connection.sender(self._address, capabilities=(COMMITS,), timeout=ANSWER_S)
+        if self._progress_sender.pending >= MOST_UNANSWERED:
             raise UnavailableError(f"{self._place} confirms no progress")
         offsets = {ULong(number): ULong(at) for number, at in following.items()}
-        self._telling = self._teller.send_nowait(Message({"consumer": consumer, "offsets": offsets}))
+        self._reporting = self._progress_sender.send_nowait(Message({"consumer": consumer, "offsets": offsets}))
 
     def wait(self, timeout_s: float) -> StreamState | None:
-        """The next state that differs from the last one given; ``None`` when time is up.
+        """Return the next state that differs from the last one given; ``None`` when time is up.
 
         Raises:
             UnavailableError: the node cannot be reached, or went away.
@@ -255,7 +277,7 @@ class StreamConnection:
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        """Give up a watch that has failed: a new one tells why, as that the address was deleted."""
+        """Give up a watch that has failed: a new one fails with the reason, such as that the address was deleted."""
         try:
             yield
         except EnmasseError:
@@ -268,7 +290,7 @@ class StreamConnection:
             watch.close()
 
     def _receiver(self, **asked: Any) -> Receiver:
-        """A receiver of the stream, at the node that is its home."""
+        """Return a receiver of the stream, at the node that is its home."""
         try:
             return self._connection.receiver(self._address, timeout=ANSWER_S, **asked)
         except LinkRefusedError as error:
@@ -291,17 +313,17 @@ class StreamConnection:
         try:
             yield
         except (LinkRefusedError, ConnectionDeniedError) as error:
-            told = f"{error.condition}: {error.description}"
+            refusal = f"{error.condition}: {error.description}"
             what = f"the stream {self._address!r} at {self._place}"
             if error.condition == _UNAUTHORIZED:
-                raise AccessError(f"{self._who()} may not read {what}, or not any more: {told}") from error
+                raise AccessError(f"{self._who()} may not read {what}, or not any more: {refusal}") from error
             if error.condition in _FOREVER:
-                raise OptionError(f"cannot read {what}: {told}") from error
+                raise OptionError(f"cannot read {what}: {refusal}") from error
             raise UnavailableError(str(error)) from error
         except (UrlError, TlsError) as error:
             raise OptionError(str(error)) from error
         except (LinkDetachedError, LocalError) as error:
-            # The link went with its connection, or the node ended it; a new one tells what is the matter.
+            # The link went with its connection, or the node ended it; a new one fails with the reason.
             raise UnavailableError(str(error)) from error
 
     def _who(self) -> str:
@@ -323,7 +345,7 @@ class Connections:
         self._kept: OrderedDict[tuple[str, ...], StreamConnection] = OrderedDict()
 
     def get(self, url: str, options: SourceOptions) -> StreamConnection:
-        """A connection to the options' stream at this place, as whom the options say.
+        """Return a connection to the options' stream at this place, with the options' credentials.
 
         Raises:
             UnavailableError: the node cannot be reached.

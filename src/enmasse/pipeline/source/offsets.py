@@ -16,38 +16,26 @@ from typing import Any, NamedTuple
 from enmasse.pipeline.errors import DataLossError, OptionError
 from enmasse.pipeline.source.bounds import EARLIEST, LATEST, Bounds, Moment
 
-__all__ = [
-    "Gap",
-    "PartitionState",
-    "Position",
-    "Span",
-    "StreamState",
-    "find_gaps",
-    "plan_end",
-    "plan_spans",
-    "resolve_bounds",
-]
-
 
 class PartitionState(NamedTuple):
-    """What the node says of one partition."""
+    """The range of offsets and the size that the node reports of one partition."""
 
     low: int
     """The lowest offset that is still stored."""
     next: int
     """One above the highest stored offset."""
     bytes: int = 0
-    """What it takes on the node's disk; 0 if the node does not tell."""
+    """Bytes on the node's disk; 0 if the node does not report them."""
 
     @property
     def row_bytes(self) -> float:
-        """What a row takes on average, with key, properties and some 20 bytes of its own."""
+        """Bytes that a row takes on average, with key, properties and some 20 bytes of its own."""
         return self.bytes / max(1, self.next - self.low)
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """What the node says of a stream."""
+    """The partitions of a stream, as the node reports them."""
 
     stream: str
     """The stream's id; another one means that the address was made anew."""
@@ -57,18 +45,18 @@ class StreamState:
 
     @classmethod
     def parse(cls, body: Any) -> StreamState:
-        """The state from an ``enmasse:offsets`` message.
+        """Return the state from an ``enmasse:offsets`` message.
 
         Raises:
             ValueError: the body is not such a message.
         """
         try:
-            told = body["partitions"]
-            sizes = body.get("bytes") or [0] * len(told)
+            rows = body["partitions"]
+            sizes = body.get("bytes") or [0] * len(rows)
             starts = body.get("starts")
             partitions = {
                 int(number): PartitionState(int(low), int(after), int(size))
-                for (number, low, after, *_), size in zip(told, sizes, strict=True)
+                for (number, low, after, *_), size in zip(rows, sizes, strict=True)
             }
             numbered = None if starts is None else dict(zip(partitions, map(int, starts), strict=True))
             return cls(str(body["stream"]), partitions, numbered)
@@ -84,12 +72,12 @@ class Position:
     next: Mapping[int, int]
 
     def to_json(self) -> dict[str, Any]:
-        """The form that Spark keeps in its checkpoint."""
+        """Return the form that Spark keeps in its checkpoint."""
         return {"stream": self.stream, **{str(number): at for number, at in sorted(self.next.items())}}
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any]) -> Position:
-        """A position from what Spark kept.
+        """Return a position from what Spark kept.
 
         Raises:
             OptionError: the checkpoint belongs to another kind of source.
@@ -155,7 +143,7 @@ def resolve_bounds(
 
 
 def find_gaps(start: Position, state: StreamState) -> list[Gap]:
-    """What cannot be read from ``start`` on, in order of partitions.
+    """Return what cannot be read from ``start`` on, in order of partitions.
 
     Raises:
         DataLossError: nothing can, for the stream is another one.
@@ -185,7 +173,7 @@ def plan_end(
     max_bytes: int | None = None,
     target: Position | None = None,
 ) -> Position:
-    """Where the next batch ends.
+    """Return where the next batch ends.
 
     Args:
         start: where it begins.
@@ -228,7 +216,7 @@ def plan_end(
 
 
 def plan_spans(start: Position, end: Position, state: StreamState, *, min_partitions: int = 0) -> list[Span]:
-    """The ranges to read between two positions, cut into at least ``min_partitions`` where they can be.
+    """Return the ranges to read between two positions, cut into at least ``min_partitions`` where they can be.
 
     What lies below the low-water mark is left out; ``find_gaps`` reports it.
     """

@@ -11,8 +11,6 @@ from enmasse.pipeline.credentials import check_name
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.source.bounds import EARLIEST, LATEST, Bounds, parse_bounds, parse_moment
 
-__all__ = ["EARLIEST", "LATEST", "SourceOptions", "checked_url", "parse_seconds"]
-
 _KNOWN = (
     "url",
     "address",
@@ -57,10 +55,10 @@ def parse_seconds(name: str, text: str) -> float:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a query asked for."""
+    """The options of a query over a stream."""
 
     url: str
-    """Where the stream's space is reached, ``amqp[s]://host[:port]``."""
+    """URL of the stream's space, ``amqp[s]://host[:port]``."""
     address: str
     """The stream's address."""
     space: str = ""
@@ -70,25 +68,25 @@ class SourceOptions:
     ca_file: str = ""
     """PEM file of the authorities to trust; empty: the system's."""
     starting: Bounds = LATEST
-    """Where a query without a checkpoint begins."""
+    """The bound where a query without a checkpoint begins."""
     ending: Bounds = LATEST
-    """Where a batch read ends; unused by streams."""
+    """The bound where a batch read ends; unused by streams."""
     max_rows: int | None = None
     """Rows of one micro-batch at most, over all partitions."""
     max_bytes: int | None = None
-    """Bytes of one micro-batch at most, as far as the mean of what is stored tells."""
+    """Bytes of one micro-batch at most, estimated by the mean of what is stored."""
     min_partitions: int = 0
     """Tasks to aim at; ranges are split until there are as many."""
     include_properties: bool = False
-    """Whether to decode what precedes the body."""
+    """True if to decode what precedes the body."""
     consumer: str = ""
-    """Name under which the stream keeps how far the query has come; empty: it is not told."""
+    """Name under which the stream keeps how far the query has come; empty: it is not kept."""
     poll_timeout_s: float = 3.0
-    """How long an idle query waits for news in one call; long enough to be cheap, short enough to stop."""
+    """Seconds that an idle query waits for news in one call; long enough to be cheap, short enough to stop."""
     retry_timeout_s: float = 60.0
-    """How long a node may be away; a supervised one is back within seconds."""
+    """Seconds that a node may be away; a supervised one is back within seconds."""
     fail_on_data_loss: bool = True
-    """Whether missing rows end the query."""
+    """True if missing rows end the query."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_batch: bool = False) -> SourceOptions:
@@ -132,7 +130,7 @@ class SourceOptions:
 
 
 def _named(options: Mapping[str, str]) -> dict[str, str]:
-    """The options by their proper names."""
+    """Return the options by their proper names."""
     known = {name.lower(): name for name in _KNOWN} | {"path": "path"}
     values: dict[str, str] = {}
     for given, value in options.items():
@@ -144,7 +142,7 @@ def _named(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def checked_url(url: str) -> str:
-    """The URL, if it can be one of a space and holds no secret.
+    """Return the URL, if it can be one of a space and holds no secret.
 
     Raises:
         OptionError: it cannot, or does.

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from enmasse.errors import EnmasseError, UnavailableError
+from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import DataLossError, StreamUnavailableError
-from enmasse.pipeline.patience import Patience
 from enmasse.pipeline.source.bounds import LATEST, Bounds, moments_of
 from enmasse.pipeline.source.offsets import (
     Position,
@@ -30,8 +30,6 @@ from enmasse.pipeline.source.offsets import (
 from enmasse.pipeline.source.options import SourceOptions
 from enmasse.pipeline.source.reading import report_gap
 
-__all__ = ["OffsetWatch", "Planner"]
-
 LONGEST_POLL_S = 30.0
 """An idle query costs Spark a plan for each poll, so it polls ever less often."""
 
@@ -40,17 +38,17 @@ _T = TypeVar("_T")
 
 
 class OffsetWatch(Protocol):
-    """What planning needs of a connection."""
+    """The part of a connection that planning uses."""
 
     def state(self) -> StreamState:
-        """What is stored now.
+        """Return what is stored now.
 
         Raises:
             UnavailableError: the node cannot be reached.
         """
 
     def wait(self, timeout_s: float) -> StreamState | None:
-        """The next state that differs from the last one given; ``None`` when time is up.
+        """Return the next state that differs from the last one given; ``None`` when time is up.
 
         Raises:
             UnavailableError: the node cannot be reached, or went away.
@@ -81,23 +79,23 @@ class Planner:
     Args:
         options: what the user asked for.
         watch: gives a connection, a new one after the last was lost.
-        patience: how long the node may stay away.
+        backoff: how long the node may stay away.
     """
 
-    def __init__(self, options: SourceOptions, watch: Callable[[], OffsetWatch], patience: Patience) -> None:
+    def __init__(self, options: SourceOptions, watch: Callable[[], OffsetWatch], backoff: Backoff) -> None:
         self._options = options
         self._watch = watch
-        self._patience = patience
+        self._backoff = backoff
         self._target: Position | None = None
         self._warned: set[str] = set()
         self._poll_s = options.poll_timeout_s
-        self._told: Position | None = None
+        self._reported: Position | None = None
         self._parent = os.getppid()
         self.state: StreamState | None = None
         """The newest state seen."""
 
     def initial(self) -> Position:
-        """Where a query without a checkpoint begins.
+        """Return where a query without a checkpoint begins.
 
         Raises:
             OptionError: ``startingOffsets`` names a partition that does not exist.
@@ -106,7 +104,7 @@ class Planner:
         return self.resolve("startingOffsets", self._options.starting)
 
     def resolve(self, name: str, bounds: Bounds) -> Position:
-        """The offsets that an option means now.
+        """Return the offsets that an option means now.
 
         Raises:
             OptionError: it names a partition that does not exist.
@@ -132,7 +130,7 @@ class Planner:
         self._target = resolve_bounds("endingOffsets", LATEST, self._fresh())
 
     def latest(self, start: Position, max_rows: int | None, max_bytes: int | None = None) -> Position:
-        """Where the next batch ends; waits for news for up to the poll time-out.
+        """Return where the next batch ends; waits for news for up to the poll time-out.
 
         Args:
             start: where the batch begins; everything before it has been dealt with.
@@ -147,7 +145,7 @@ class Planner:
             StreamUnavailableError: the node stayed away.
         """
         state = self.state or self._fresh()
-        self._tell_progress(start)
+        self._report_progress(start)
         end = plan_end(start, state, max_rows=max_rows, max_bytes=max_bytes, target=self._target)
         if end == start and self._target is None:
             news = self._wait()
@@ -161,7 +159,7 @@ class Planner:
         return end
 
     def spans(self, start: Position, end: Position) -> list[Span]:
-        """The ranges of a batch, one a task.
+        """Return the ranges of a batch, one a task.
 
         Raises:
             DataLossError: rows of the batch are missing and ``failOnDataLoss``.
@@ -186,10 +184,10 @@ class Planner:
             left_s -= wait_s
         return None
 
-    def _tell_progress(self, at: Position) -> None:
+    def _report_progress(self, at: Position) -> None:
         """Have management see the lag; nothing depends on it, so nothing fails for it."""
-        consumer, told = self._options.consumer, self._told
-        if not consumer or at == told or self.state is None or at.stream != self.state.stream:
+        consumer, reported = self._options.consumer, self._reported
+        if not consumer or at == reported or self.state is None or at.stream != self.state.stream:
             return
         known = self.state.partitions
         moved = {
@@ -197,9 +195,9 @@ class Planner:
             for number, following in at.next.items()
             if number in known
             and following <= known[number].next
-            and (told is None or told.stream != at.stream or told.next.get(number) != following)
+            and (reported is None or reported.stream != at.stream or reported.next.get(number) != following)
         }
-        self._told = at
+        self._reported = at
         try:
             self._watch().tell_progress(consumer, moved)
         except EnmasseError as error:
@@ -216,9 +214,9 @@ class Planner:
             except StreamUnavailableError:
                 raise
             except UnavailableError as error:
-                self._patience.wait(error)
+                self._backoff.wait(error)
             else:
-                self._patience.succeeded()
+                self._backoff.succeeded()
                 return answer
 
     def check_gaps(self, start: Position) -> None:

@@ -1,4 +1,4 @@
-"""Which rows a batch query can want, told from its filters, so that the others are never fetched.
+"""Derives from a batch query's filters which rows it can want, so that the others are never fetched.
 
 Rules:
 1. Filters of partition, offset and timestamp become ranges; all others are left to Spark.
@@ -25,12 +25,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from enmasse.model.sql.message_columns import NEVER_NULL
 from enmasse.pipeline.source.bounds import moment_of
 from enmasse.pipeline.source.offsets import Position
-
-__all__ = ["Range", "Wanted", "restrict"]
-
-_NEVER_NULL = frozenset({"partition", "offset", "timestamp", "key", "value"})
 
 
 @dataclass
@@ -49,17 +46,17 @@ class Range:
 
     @property
     def is_all(self) -> bool:
-        """Whether there is no limit."""
+        """True if there is no limit."""
         return self.start is None and self.end is None
 
     def holds(self, number: int) -> bool:
-        """Whether a number lies in it."""
+        """Return whether a number lies in it."""
         return (self.start is None or number >= self.start) and (self.end is None or number < self.end)
 
 
 @dataclass
 class Wanted:
-    """What a query can want of a stream."""
+    """The offsets and moments that a query can want of a stream."""
 
     partition: Range = field(default_factory=Range)
     offset: Range = field(default_factory=Range)
@@ -73,11 +70,11 @@ class Wanted:
         return [filter_ for filter_ in filters if not self._push(filter_)]
 
     def _push(self, filter_: Filter) -> bool:
-        """Take up one filter; whether the ranges say all of it."""
+        """Take up one filter; return whether the ranges cover all of it."""
         attribute: Sequence[str] = getattr(filter_, "attribute", ())
         column = attribute[0] if len(attribute) == 1 else ""
         if isinstance(filter_, IsNotNull):
-            return column in _NEVER_NULL
+            return column in NEVER_NULL
         if isinstance(filter_, In):
             return self._push_list(column, filter_.value)
         value = _number(column, getattr(filter_, "value", None))
@@ -111,12 +108,12 @@ class Wanted:
         return False
 
     def wants(self, partition: int) -> bool:
-        """Whether rows of a partition can be wanted."""
+        """Return whether rows of a partition can be wanted."""
         return self.partition.holds(partition) and (self.partitions is None or partition in self.partitions)
 
 
 def _number(column: str, value: object) -> int | None:
-    """A value as a column's ranges have it; ``None`` where it is no such value."""
+    """Return a value as a column's ranges have it; ``None`` where it is no such value."""
     if column in {"partition", "offset"}:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
     if column == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
@@ -132,12 +129,12 @@ def restrict(
     first: Mapping[int, int] | None = None,
     after: Mapping[int, int] | None = None,
 ) -> tuple[Position, Position]:
-    """The part of a reading that can be wanted; partitions that are not wanted are left out.
+    """Return the part of a reading that can be wanted; partitions that are not wanted are left out.
 
     Args:
         start: where it begins.
         end: where it ends.
-        wanted: what the filters say.
+        wanted: derived from the filters.
         first: by partition the first row of the time wanted.
         after: by partition the first row behind that time.
     """

@@ -18,23 +18,20 @@ from typing import Protocol
 import pyarrow as pa
 
 from enmasse.errors import UnavailableError
-from enmasse.messaging.frame import Frame
+from enmasse.messaging.log.frame import Frame
+from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import DataLossError, StreamUnavailableError
-from enmasse.pipeline.patience import Patience
-from enmasse.pipeline.source.columns import frame_to_batch
+from enmasse.pipeline.source.columns import frame_to_batch, value_of
 from enmasse.pipeline.source.offsets import Gap, Span, StreamState
-from enmasse.pipeline.source.values import value_of
-
-__all__ = ["StreamAccess", "read_span", "report_gap"]
 
 _log = logging.getLogger(__name__)
 
 
 class StreamAccess(Protocol):
-    """What reading needs of a connection."""
+    """The part of a connection that reading uses."""
 
     def state(self) -> StreamState:
-        """What is stored now.
+        """Return what is stored now.
 
         Raises:
             UnavailableError: the node cannot be reached.
@@ -76,16 +73,16 @@ def read_span(
     access: Callable[[], StreamAccess],
     *,
     fail_on_data_loss: bool,
-    patience: Patience,
+    backoff: Backoff,
     properties_of: str = "",
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one range.
+    """Yield the rows of one range.
 
     Args:
         span: what to read.
         access: gives a connection, a new one after the last was lost.
         fail_on_data_loss: whether a gap is an error.
-        patience: how long the node may stay away.
+        backoff: how long the node may stay away.
         properties_of: the stream's address, if what precedes the body is wanted as columns.
 
     Raises:
@@ -118,7 +115,7 @@ def read_span(
                             frame, span.partition, at, span.end, value_of, properties_of=properties_of
                         )
                         at = min(frame.next_offset, span.end)
-                    patience.succeeded()
+                    backoff.succeeded()
                     if at >= span.end:
                         break
             if at < span.end:
@@ -128,11 +125,11 @@ def read_span(
         except StreamUnavailableError:
             raise
         except UnavailableError as error:
-            patience.wait(error)
+            backoff.wait(error)
 
 
 def _first_stored(span: Span, at: int, state: StreamState) -> int:
-    """The first offset from ``at`` on that can be read; the span's end if none can."""
+    """Return the first offset from ``at`` on that can be read; the span's end if none can."""
     stored = state.partitions.get(span.partition)
     if state.stream != span.stream or stored is None or stored.next <= at:
         return span.end

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["guard_source_environment", "share_workers", "source_environment"]
-
 SOURCE: Final = "enmasse"
 MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 """Keeps the sources that every new session knows."""
@@ -18,12 +16,12 @@ MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 def share_workers(spark: SparkSession) -> None:
     """Let functions of Python's run in the workers that read and write addresses.
 
-    Spark keeps a daemon and workers for each environment that it was told of, and tells functions another one than
+    Spark keeps a daemon and workers for each environment that it was given, and gives functions another one than
     sources of data, though both come to the same.
     """
     environment = spark.sparkContext.environment
     environment.pop("PYTHONHASHSEED", None)  # Java has it from its start script and hands it on.
-    java: Any = spark._jvm  # noqa: SLF001  # what Spark prefixes, it tells nobody else
+    java: Any = spark._jvm  # noqa: SLF001  # what Spark prefixes is in no public method
     installed = java.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (installed, os.environ.get("PYTHONPATH"))))
 
@@ -37,7 +35,7 @@ def guard_source_environment(spark: SparkSession) -> None:
     before does not prevent it: Scala's map makes room when it is nearly full, even to replace a value, and moves its
     entries for that. So the source gets a map that several may write.
     """
-    java: Any = spark._jvm  # noqa: SLF001  # what Spark prefixes, it tells nobody else
+    java: Any = spark._jvm  # noqa: SLF001  # what Spark prefixes is in no public method
     # A session keeps what it looked up first: not this one, which may be the caller's.
     former = _source(spark.newSession())
     guarded = java.org.apache.spark.api.python.SimplePythonFunction(

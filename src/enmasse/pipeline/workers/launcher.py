@@ -1,4 +1,4 @@
-"""How Spark starts Python: with PySpark as it is installed, forked from a process that has loaded it.
+"""The way Spark starts Python: with PySpark as it is installed, forked from a process that has loaded it.
 
 Spark puts a zip of PySpark before the one that is installed. Python compiles what it reads from a zip at each
 start, and keeps the list of all that is in it: a second and 10 MB for each process, of which there are dozens.
@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from enmasse.pipeline.workers import start
-
-__all__ = ["DAEMON", "Zygote", "write_launcher"]
 
 DAEMON: Final = "enmasse.pipeline.workers.daemon"
 """The module whose process is forked for each worker (``spark.python.daemon.module``)."""
@@ -67,7 +65,7 @@ def write_launcher(folder: Path, zygote: Path) -> Path:
 
     Args:
         folder: where to.
-        zygote: the socket of the process to be forked; where nobody listens, Python is started as it is.
+        zygote: the socket of the process to be forked; where no process listens, Python is started as it is.
     """
     path = os.environ.get("PYTHONPATH")
     setting = "unset PYTHONPATH" if path is None else f"export PYTHONPATH={shlex.quote(path)}"

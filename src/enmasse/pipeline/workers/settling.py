@@ -13,11 +13,9 @@ from typing import Final
 
 from enmasse.pipeline.workers.launcher import DAEMON
 
-__all__ = ["settle"]
-
 _DAEMONS: Final = frozenset({DAEMON, "pyspark.daemon"})
 _TASKS: Final = 4
-"""What is loaded late is loaded by the first tasks."""
+"""The first tasks, which load the modules that are loaded late."""
 
 _settled = 0
 

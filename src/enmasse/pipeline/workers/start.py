@@ -1,9 +1,9 @@
-"""What Spark starts as Python: has the zygote fork a process for it, and stands for that process.
+"""The program that Spark starts as Python: has the zygote fork a process for it, and stands for that process.
 
     python -I -S start.py SOCKET -m MODULE ARGUMENT ...
 
 It needs the standard library alone, and little of that: it is there as long as the process that it stands for.
-Whoever signals it, or kills it, does so to that process. Without a zygote it becomes the process itself.
+A signal to it reaches that process. Without a zygote it becomes the process itself.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def main(path: str, arguments: Sequence[str]) -> int:
         with suppress(OSError):
             if status := zygote.recv(1):
                 return status[0]
-    # It is the zygote that has gone: nobody else would tell when the process ends.
+    # It is the zygote that has gone: nothing else would report the end of the process.
     with suppress(OSError):
         os.kill(child, signal.SIGKILL)
     return 1
 
 
 def _ask(zygote: socket.socket, path: str, arguments: Sequence[str]) -> int | None:
-    """The process that was made; None if there will be none."""
+    """Return the process that was made; None if there will be none."""
     asked = {"arguments": list(arguments), "environment": dict(os.environ), "folder": os.getcwd()}  # noqa: PTH109  # a module less
     request = json.dumps(asked).encode()
     try:

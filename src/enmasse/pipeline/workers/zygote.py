@@ -34,8 +34,6 @@ import pyspark.sql.worker.write_into_data_source  # noqa: F401
 
 import enmasse.pipeline.workers.daemon  # noqa: F401
 
-__all__ = ["Request", "become", "serve"]
-
 _REQUEST_S: Final = 5.0
 _LONGEST_REQUEST: Final = 1 << 22
 """Environments are as large as the system lets them be."""
@@ -62,23 +60,23 @@ class Request:
     files: Sequence[int]
 
 
-def serve(listening: socket.socket, life: int) -> Request | None:
+def serve(listening: socket.socket, lifeline: int) -> Request | None:
     """Fork a process for each who asks.
 
     Args:
         listening: where they ask.
-        life: what is open for reading as long as this is to go on.
+        lifeline: what is open for reading as long as this is to go on.
 
     Returns:
         In a process that was forked, what it is to become; None in this one, at its end.
     """
-    return _Zygote(listening, life).run()
+    return _Zygote(listening, lifeline).run()
 
 
 class _Zygote:
-    def __init__(self, listening: socket.socket, life: int) -> None:
+    def __init__(self, listening: socket.socket, lifeline: int) -> None:
         self._listening = listening
-        self._life = life
+        self._lifeline = lifeline
         self._connections: dict[int, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._waking = socket.socketpair()
@@ -88,11 +86,11 @@ class _Zygote:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waking.fileno(), warn_on_full_buffer=False)
-        for file in (self._listening, self._life, self._woken):
+        for file in (self._listening, self._lifeline, self._woken):
             self._selector.register(file, selectors.EVENT_READ)
         while True:
             for key, _ in self._selector.select():
-                if key.fileobj == self._life:
+                if key.fileobj == self._lifeline:
                     return None
                 if key.fileobj is self._woken:
                     self._woken.recv(4096)
@@ -104,7 +102,7 @@ class _Zygote:
                     self._signal(key.data)
 
     def _fork(self) -> Request | None:
-        """What the fork is to become; None in this process."""
+        """Return what the fork is to become; None in this process."""
         connection, _ = self._listening.accept()
         connection.settimeout(_REQUEST_S)
         try:
@@ -114,7 +112,7 @@ class _Zygote:
             return None
         try:
             child = os.fork()
-        except OSError:  # there are too many already; whoever asked tries for itself
+        except OSError:  # there are too many already; the caller starts one itself
             child = None
         if child == 0:
             connection.close()
@@ -133,7 +131,7 @@ class _Zygote:
 
     def _signal(self, child: int) -> None:
         if child not in self._connections:
-            return  # it has ended since this was heard
+            return  # it has ended since this was reported
         try:
             numbers = self._connections[child].recv(16)
         except OSError:

@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """How one field is checked when read and typed when written."""
+    """The check of a field when read, and its type when written."""
 
     name: str
     read: Callable[[Any], Any]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 
+from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.connection_output import MAX_FRAME_SIZE, MIN_IDLE_TIMEOUT_S, ConnectionOutput, Phase
 from enmasse.wire.amqp.errors import DecodeError, FramingError, RemoteError, SessionError
 from enmasse.wire.amqp.framing import (
@@ -21,17 +22,7 @@ from enmasse.wire.amqp.framing import (
     amqp_frame,
     gather,
 )
-from enmasse.wire.amqp.performatives import (
-    AmqpError,
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    End,
-    Open,
-    Performative,
-    decode_performative,
-)
+from enmasse.wire.amqp.performatives import AmqpError, Attach, Begin, Close, Detach, End, Open, Performative
 from enmasse.wire.amqp.sasl import SaslServer
 from enmasse.wire.amqp.session import Session
 
@@ -39,6 +30,9 @@ __all__ = ["Connection"]
 
 SASL_FRAME_BYTES = 16_384
 """Room for a bearer token; nothing else of SASL comes near it."""
+
+SLICE_BYTES = 4_096
+"""After so many bytes of frames that are hot, and after each other frame, it is asked whether the rest is to wait."""
 
 _U32 = struct.Struct(">I")
 
@@ -67,14 +61,21 @@ class Connection(ConnectionOutput):
         self._last_received = now
         if self._phase is Phase.DONE:
             return
-        if self.trace is not None:
+        if self.trace is not None and data:
             self.trace(False, data)
         missing = self._missing
         at = 0
         if missing:
-            if len(data) < missing:
+            if self.has_more:
+                if self.is_held:
+                    if data:
+                        gather(self._chunks, data)
+                    return
+            elif len(data) < missing:
                 gather(self._chunks, data)
                 self._missing = missing - len(data)
+                if not self._has_room_for_cut(len(data)):
+                    self.fail(self._no_room())
                 return
             # Only the frame that was cut is copied, unless its size is not known yet.
             is_frame = missing > 1 and self._phase is Phase.FRAMES
@@ -82,6 +83,10 @@ class Connection(ConnectionOutput):
             whole = b"".join(self._chunks)
             self._chunks.clear()
             self._missing = 0
+            self.has_more = False
+            if self.cut_bytes:
+                cut, self.cut_bytes = self.cut_bytes, 0
+                self.forget_partial(cut)
             if is_frame:
                 self._read(whole)
                 at = missing
@@ -146,11 +151,6 @@ class Connection(ConnectionOutput):
             self.hold_input(True)
         return len(data) if self._phase is Phase.DONE else stop
 
-    @property
-    def _is_verdict_awaited(self) -> bool:
-        sasl = self.sasl
-        return isinstance(sasl, SaslServer) and sasl.is_waiting
-
     def _put_sasl(self, frames: list[bytes]) -> None:
         """Send what SASL has to say, and go on if that was the last of it."""
         assert self.sasl is not None
@@ -202,16 +202,18 @@ class Connection(ConnectionOutput):
         self._finish(AmqpError("amqp:connection:framing-error", "the peer speaks another protocol"))
 
     def _frames(self, data: bytes, at: int) -> None:
-        """Read every complete frame from ``at`` on and keep the rest."""
+        """Read every complete frame from ``at`` on, unless that takes too long, and keep the rest."""
         end = len(data)
         stop = at
+        mark = min(at + SLICE_BYTES, end - 10)
+        is_hot = True
         sessions = self.sessions
         unpack = FRAME_HEAD.unpack_from
         max_frame_size = self.max_frame_size
         while True:
             session: Session | None = None
             try:
-                while end - at >= 11:
+                while at < mark:
                     size, kind, channel, zero, code = unpack(data, at)
                     stop = at + size
                     if stop > end or size > max_frame_size:
@@ -230,23 +232,34 @@ class Connection(ConnectionOutput):
                         if code == 0x5313:
                             session = sessions[channel]
                             session.on_flow(data, at + 11, stop)
-                            at = stop
+                            mark = at = stop
+                            is_hot = False
                             continue
                     session = sessions.get(channel)
                     self._on_frame(data, at, size, kind, channel)
                     if self._phase is not Phase.FRAMES:
                         return
-                    at = stop
-                break
+                    mark = at = stop
+                    is_hot = False
+                if at < mark or end - at < 11:
+                    break
+                if self.is_held or self.is_late(is_hot):
+                    self._keep(data, at, 1)
+                    self.has_more = True
+                    return
+                mark = min(at + SLICE_BYTES, end - 10)
+                is_hot = True
             except SessionError as error:
                 assert session is not None
                 self._end_session(session, error)
-                at = stop
+                mark = at = stop
+                is_hot = False
             except KeyError:
                 if channel in sessions:
                     raise
                 if self._is_leaving(channel):
-                    at = stop
+                    mark = at = stop
+                    is_hot = False
                     continue
                 raise FramingError(f"no session on channel {channel}") from None
         rest = end - at
@@ -261,8 +274,21 @@ class Connection(ConnectionOutput):
                 rest = end - at
                 size = rest + 1
             self._keep(data, at, size - rest)
+            self.cut_frames += 1
+            if not self._has_room_for_cut(rest):
+                raise self._no_room()
         elif rest:
             self._keep(data, at, 1)
+
+    def _has_room_for_cut(self, size: int) -> bool:
+        """Count what has come of a frame whose end has not."""
+        self.cut_bytes += size
+        self.partial_bytes += size
+        return self.has_room()
+
+    @staticmethod
+    def _no_room() -> RemoteError:
+        return RemoteError("amqp:resource-limit-exceeded", "there is no room for frames that are not complete")
 
     def _is_leaving(self, channel: int) -> bool:
         """Whether a session on that channel was ended by us and the peer has not seen it yet."""

@@ -1,9 +1,9 @@
-"""What a connection says, and when: frames, heartbeats, open and close [AMQP 2.4].
+"""The output of a connection: frames, heartbeats, open and close [AMQP 2.4].
 
 Rules:
 1. What is to be written gathers in ``out`` until ``pending_output`` takes it, once per turn. The
    first chunk after that, or whatever else makes output due, calls ``wake``.
-2. An end is told once: links first, then sessions, then the connection.
+2. An end is reported once: links first, then sessions, then the connection.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from enmasse.wire.amqp.sasl import SaslClient, SaslServer
 from enmasse.wire.amqp.session import Session
 from enmasse.wire.amqp.session_output import INCOMING_WINDOW, OUTGOING_WINDOW, SessionOutput
 
-__all__ = ["MAX_FRAME_SIZE", "ConnectionOutput", "Phase"]
-
 MAX_FRAME_SIZE = 1 << 20
 """A frame of a stream fits into one transfer; larger ones only add latency for others."""
 
@@ -29,18 +27,22 @@ CHANNEL_MAX = 255
 HANDLE_MAX = 4_095
 
 HEARTBEATS = 3
-"""How often in the peer's idle time-out we see to it that something was sent. Whatever was sent since the
-last look counts, so that the longest silence is two of these intervals."""
+"""Checks in each idle time-out of the peer that something was sent. Whatever was sent since the last check
+counts, so that the longest silence is two of these intervals."""
 
 MIN_IDLE_TIMEOUT_S = 0.1
 """A shorter idle time-out would have us do little else than keep the peer awake."""
+
+MAX_PARTIAL_BYTES = 64 << 20
+"""Bytes of the deliveries that a connection has begun and not ended, on all its links: four of
+the largest messages that a stored address takes."""
 
 OPEN_TIMEOUT_S = 30.0
 """For the whole of header, SASL and open; a peer slower than that holds a socket for nothing."""
 
 
 class Phase(Enum):
-    """How far a connection is."""
+    """The phases of a connection."""
 
     HEADER = auto()
     SASL = auto()
@@ -49,19 +51,34 @@ class Phase(Enum):
 
 
 def _asleep(_connection: ConnectionOutput) -> None:
-    """Nobody waits for output."""
+    """Do nothing when there is output."""
+
+
+def _in_time(_is_hot: bool) -> bool:
+    """Return false: nothing else waits for its turn."""
+    return False
+
+
+def _no_more() -> bool:
+    """Return false: there is no more room."""
+    return False
+
+
+def _enough() -> None:
+    """Do nothing with the room that is given back."""
 
 
 class ConnectionOutput:
-    """A connection's state and its voice; for its arguments see ``Connection``."""
+    """The state and the output of a connection; for its arguments see ``Connection``."""
 
     __slots__ = (
         "_chunks", "_created", "_desired", "_has_sent", "_holds", "_last_received", "_last_sent", "_missing",
-        "_offered", "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id", "error",
-        "handle_max", "handler", "hostname", "idle_timeout_s", "is_blocked", "is_close_sent", "is_held",
-        "is_open_sent", "is_paused", "is_server", "max_frame_size", "out", "out_bytes", "partial_bytes",
-        "remote_channel_max",
-        "remote_idle_s", "remote_max_frame_size", "remote_open", "sasl", "sessions", "trace", "wake",
+        "_offered", "_phase", "_properties", "_sessions", "_sessions_due", "channel_max", "container_id",
+        "cut_bytes", "cut_frames", "error", "handle_max", "handler", "has_more", "hostname", "idle_timeout_s",
+        "is_blocked", "is_close_sent", "is_held", "is_late", "is_open_sent", "is_paused", "is_server",
+        "less_room", "max_frame_size", "more_room", "out", "out_bytes", "partial_bytes", "partial_kept",
+        "partial_room", "remote_channel_max", "remote_idle_s", "remote_max_frame_size", "remote_open", "sasl",
+        "sessions", "trace", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -97,19 +114,33 @@ class ConnectionOutput:
         self.is_paused = False
         """The socket takes nothing for now."""
         self.is_blocked = False
-        """Every sending link has been told to hold back."""
+        """Every sending link is to hold back."""
         self.is_held = False
         """The peer's bytes are to be left unread, as what came cannot be passed on."""
         self._holds = 0
         self.partial_bytes = 0
-        """What has come of deliveries that are not complete, on all links."""
+        """Bytes of incomplete deliveries, on all links, and of an incomplete frame."""
+        self.partial_room = MAX_PARTIAL_BYTES
+        """Above so many of these ``more_room`` is called."""
+        self.partial_kept = 0
+        """Below so many of these ``less_room`` is called."""
+        self.more_room: Callable[[], bool] = _no_more
+        self.less_room: Callable[[], None] = _enough
+        self.cut_bytes = 0
+        """Bytes of a frame whose end has not come."""
+        self.cut_frames = 0
+        """The number of frames that came in more than one read."""
         self.error: AmqpError | None = None
-        """Why the connection ended, once it has."""
+        """The reason that the connection ended, once it has."""
         self.out: list[bytes | memoryview] = []
         self.out_bytes = 0
         self.wake: Callable[[Any], None] = _asleep
+        self.is_late: Callable[[bool], bool] = _in_time
+        """Asked between frames, with whether they are hot, whether what is left of a read is to wait."""
+        self.has_more = False
+        """True if something was left so: the next ``receive``, of nothing if need be, goes on with it."""
         self.trace: Callable[[bool, bytes], None] | None = None
-        """Hears all bytes, those that we send with ``True``; asked for once per read and once per turn."""
+        """Called with all bytes, those that we send with ``True``; read once per read and once per turn."""
         self.sessions: dict[int, Session] = {}
         """By the peer's channel."""
         self._sessions: dict[int, Session] = {}
@@ -154,6 +185,12 @@ class ConnectionOutput:
         """The beginning of a frame whose end has not come yet."""
         return b"".join(self._chunks)
 
+    @property
+    def _is_verdict_awaited(self) -> bool:
+        """Whether we have yet to decide on the peer's credentials."""
+        sasl = self.sasl
+        return isinstance(sasl, SaslServer) and sasl.is_waiting
+
     def next_deadline(self) -> float | None:
         """When ``handle_deadline`` should be called next, by the clock given to ``receive``."""
         if self._phase is Phase.DONE:
@@ -172,6 +209,10 @@ class ConnectionOutput:
         if self._phase is Phase.DONE:
             return
         if self.remote_open is None:
+            if self._is_verdict_awaited:
+                # It is for our verdict that the peer waits.
+                self._created = now
+                return
             if now >= self._created + OPEN_TIMEOUT_S:
                 self.fail(RemoteError("amqp:resource-limit-exceeded", f"no open within {OPEN_TIMEOUT_S:.0f} s"))
             return
@@ -189,7 +230,7 @@ class ConnectionOutput:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will be received; once ``out`` is written the socket can go."""
+        """True if nothing more will be received; once ``out`` is written the socket can go."""
         return self._phase is Phase.DONE
 
     # Output
@@ -212,6 +253,16 @@ class ConnectionOutput:
         self._holds += 1 if is_held else -1
         self.is_held = self._holds > 0
         self.wake(self)
+
+    def has_room(self) -> bool:
+        """Return true if what is not complete may be as much as it is."""
+        return self.partial_bytes <= self.partial_room or self.more_room()
+
+    def forget_partial(self, size: int) -> None:
+        """So many bytes are part of something complete, or dropped."""
+        self.partial_bytes -= size
+        if self.partial_bytes < self.partial_kept:
+            self.less_room()
 
     def block_output(self) -> None:
         """Have every sending link hold back until ``resume_output``."""
@@ -244,7 +295,7 @@ class ConnectionOutput:
                     hostname=self.hostname,
                     max_frame_size=self.max_frame_size,
                     channel_max=self.channel_max,
-                    # Half of what we wait, as the peer is told to be quicker than the limit [AMQP 2.4.5].
+                    # Half of what we wait, as the peer is asked to be quicker than the limit [AMQP 2.4.5].
                     idle_time_out=int(self.idle_timeout_s * 500) or None,
                     offered_capabilities=self._offered,
                     desired_capabilities=self._desired,
@@ -254,7 +305,7 @@ class ConnectionOutput:
         )
 
     def begin(self) -> Session:
-        """Begin a session; the handler hears ``on_begun``."""
+        """Begin a session; ``on_begun`` of the handler follows."""
         if self.is_close_sent or self._phase is Phase.DONE:
             raise LocalError("the connection is closed")
         if not self.is_open_sent:
@@ -279,10 +330,10 @@ class ConnectionOutput:
 
     def fail(self, error: RemoteError) -> None:
         """End the connection at once because of a breach."""
-        told = AmqpError(error.condition, error.description)
+        shown = AmqpError(error.condition, error.description)
         if self._phase is Phase.FRAMES:
-            self.close(told)
-        self._finish(told)
+            self.close(shown)
+        self._finish(shown)
 
     def lost(self) -> None:
         """The socket is gone."""
@@ -292,12 +343,15 @@ class ConnectionOutput:
         if self._phase is Phase.DONE:
             return
         self._phase = Phase.DONE
+        self.has_more = False
         self.error = self.error or error
         sessions: Sequence[Session] = list(self._sessions.values())
         self._sessions.clear()
         self.sessions.clear()
         self._sessions_due.clear()
         self._chunks.clear()
+        self.partial_bytes -= self.cut_bytes
+        self.cut_bytes = 0
         for session in sessions:
             session.is_end_sent = True
             if not session.is_ended:

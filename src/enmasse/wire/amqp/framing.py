@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from enmasse.wire.amqp.performatives import Performative, encode_performative
-
-__all__ = [
-    "AMQP_HEADER",
-    "FRAME_HEAD",
-    "HEARTBEAT",
-    "MIN_MAX_FRAME_SIZE",
-    "SASL_HEADER",
-    "amqp_frame",
-    "gather",
-    "sasl_frame",
-]
+from enmasse.wire.amqp.composites import encode_performative
+from enmasse.wire.amqp.performatives import Performative
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"

@@ -1,4 +1,4 @@
-"""Who hears of a connection what is not hot; see ``link`` for what is."""
+"""The handler of a connection, called for what is not hot; what is hot goes to the ``sinks`` of its links."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from enmasse.wire.amqp.link import Link, ReceivingLink
     from enmasse.wire.amqp.session import Session
 
-__all__ = ["ConnectionHandler"]
-
 
 class ConnectionHandler(Protocol):
-    """Hears what is not hot."""
+    """The handler of a connection."""
 
     def on_opened(self, connection: Connection, remote: Open) -> None:
         """The peer's open has come. A server may now ``open`` or ``close`` with an error."""
@@ -30,13 +28,13 @@ class ConnectionHandler(Protocol):
         """The peer has answered our attach; a detach follows if it refused."""
 
     def on_detached(self, link: Link, error: AmqpError | None, closed: bool) -> None:
-        """The link is gone."""
+        """The link is detached."""
 
     def on_ended(self, session: Session, error: AmqpError | None) -> None:
-        """The session is gone, after its links."""
+        """The session has ended, after its links."""
 
     def on_closed(self, error: AmqpError | None) -> None:
-        """The connection is gone, after its sessions; ``error`` is the peer's or our own."""
+        """The connection has ended, after its sessions; ``error`` is the peer's or our own."""
 
     def on_transactional_message(
         self,
@@ -50,7 +48,7 @@ class ConnectionHandler(Protocol):
         """A message has arrived that counts only if its transaction is committed [AMQP 4.4.1]."""
 
     def on_transactional_outcome(self, session: Session, delivery_id: int, state: Any, settled: bool) -> None:
-        """A receiver has told an outcome that concerns a transaction [AMQP 4.4.2].
+        """A receiver has sent an outcome that concerns a transaction [AMQP 4.4.2].
 
         Args:
             session: its ``unsettled`` or ``enlisted`` has the delivery, and both stay as they are.

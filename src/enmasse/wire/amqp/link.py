@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from enmasse.wire.amqp.codec import encode
+from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.errors import LinkError, LocalError
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.parts import OutgoingParts
@@ -26,14 +27,14 @@ from enmasse.wire.amqp.performatives import (
     Detach,
     Source,
     Target,
+    TransactionalState,
     Transfer,
-    decode_performative,
 )
 from enmasse.wire.amqp.sinks import DeliveryTracker, Passage
-from enmasse.wire.amqp.transactions import TransactionalState
 from enmasse.wire.amqp.types import UInt
 from enmasse.wire.amqp.unsettled import tag_of
 
+# A connection, its sessions and their links know each other.
 if TYPE_CHECKING:
     from enmasse.wire.amqp.session_output import SessionOutput
 
@@ -347,7 +348,7 @@ class ReceivingLink(Link):
 
     __slots__ = (
         "_is_measured", "delivery_format", "delivery_id", "delivery_settled", "delivery_txn", "highest", "initial",
-        "limit", "max_message_size", "partial", "partial_bytes",
+        "is_stalled", "limit", "max_message_size", "partial", "partial_bytes",
         "passage", "passes_from", "received", "settle", "takes_parts",
         "tracker",
     )  # fmt: skip
@@ -366,6 +367,8 @@ class ReceivingLink(Link):
         self.partial: list[bytes | bytearray | memoryview] | None = None
         """What has come of a delivery that takes several transfers."""
         self.partial_bytes = 0
+        self.is_stalled = False
+        """Whether what comes of a message that passes has to wait."""
         self.passes_from = 0
         """Bytes of a message from which it is passed on while it comes; 0 holds every message whole."""
         self.passage: Passage | None = None
@@ -391,7 +394,11 @@ class ReceivingLink(Link):
 
     def stall(self, is_stalled: bool) -> None:
         """Have the sender stop by its session's window, or go on; what is on its way still comes."""
+        self.is_stalled = is_stalled
         self.session.stall_window(is_stalled)
+        if not is_stalled:
+            size, self.partial_bytes = self.partial_bytes, 0
+            self.session.connection.forget_partial(size)
 
     def hold_input(self, is_held: bool) -> None:
         """Leave what the peer sends unread, or read on; for who cannot pass on what has come."""
@@ -418,12 +425,28 @@ class ReceivingLink(Link):
     def forget_parts(self) -> None:
         """The incomplete delivery is complete, or will never be."""
         self.partial = None
-        self.session.connection.partial_bytes -= self.partial_bytes
+        connection = self.session.connection
+        connection.partial_bytes -= self.partial_bytes
         self.partial_bytes = 0
+        if connection.partial_bytes < connection.partial_kept:
+            connection.less_room()
         self.takes_parts = self._is_measured
         if self.passage is not None:
             self.passage = None
             self.session.widen_window()
+
+    def give_up(self, error: AmqpError) -> None:
+        """Detach, and let go of what has come of a delivery that is not complete."""
+        passage = self.passage
+        self.detach(error)
+        if passage is not None:
+            passage.abort()
+
+    @staticmethod
+    def no_room() -> AmqpError:
+        """What to tell a sender of whose messages too much is not complete."""
+        problem = "there is no room for messages that are not complete; send larger ones one after the other"
+        return AmqpError("amqp:resource-limit-exceeded", problem)
 
     def abort(self) -> None:
         """The sender gives up the delivery under way, which used up a credit all the same [AMQP 2.6.14]."""

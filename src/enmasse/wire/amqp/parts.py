@@ -11,8 +11,6 @@ from enmasse.wire.amqp.performatives import Transfer
 if TYPE_CHECKING:
     from enmasse.wire.amqp.link import SendingLink
 
-__all__ = ["OutgoingParts"]
-
 _U32 = struct.Struct(">I")
 
 
@@ -64,12 +62,12 @@ class OutgoingParts:
         self.link.session.send_pending()
 
     def _exceeds(self, size: int) -> bool:
-        """Whether the message is larger than the peer takes; then it is given up [AMQP 2.7.3]."""
+        """Return true if the message is larger than the peer takes; then it is given up [AMQP 2.7.3]."""
         self._left -= size
         if self._left < 0 and not self._is_over:
             self.abort()
             if self._delivery is not None:
-                self.link.session.tell_too_large(self._delivery)
+                self.link.session.report_too_large(self._delivery)
         return self._is_over
 
     def abort(self) -> None:

@@ -1,7 +1,9 @@
-"""Performatives, SASL frames, terminus and delivery states as classes [AMQP 2.7, 3.4, 3.5, 5.3].
+"""Performatives, SASL frames, terminus and delivery states as classes [AMQP 2.7, 3.4, 3.5, 4.5, 5.3].
 
 How they are read and written is said in ``composites``. The hot paths (transfer, disposition, flow)
 have their own readers in ``session``; what is here is the reference that they agree with.
+
+The most frequent outcomes are single objects, which can be compared by identity.
 """
 
 from __future__ import annotations
@@ -31,46 +33,19 @@ from enmasse.wire.amqp.composites import (
     register,
 )
 
-__all__ = [
-    "Accepted",
-    "AmqpError",
-    "Attach",
-    "Begin",
-    "Close",
-    "Coordinator",
-    "Detach",
-    "Disposition",
-    "End",
-    "Flow",
-    "Modified",
-    "Open",
-    "Performative",
-    "Received",
-    "Rejected",
-    "Released",
-    "SaslChallenge",
-    "SaslInit",
-    "SaslMechanisms",
-    "SaslOutcome",
-    "SaslResponse",
-    "Source",
-    "Target",
-    "Transfer",
-    "decode_performative",
-    "encode_performative",
-    "from_described",
-]
+# Taken from here they know every class, as only what is imported is registered.
+__all__ = ["Performative", "decode_performative", "encode_performative", "from_described"]
 
 _ERROR = composite("AmqpError")
 _STATE = composite(
     "Received", "Accepted", "Rejected", "Released", "Modified", "Declared", "TransactionalState", "Described"
 )
-"""Those of ``transactions`` among them; a state of an extension stays a described value."""
+"""Delivery states; that of an extension stays a described value."""
 
 
 @dataclass(slots=True)
 class AmqpError(Performative):
-    """Why a connection, session, link or delivery ended [AMQP 2.8.14]."""
+    """The reason that a connection, session, link or delivery ended [AMQP 2.8.14]."""
 
     CODE = 0x1D
     SYMBOL = "amqp:error:list"
@@ -220,7 +195,7 @@ class Transfer(Performative):
 
 @dataclass(slots=True)
 class Disposition(Performative):
-    """Tells the state of deliveries [AMQP 2.7.6]; role is true from a receiver."""
+    """Reports the state of deliveries [AMQP 2.7.6]; role is true from a receiver."""
 
     CODE = 0x15
     SYMBOL = "amqp:disposition:list"
@@ -263,7 +238,7 @@ class Close(Performative):
 
 @dataclass(slots=True)
 class Received(Performative):
-    """How much of a delivery has arrived [AMQP 3.4.1]."""
+    """The part of a delivery that has arrived [AMQP 3.4.1]."""
 
     CODE = 0x23
     SYMBOL = "amqp:received:list"
@@ -309,7 +284,7 @@ class Modified(Performative):
 
 @dataclass(slots=True)
 class SaslMechanisms(Performative):
-    """What the server offers [AMQP 5.3.3.1]."""
+    """The mechanisms that the server offers [AMQP 5.3.3.1]."""
 
     CODE = 0x40
     SYMBOL = "amqp:sasl-mechanisms:list"
@@ -318,7 +293,7 @@ class SaslMechanisms(Performative):
 
 @dataclass(slots=True)
 class SaslInit(Performative):
-    """What the client chose [AMQP 5.3.3.2]."""
+    """The mechanism that the client chose [AMQP 5.3.3.2]."""
 
     CODE = 0x41
     SYMBOL = "amqp:sasl-init:list"
@@ -347,7 +322,7 @@ class SaslResponse(Performative):
 
 @dataclass(slots=True)
 class SaslOutcome(Performative):
-    """Whether the client is in: 0 ok, 1 authentication failed, 2-4 system trouble [AMQP 5.3.3.5]."""
+    """The result of authentication: 0 ok, 1 authentication failed, 2-4 system trouble [AMQP 5.3.3.5]."""
 
     CODE = 0x44
     SYMBOL = "amqp:sasl-outcome:list"
@@ -361,3 +336,83 @@ _CLASSES: tuple[type[Performative], ...] = (
     SaslResponse, SaslOutcome,
 )  # fmt: skip
 register(*_CLASSES)
+
+
+LOCAL_TRANSACTIONS = "amqp:local-transactions"
+MULTI_TRANSACTIONS = "amqp:multi-txns-per-ssn"
+MULTI_SESSIONS = "amqp:multi-ssns-per-txn"
+"""Capabilities of a coordinator [AMQP 4.5.7]."""
+
+UNKNOWN_ID = "amqp:transaction:unknown-id"
+ROLLBACK = "amqp:transaction:rollback"
+TIMEOUT = "amqp:transaction:timeout"
+"""Error conditions of transactions [AMQP 4.5.8]."""
+
+_OUTCOME = composite("Accepted", "Rejected", "Released", "Modified", "Declared", "Described")
+
+
+@dataclass(slots=True)
+class Declare(Performative):
+    """The body of a message that asks for a transaction [AMQP 4.5.2]; a global id is for distributed ones."""
+
+    CODE = 0x31
+    SYMBOL = "amqp:declare:list"
+    global_id: Any = field_of(ANY, None)
+
+
+@dataclass(slots=True)
+class Discharge(Performative):
+    """The body of a message that ends a transaction: by commit, or by rollback if ``fail`` [AMQP 4.5.3]."""
+
+    CODE = 0x32
+    SYMBOL = "amqp:discharge:list"
+    txn_id: bytes = field_of(BINARY)
+    fail: bool = field_of(BOOLEAN, False)
+
+
+@dataclass(slots=True)
+class Declared(Performative):
+    """The outcome of a declare: the transaction has begun under this id [AMQP 4.5.5]."""
+
+    CODE = 0x33
+    SYMBOL = "amqp:declared:list"
+    txn_id: bytes = field_of(BINARY)
+
+
+@dataclass(slots=True)
+class TransactionalState(Performative):
+    """The outcome of a delivery once its transaction is committed [AMQP 4.5.6]."""
+
+    CODE = 0x34
+    SYMBOL = "amqp:transactional-state:list"
+    txn_id: bytes = field_of(BINARY)
+    outcome: Any = field_of(_OUTCOME, None)
+
+
+register(Declare, Discharge, Declared, TransactionalState)
+
+
+ACCEPTED = Accepted()
+RELEASED = Released()
+TOO_LARGE = Rejected(
+    AmqpError("amqp:link:message-size-exceeded", "the message is larger than the receiver's link takes")
+)
+"""The outcome of what could not even be sent."""
+
+TERMINAL = (Accepted, Rejected, Released, Modified, Declared)
+"""States after which a delivery has no other [AMQP 3.4, 4.5.5]."""
+
+SMALL_STATES = {
+    b"\x00\x53\x24\x45": ACCEPTED,
+    b"\x00\x53\x24\xc0\x01\x00": ACCEPTED,
+    b"\x00\x53\x26\x45": RELEASED,
+    b"\x00\x53\x26\xc0\x01\x00": RELEASED,
+}
+"""Encoded outcomes that need no decoding."""
+
+
+def known_outcome(state: Any) -> Any:
+    """Return a state as sinks expect it: accepted and released are compared by identity."""
+    if isinstance(state, Accepted):
+        return ACCEPTED
+    return RELEASED if isinstance(state, Released) else state

@@ -1,19 +1,15 @@
 """SASL: who the peer is, before the first AMQP frame [AMQP 5.3].
 
-Both sides are one object each, fed with decoded frames, that answer with frames to send. What the client
-can say is in ``sasl_mechanisms`` and ``scram``; what a server asks is up to whoever owns the users.
+Both sides are one object each, fed with decoded frames, that answer with frames to send. Mechanisms and
+verdicts are those of ``wire.sasl``; what a server asks is up to the owner of the users.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Protocol
 
 from enmasse.wire.amqp.errors import RemoteError
 from enmasse.wire.amqp.framing import sasl_frame
-from enmasse.wire.amqp.pending import Pending
 from enmasse.wire.amqp.performatives import (
     Performative,
     SaslChallenge,
@@ -22,74 +18,10 @@ from enmasse.wire.amqp.performatives import (
     SaslOutcome,
     SaslResponse,
 )
-from enmasse.wire.amqp.sasl_mechanisms import (
-    Anonymous,
-    ClientMechanism,
-    External,
-    OAuthBearer,
-    Plain,
-    XOAuth2,
-    password_mechanisms,
-    plain_credentials,
-)
-from enmasse.wire.amqp.scram import Scram
-
-__all__ = [
-    "Admitted",
-    "Anonymous",
-    "ClientMechanism",
-    "External",
-    "OAuthBearer",
-    "Plain",
-    "Question",
-    "SaslClient",
-    "SaslCode",
-    "SaslServer",
-    "Scram",
-    "Verdict",
-    "XOAuth2",
-    "password_mechanisms",
-    "plain_credentials",
-]
+from enmasse.wire.sasl.mechanisms import Admitted, ClientMechanism, Pending, Question, SaslCode, Verdict
 
 MAX_QUESTIONS = 8
 """No mechanism asks more often; who does keeps the other side busy for nothing."""
-
-
-class SaslCode(IntEnum):
-    """How SASL has ended [AMQP 5.3.3.6]."""
-
-    OK = 0
-    AUTH = 1
-    """The credentials are not good."""
-    SYS = 2
-    SYS_PERM = 3
-    SYS_TEMP = 4
-    """Nothing is said of the credentials: try again later."""
-
-
-class Question(Protocol):
-    """What a server asks before it decides."""
-
-    challenge: bytes
-
-    def answer(self, response: bytes) -> Verdict:
-        """Decide, or ask once more.
-
-        Raises:
-            RemoteError: the response is malformed; the peer does not come in.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """The peer may come in, and the outcome carries what the mechanism says last [AMQP 5.3.3.5]."""
-
-    additional_data: bytes
-
-
-Verdict = bool | SaslCode | Admitted | Question | Pending["Verdict"]
-"""Whether the peer may come in, or what else it has to answer; perhaps that is known only later."""
 
 
 def _nobody(_frames: list[bytes]) -> None:
@@ -133,11 +65,11 @@ class SaslServer:
         self._asked = 0
 
     def begin(self) -> list[bytes]:
-        """What to send first."""
+        """Return the frames to send first."""
         return [sasl_frame(SaslMechanisms(self.mechanisms))]
 
     def receive(self, frame: Performative) -> list[bytes]:
-        """What to send after a frame of the peer.
+        """Return the frames to send after a frame of the peer.
 
         Raises:
             RemoteError: the frame does not belong here.
@@ -158,7 +90,7 @@ class SaslServer:
         return self._follow(verdict)
 
     def _follow(self, verdict: Verdict) -> list[bytes]:
-        """What to send after a verdict; nothing while it is not known."""
+        """Return the frames to send after a verdict; none while it is not known."""
         while isinstance(verdict, Pending):
             if verdict.answer is None:
                 self.is_waiting = True
@@ -217,7 +149,7 @@ class SaslClient:
         return []
 
     def receive(self, frame: Performative) -> list[bytes]:
-        """What to send after a frame of the peer.
+        """Return the frames to send after a frame of the peer.
 
         Raises:
             RemoteError: the frame does not belong here, or the server does not prove what it has to.

@@ -1,4 +1,4 @@
-"""What sections a message has, and the fields of those that are lists [AMQP 3.2]."""
+"""The sections of a message, and the fields of those that are lists [AMQP 3.2]."""
 
 from __future__ import annotations
 
@@ -7,25 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from enmasse.wire.amqp.types import UByte, UInt
-
-__all__ = [
-    "APPLICATION_PROPERTIES",
-    "DATA",
-    "DEFAULT_PRIORITY",
-    "DELIVERY_ANNOTATIONS",
-    "FOOTER",
-    "HEADER",
-    "HEADER_FIELDS",
-    "INTEGER_RANGES",
-    "MESSAGE_ANNOTATIONS",
-    "PROPERTIES",
-    "PROPERTY_FIELDS",
-    "SECTION_CODES",
-    "SEQUENCE",
-    "VALUE",
-    "Header",
-    "Properties",
-]
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES = 0x70, 0x71, 0x72, 0x73
 APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOTER = 0x74, 0x75, 0x76, 0x77, 0x78
@@ -48,7 +29,7 @@ DEFAULT_PRIORITY = 4
 
 @dataclass(slots=True)
 class Header:
-    """What matters on the way [AMQP 3.2.1]; ttl in milliseconds."""
+    """The fields that matter on the way [AMQP 3.2.1]; ttl in milliseconds."""
 
     durable: bool = False
     priority: int = DEFAULT_PRIORITY
@@ -59,7 +40,7 @@ class Header:
 
 @dataclass(slots=True)
 class Properties:
-    """What the sender says of its message [AMQP 3.2.4]; times in milliseconds since 1970 UTC."""
+    """The fields that the sender sets [AMQP 3.2.4]; times in milliseconds since 1970 UTC."""
 
     message_id: int | str | bytes | UUID | None = None
     user_id: bytes | None = None
@@ -109,4 +90,4 @@ INTEGER_RANGES: dict[str, tuple[int, int]] = {
     "creation_time": _SIGNED_64,
     "group_sequence": (0, 0xFFFFFFFF),
 }
-"""What a whole number may be there, whatever width it came in: another could not be sent on."""
+"""The ranges of whole numbers there, whatever width they came in: another could not be sent on."""

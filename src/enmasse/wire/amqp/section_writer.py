@@ -21,8 +21,6 @@ from enmasse.wire.amqp.section_kinds import (
 )
 from enmasse.wire.amqp.types import Described, Symbol, Timestamp, UByte, UInt, ULong
 
-__all__ = ["encode_header", "encode_message"]
-
 _DATA_SHORT = b"\x00\x53\x75\xa0"
 _DATA_LONG = b"\x00\x53\x75\xb0"
 _U32 = struct.Struct(">I")
@@ -108,6 +106,11 @@ def _write_properties(out: bytearray, properties: Properties) -> None:
     out += content
 
 
+def data_start(size: int) -> bytes:
+    """Return the bytes of a data section before its content of so many bytes."""
+    return _DATA_SHORT + bytes((size,)) if size < 256 else _DATA_LONG + _U32.pack(size)
+
+
 def encode_message(
     body: Any,
     *,
@@ -134,8 +137,7 @@ def encode_message(
         out += b"\x00\x53\x74"
         encode_into(out, application_properties)
     if isinstance(body, bytes | bytearray | memoryview):
-        size = len(body)
-        out += _DATA_SHORT + bytes((size,)) if size < 256 else _DATA_LONG + _U32.pack(size)
+        out += data_start(len(body))
         out += body
     else:
         out += b"\x00\x53\x77"

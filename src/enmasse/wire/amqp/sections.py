@@ -2,7 +2,7 @@
 
 Rules:
 1. A payload is the bytes of the sections in their order; nothing here changes it in place.
-2. A question looks no further than the section that answers it. What lies behind is not checked.
+2. Reading stops at the section that is asked for. What lies behind is not checked.
 3. Whatever is asked of malformed bytes raises ``DecodeError`` and nothing else.
 """
 
@@ -32,7 +32,7 @@ from enmasse.wire.amqp.section_kinds import (
     Header,
     Properties,
 )
-from enmasse.wire.amqp.section_writer import encode_header, encode_message
+from enmasse.wire.amqp.section_writer import data_start, encode_header, encode_message
 from enmasse.wire.amqp.types import Described, Symbol, ULong
 
 __all__ = [
@@ -40,12 +40,17 @@ __all__ = [
     "DEFAULT_PRIORITY",
     "HEADER",
     "MESSAGE_ANNOTATIONS",
+    "PARTITION_KEY",
     "PROPERTIES",
+    "RETAIN",
+    "RETAINED",
+    "TOPIC_NAME",
     "Header",
     "Properties",
     "Sections",
     "bare_message",
     "check_order",
+    "data_start",
     "decode_message",
     "encode_header",
     "encode_message",
@@ -59,6 +64,13 @@ __all__ = [
 ]
 
 PARTITION_KEY = Symbol("x-opt-partition-key")
+TOPIC_NAME = Symbol("x-opt-topic-name")
+"""The annotation with the name below a topic to which a message was sent."""
+
+RETAIN = Symbol("x-opt-retain")
+"""The annotation with which a sender asks that a topic keeps its message as the value of the name it is sent to."""
+RETAINED = Symbol("x-opt-retained")
+"""The annotation of a copy of such a value, for a receiver that came later."""
 
 _PARTITION_KEY = PARTITION_KEY.encode()
 _HEADER_START = b"\x00\x53\x70"
@@ -208,7 +220,7 @@ def _map(data: bytes, at: int, end: int) -> dict[Any, Any]:
 
 
 def is_durable(payload: bytes) -> bool:
-    """Whether the message is to survive a restart; reads a dozen bytes."""
+    """Return true if the message is to survive a restart; reads a dozen bytes."""
     if payload[:3] == _HEADER_START and len(payload) > 6:
         code = payload[3]
         if code == 0x45:
@@ -236,7 +248,7 @@ def header_of(payload: bytes) -> Header | None:
 
 
 def bare_message(payload: bytes) -> bytes:
-    """What the sender wrote and nobody may change: properties, application properties, body [AMQP 3.2].
+    """Return the bare message, which nobody may change: properties, application properties, body [AMQP 3.2].
 
     Raises:
         DecodeError: the sections before are malformed.
@@ -303,7 +315,7 @@ class Sections:
         return bounds
 
     def has(self, code: int) -> bool:
-        """Whether there is a section of that code."""
+        """Return true if there is a section of that code."""
         return code in self._scan()
 
     def _mapping(self, code: int) -> dict[Any, Any]:
@@ -324,12 +336,12 @@ class Sections:
 
     @property
     def delivery_annotations(self) -> dict[Any, Any]:
-        """What the last hop noted for this one."""
+        """Annotations of the last hop for this one."""
         return self._mapping(DELIVERY_ANNOTATIONS)
 
     @property
     def message_annotations(self) -> dict[Any, Any]:
-        """What infrastructure noted, for the whole way."""
+        """Annotations of the infrastructure, for the whole way."""
         return self._mapping(MESSAGE_ANNOTATIONS)
 
     @property
@@ -351,7 +363,7 @@ class Sections:
 
     @property
     def footer(self) -> dict[Any, Any]:
-        """What was computed over the whole message."""
+        """Values computed over the whole message, such as hashes."""
         return self._mapping(FOOTER)
 
     @property
@@ -427,5 +439,7 @@ def without_message_annotations(payload: bytes, names: tuple[str, ...]) -> bytes
     start, at, stop = _find(payload, MESSAGE_ANNOTATIONS)
     annotations = _map(payload, at, stop) if at < stop else {}
     kept = {key: value for key, value in annotations.items() if key not in names}
+    if len(kept) == len(annotations):
+        return payload
     section = encode(Described(ULong(MESSAGE_ANNOTATIONS), kept)) if kept else b""
     return payload[:start] + section + payload[stop:]

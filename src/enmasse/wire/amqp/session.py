@@ -12,20 +12,22 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.errors import DecodeError, LinkError, SessionError
 from enmasse.wire.amqp.framing import amqp_frame, gather
 from enmasse.wire.amqp.link import MASK, ReceivingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED, SMALL_STATES, TERMINAL
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    SMALL_STATES,
+    TERMINAL,
     Accepted,
     AmqpError,
     Begin,
     Disposition,
+    TransactionalState,
     Transfer,
-    decode_performative,
 )
 from enmasse.wire.amqp.session_flow import SessionFlow
-from enmasse.wire.amqp.transactions import TransactionalState
 
 __all__ = ["Session"]
 
@@ -34,12 +36,9 @@ PASSING_BYTES = 4 << 20
 MIN_PASSING_FRAMES = 16
 
 LARGE_PART_BYTES = 32 << 10
-"""Such a part of a message is left where it was read until the message is joined; for less, what it was read
-with would be too much to keep."""
-
-MAX_PARTIAL_BYTES = 64 << 20
-"""What the deliveries that a connection has begun and not ended may have come to, on all its links: four of
-the largest messages that a stored address takes."""
+LARGE_PART_SHARE = 4
+"""Such a part of a message, if it is no less than a quarter of a read, is left where it was read until the message is
+joined; for less, what it was read with would be too much to keep."""
 
 FEW_IDS = 64
 """A disposition of so many deliveries costs no more than reading it."""
@@ -183,7 +182,7 @@ class Session(SessionFlow):
         if more or link.takes_parts or delivery_id < 0:
             if link.tracker is not None and link.is_taken(data, start, stop):
                 return
-            is_large = stop - body >= LARGE_PART_BYTES
+            is_large = stop - body >= LARGE_PART_BYTES and (stop - body) * LARGE_PART_SHARE >= len(data)
             cut = memoryview(data)[body:stop] if is_large else data[body:stop]
             self._on_part(link, cut, delivery_id, settled, more, message_format)
             return
@@ -259,14 +258,13 @@ class Session(SessionFlow):
                 )
             )
             return
-        if self.connection.partial_bytes > MAX_PARTIAL_BYTES:
-            problem = f"unfinished deliveries of one connection may have up to {MAX_PARTIAL_BYTES} bytes together"
-            link.detach(AmqpError("amqp:resource-limit-exceeded", problem))
-            return
         if link.received >= link.highest:
             link.detach(link.beyond_limit())
             return
         if more:
+            if not self.connection.has_room():
+                link.detach(link.no_room())
+                return
             if link.partial_bytes >= link.passes_from > 0 and link.delivery_txn is None:
                 self._begin_passing(link, len(part))
             return
@@ -301,6 +299,15 @@ class Session(SessionFlow):
         )
         if exhausted:
             link.sink.on_exhausted()
+        self._count_stalled(link, len(payload))
+
+    def _count_stalled(self, link: ReceivingLink, size: int) -> None:
+        """Count what has come of a message that nobody takes further for now."""
+        if link.is_stalled:
+            link.partial_bytes += size
+            self.connection.partial_bytes += size
+            if not self.connection.has_room():
+                link.give_up(link.no_room())
 
     def _on_passing(
         self, link: ReceivingLink, part: bytes | memoryview, delivery_id: int, settled: bool, more: bool
@@ -314,6 +321,7 @@ class Session(SessionFlow):
         link.delivery_settled |= settled
         if more:
             passage.write(part)
+            self._count_stalled(link, len(part))
             return
         link.forget_parts()
         passage.end(part, link.delivery_settled)

@@ -1,16 +1,15 @@
-"""What the peer says in flow: windows and credit [AMQP 2.6.7, 2.7.4]; see ``session`` for how it is read."""
+"""Flow frames of the peer: windows and credit [AMQP 2.6.7, 2.7.4]; see ``session`` for how it is read."""
 
 from __future__ import annotations
 
 import struct
 from typing import Any
 
+from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.link import MASK
-from enmasse.wire.amqp.performatives import AmqpError, decode_performative
+from enmasse.wire.amqp.performatives import AmqpError
 from enmasse.wire.amqp.session_links import SessionLinks
-
-__all__ = ["SessionFlow"]
 
 _U32 = struct.Struct(">I")
 _FLOW_FIELDS = (
@@ -117,11 +116,11 @@ class SessionFlow(SessionLinks):
         if receiver is None:
             raise self._unknown_handle(handle)
         if count is not None:
-            told = self._unwrap(receiver.received, (count - receiver.initial) & MASK)
-            if receiver.received < told <= receiver.highest:
-                given_up = min(told, receiver.limit) - min(receiver.received, receiver.limit)
-                receiver.received = told
-                receiver.limit = max(receiver.limit, told)
+            reached = self._unwrap(receiver.received, (count - receiver.initial) & MASK)
+            if receiver.received < reached <= receiver.highest:
+                given_up = min(reached, receiver.limit) - min(receiver.received, receiver.limit)
+                receiver.received = reached
+                receiver.limit = max(receiver.limit, reached)
                 if receiver.sink is not None and given_up:
                     receiver.sink.on_given_up(given_up)
         if receiver.sink is not None and available:

@@ -10,11 +10,9 @@ from enmasse.wire.amqp.link import Link, ReceivingLink, SendingLink
 from enmasse.wire.amqp.performatives import AmqpError, Attach, Coordinator, Detach, Source, Target
 from enmasse.wire.amqp.session_output import SessionOutput
 
-__all__ = ["SessionLinks"]
-
 
 class SessionLinks(SessionOutput):
-    """A session's links, whoever attached them."""
+    """The links of a session, of both peers."""
 
     __slots__ = ()
 
@@ -55,7 +53,7 @@ class SessionLinks(SessionOutput):
             self.connection.handler.on_attach(link, attach)
 
     def on_detach(self, detach: Detach) -> None:
-        """The peer's detach: the answer to ours, or its own wish."""
+        """The peer's detach: the answer to ours, or of its own accord."""
         link: Link | None = self.receivers.get(detach.handle) or self.senders.get(detach.handle)
         if link is None:
             raise self._unknown_handle(detach.handle)
@@ -111,9 +109,9 @@ class SessionLinks(SessionOutput):
         properties: dict[Any, Any] | None = None,
         unsettled: dict[Any, Any] | None = None,
     ) -> SendingLink:
-        """Attach a link on which we send; the handler hears ``on_attached`` or ``on_detached``.
+        """Attach a link on which we send; ``on_attached`` or ``on_detached`` of the handler follows.
 
-        What is ``unsettled`` of an earlier life of the link is told by delivery tag [AMQP 2.6.13].
+        What is ``unsettled`` of an earlier attachment of the link is listed by delivery tag [AMQP 2.6.13].
         """
         link = self._own_link(True, name)
         assert isinstance(link, SendingLink)
@@ -148,7 +146,7 @@ class SessionLinks(SessionOutput):
         desired_capabilities: tuple[str, ...] | None = None,
         properties: dict[Any, Any] | None = None,
     ) -> ReceivingLink:
-        """Attach a link on which we receive; the handler hears ``on_attached`` or ``on_detached``."""
+        """Attach a link on which we receive; ``on_attached`` or ``on_detached`` of the handler follows."""
         link = self._own_link(False, name)
         assert isinstance(link, ReceivingLink)
         link.sink = sink
@@ -178,8 +176,8 @@ class SessionLinks(SessionOutput):
         return self._new_link(is_sender, name)
 
     def drop_links(self, error: AmqpError | None) -> None:
-        """Tell the handler that every link of an ended session is gone."""
-        self._tell_too_large()
+        """Report to the handler that every link of an ended session is detached."""
+        self._report_too_large()
         pending, self._pending = self._pending, deque()
         self.tell_unsent(item[3] for item in pending)
         for link in list(self.handles.values()):

@@ -1,4 +1,4 @@
-"""What a session says: windows, dispositions in ranges, credit, messages in parts [AMQP 2.5, 2.6].
+"""The output of a session: windows, dispositions in ranges, credit, messages in parts [AMQP 2.5, 2.6].
 
 Rules:
 1. We never send beyond the peer's window; what it keeps back waits here, and the links are blocked.
@@ -12,35 +12,35 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from enmasse.wire.amqp.composites import encode_performative
 from enmasse.wire.amqp.framing import amqp_frame
 from enmasse.wire.amqp.link import MASK, TURN_BYTES, Link, ReceivingLink, SendingLink
-from enmasse.wire.amqp.outcomes import ACCEPTED, RELEASED, TOO_LARGE
 from enmasse.wire.amqp.performatives import (
+    ACCEPTED,
+    RELEASED,
+    TOO_LARGE,
     AmqpError,
     Begin,
     Disposition,
     End,
     Flow,
+    TransactionalState,
     Transfer,
-    encode_performative,
 )
-from enmasse.wire.amqp.transactions import TransactionalState
 from enmasse.wire.amqp.unsettled import UnsettledByLink, tag_of
 
 if TYPE_CHECKING:
     from enmasse.wire.amqp.connection_output import ConnectionOutput
 
-__all__ = ["INCOMING_WINDOW", "OUTGOING_WINDOW", "SessionOutput"]
-
 INCOMING_WINDOW = 16_384
 """Frames; credit bounds what comes, so the window is only wide enough never to be felt."""
 
 MAX_UNSETTLED = 1 << 18
-"""Deliveries of one session that may wait for the peer's word, whatever its window and its credit: what each
+"""Deliveries of one session that may wait for the peer's answer, whatever its window and its credit: what each
 costs here is little, but not nothing."""
 
 OUTGOING_WINDOW = 0x7FFFFFFF
-"""Told because the protocol asks for it; what we hold back is bounded by blocking the links."""
+"""Sent because the protocol asks for it; what we hold back is bounded by blocking the links."""
 
 _U32 = struct.Struct(">I")
 _HEAD_OF_DISPOSITION = b"\x00\x53\x15\xc0\x11\x05\x41\x70"
@@ -49,16 +49,15 @@ _ACCEPTED_FRAME = struct.Struct(">I8sIBI5s")
 
 
 class SessionOutput:
-    """A session's state and its voice."""
+    """The state and the output of a session."""
 
     __slots__ = (
-        "_first", "_frames_in", "_held_window", "_initial_in", "_is_flow_due", "_last", "_links_due", "_passings",
-        "_pending", "_rare", "_rare_transfer", "_refill_at", "_settled_count", "_stalls", "_state", "_told_end",
-        "_too_large", "_walked", "_window", "_window_end", "by_link", "by_name", "channel", "connection",
-        "default_outcomes", "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended", "next_delivery_id",
-        "next_outgoing_id",
-        "receivers", "remote_begin", "remote_channel", "remote_handle_max", "remote_window", "senders",
-        "tag_head", "unsettled",
+        "_first", "_frames_in", "_granted_end", "_held_window", "_initial_in", "_is_flow_due", "_last",
+        "_links_due", "_passings", "_pending", "_rare", "_rare_transfer", "_refill_at", "_settled_count",
+        "_stalls", "_state", "_too_large", "_walked", "_window", "_window_end", "by_link", "by_name", "channel",
+        "connection", "default_outcomes", "enlisted", "handles", "is_blocked", "is_end_sent", "is_ended",
+        "next_delivery_id", "next_outgoing_id", "receivers", "remote_begin", "remote_channel",
+        "remote_handle_max", "remote_window", "senders", "tag_head", "unsettled",
     )  # fmt: skip
 
     def __init__(self, connection: ConnectionOutput, channel: int) -> None:
@@ -82,23 +81,23 @@ class SessionOutput:
         self.remote_window = 0
         self._held_window = 0
         self.unsettled: dict[int, Any] = {}
-        """What we sent and has no outcome yet, by delivery id."""
+        """Sent deliveries without an outcome yet, by delivery id."""
         self.enlisted: dict[int, Any] = {}
-        """What we sent and has an outcome that waits for a transaction's end, by delivery id; the handler
-        keeps this account, whose entries have their ``delivery``, and hears of whatever else comes for these."""
+        """Sent deliveries whose outcome waits for a transaction's end, by delivery id; the handler
+        keeps this account, whose entries have their ``delivery``, and is called for whatever else comes for these."""
         self.by_link = UnsettledByLink()
         self._walked = 0
         self._too_large: list[Any] = []
-        """What was to be sent and could not be."""
+        """Deliveries that could not be sent."""
         self.default_outcomes: dict[Any, Any] = {}
         """By sink, the outcome of what the peer settles without saying one [AMQP 3.5.3]; few links have any."""
         self._frames_in = 0
         self._initial_in = 0
         self._window = INCOMING_WINDOW
-        self._told_end = INCOMING_WINDOW
-        """Frames that the peer may send in all, as it was told last."""
+        self._granted_end = INCOMING_WINDOW
+        """Frames that the peer may send in all, by the last window sent to it."""
         self._window_end = INCOMING_WINDOW
-        """The most that it was ever told: what is on its way when the window narrows is no breach."""
+        """The most of any window sent to it: what is on its way when the window narrows is no breach."""
         self._passings = 0
         self._stalls = 0
         self._refill_at = INCOMING_WINDOW // 2
@@ -134,7 +133,7 @@ class SessionOutput:
         self._settled_count = 1
 
     def settle_second(self, delivery_id: int, state: Any) -> None:
-        """Tell the state of a delivery that the sender is to settle first [AMQP 2.6.12]."""
+        """Send the state of a delivery that the sender is to settle first [AMQP 2.6.12]."""
         if not self.is_end_sent:
             self._flush_dispositions()
             self.connection.put(
@@ -142,7 +141,7 @@ class SessionOutput:
             )
 
     def settle_sent(self, delivery_id: int, state: Any) -> None:
-        """Settle a delivery that we sent, whose receiver has told its state but not settled it."""
+        """Settle a delivery that we sent, whose receiver has sent its state but not settled it."""
         if not self.is_end_sent:
             self.connection.put(
                 amqp_frame(
@@ -183,7 +182,7 @@ class SessionOutput:
             self._flow_due()
 
     def stall_window(self, is_stalled: bool) -> None:
-        """Count who wants the peer to send nothing beyond what it was told, up or down."""
+        """Count up or down the holders who want the peer to send nothing beyond its last window."""
         self._stalls += 1 if is_stalled else -1
         self._flow_due()
 
@@ -193,14 +192,14 @@ class SessionOutput:
             self.connection.session_due(self)
 
     def flow_pending(self, link: ReceivingLink) -> None:
-        """Tell the sender of ``link`` its credit with the next output."""
+        """Send its credit to the sender of ``link`` with the next output."""
         if link.is_attached and not link.is_detach_sent:
             if link not in self._links_due:
                 self._links_due[link] = False
             self.connection.session_due(self)
 
     def flow_for(self, link: SendingLink | ReceivingLink, *, drain: bool = False) -> None:
-        """Tell the other end of ``link`` where we stand, with the next output; a drain that is due stays one."""
+        """Send the state of ``link`` to its other end with the next output; a drain that is due stays one."""
         if link.is_attached and not link.is_detach_sent:
             self._links_due[link] = drain or self._links_due.get(link, False)
             self.connection.session_due(self)
@@ -208,7 +207,7 @@ class SessionOutput:
     def flush(self) -> None:
         """Put out what was gathered in this turn: dispositions, credit, windows."""
         if self._too_large:
-            self._tell_too_large()
+            self._report_too_large()
         self._flush_dispositions()
         due = self._links_due
         if due:
@@ -220,7 +219,7 @@ class SessionOutput:
 
     def flush_link(self, link: Link) -> None:
         """Put out what is due before the link's detach."""
-        self._tell_too_large()
+        self._report_too_large()
         self._flush_dispositions()
         if self._links_due.pop(link, None) is not None and isinstance(link, SendingLink):
             self._put_flow(link, True)
@@ -238,12 +237,12 @@ class SessionOutput:
         if self._stalls:
             self._refill_at = self._window_end
         else:
-            self._told_end = frames + self._window
-            self._window_end = max(self._window_end, self._told_end)
+            self._granted_end = frames + self._window
+            self._window_end = max(self._window_end, self._granted_end)
             self._refill_at = frames + self._window // 2
         flow = Flow(
             next_incoming_id=None if self.remote_begin is None else (self._initial_in + frames) & MASK,
-            incoming_window=max(0, self._told_end - frames),
+            incoming_window=max(0, self._granted_end - frames),
             next_outgoing_id=self.next_outgoing_id & MASK,
             outgoing_window=OUTGOING_WINDOW,
         )
@@ -296,20 +295,20 @@ class SessionOutput:
         self.send_pending()
 
     def _refuse_to_send(self, link: SendingLink, delivery_id: int) -> None:
-        """Take back the number that a message was given, and see to it that its sink hears of it."""
+        """Take back the number that a message was given, and report that to its sink."""
         link.delivery_count -= 1
         link.credit += 1
         self.number_from(delivery_id)
         delivery = self.unsettled.pop(delivery_id, None)
         if delivery is not None:
-            self.tell_too_large(delivery)
+            self.report_too_large(delivery)
 
-    def tell_too_large(self, delivery: Any) -> None:
-        """Tell the sink of a delivery with the next output that the peer takes no message of that size."""
+    def report_too_large(self, delivery: Any) -> None:
+        """Report to the sink of a delivery with the next output that the peer takes no message of that size."""
         self._too_large.append(delivery)
         self.connection.session_due(self)
 
-    def _tell_too_large(self) -> None:
+    def _report_too_large(self) -> None:
         deliveries, self._too_large = self._too_large, []
         for delivery in deliveries:
             if delivery.sink is not None:
@@ -330,7 +329,7 @@ class SessionOutput:
 
     @staticmethod
     def tell_unsent(deliveries: Iterable[Any]) -> None:
-        """Tell the sinks of what was followed that it never went out."""
+        """Report to the sinks of followed deliveries that they never went out."""
         for delivery in deliveries:
             if delivery is not None:
                 delivery.sink.on_outcome(delivery, RELEASED)
@@ -364,7 +363,7 @@ class SessionOutput:
         )
 
     def open_window(self, window: int) -> None:
-        """Take the window that the peer has told, for now as far as there is room for unsettled deliveries."""
+        """Take the window that the peer has sent, for now as far as there is room for unsettled deliveries."""
         self.remote_window = min(window, MAX_UNSETTLED - len(self.unsettled))
         self._held_window = window - self.remote_window
 
@@ -382,7 +381,7 @@ class SessionOutput:
             self.send_pending()
 
     def send_pending(self) -> None:
-        """Send what the peer's window allows, and tell the links if it allows no more."""
+        """Send what the peer's window allows, and block the links if it allows no more."""
         pending = self._pending
         connection = self.connection
         while pending and (self.remote_window > 0 or self._widen()):
@@ -402,7 +401,7 @@ class SessionOutput:
             connection.block_output()
 
     def tell_blocked(self, blocked: bool) -> None:
-        """Tell every sending link whether to hold back."""
+        """Have every sending link hold back, or go on."""
         for link in list(self.senders.values()):
             if link.sink is not None and link.is_open:
                 link.sink.on_blocked(blocked)

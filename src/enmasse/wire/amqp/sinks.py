@@ -1,4 +1,4 @@
-"""Who hears of a link's messages, credit and outcomes; see ``link`` for who tells."""
+"""The sinks of links, which a link calls directly for messages, credit and outcomes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Any, Protocol
 
 from enmasse.wire.amqp.performatives import Transfer
 
-__all__ = ["DeliveryTracker", "Outgoing", "Passage", "ReceivingSink", "SendingSink"]
-
 
 class Outgoing(Protocol):
-    """What is given to ``SendingLink.send`` and comes back with its outcome."""
+    """A delivery, given to ``SendingLink.send`` and given back with its outcome."""
 
     sink: Any
     """The sink of the link that it was sent on."""
 
 
 class SendingSink(Protocol):
-    """Hears what the peer's receiver does."""
+    """The sink of a link on which we send."""
 
     def on_credit(self, gained: int, drain: bool) -> None:
         """The link's credit has changed by ``gained``, which may be negative.
@@ -27,20 +25,20 @@ class SendingSink(Protocol):
         """
 
     def count_available(self) -> int | None:
-        """How many messages wait for credit of the link; nothing where that is not known."""
+        """Return how many messages wait for credit of the link; ``None`` where that is not known."""
 
     def on_outcome(self, delivery: Any, state: Any) -> None:
-        """The peer settled a delivery, or told its final state; ``None`` settles without a state."""
+        """The peer settled a delivery, or sent its final state; ``None`` settles without a state."""
 
     def confirm(self, done: Callable[[], None]) -> None:
-        """The peer waits for us to settle what ``on_outcome`` was just told: call ``done`` once it is safe."""
+        """The peer waits for us to settle what ``on_outcome`` just got: call ``done`` once it is safe."""
 
     def on_blocked(self, blocked: bool) -> None:
-        """Whether nothing more should be sent for now, whatever the credit."""
+        """Sending is to stop for now, whatever the credit, or may go on."""
 
 
 class ReceivingSink(Protocol):
-    """Hears what the peer's sender does."""
+    """The sink of a link on which we receive."""
 
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """A message has arrived within the credit."""
@@ -49,7 +47,7 @@ class ReceivingSink(Protocol):
         """A message has arrived for credit that was taken back while it was on its way."""
 
     def on_exhausted(self) -> None:
-        """The message just heard of used up the last credit."""
+        """The message that just came used up the last credit."""
 
     def on_large(
         self, payload: bytes, delivery_id: int, settled: bool, message_format: int, is_crossed: bool

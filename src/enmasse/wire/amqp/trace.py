@@ -1,8 +1,8 @@
-"""What an observer makes of a connection's bytes: frames, without secrets, as text.
+"""An observer of a connection's bytes, which prints frames as text, without secrets.
 
 Rules:
 1. An observer breaks nothing and believes nothing: bytes that are no frames are counted, never shown, for
-   nobody can tell what they hold.
+   what they hold is not known.
 2. What SASL carries for authentication is masked before it is kept or shown; the lengths stay.
 """
 
@@ -14,21 +14,13 @@ from typing import Any
 
 from enmasse.errors import RemoteError
 from enmasse.wire.amqp.codec import skip
+from enmasse.wire.amqp.composites import decode_performative
 from enmasse.wire.amqp.framing import sasl_frame
-from enmasse.wire.amqp.performatives import (
-    Performative,
-    SaslChallenge,
-    SaslInit,
-    SaslOutcome,
-    SaslResponse,
-    decode_performative,
-)
+from enmasse.wire.amqp.performatives import Performative, SaslChallenge, SaslInit, SaslOutcome, SaslResponse
 from enmasse.wire.amqp.types import Array, Described
 
-__all__ = ["MAX_OBSERVED_BYTES", "Splitter", "describe", "mask", "shorten"]
-
 MAX_OBSERVED_BYTES = (1 << 20) + 8
-"""No larger frame is agreed on with anybody; whoever announces one is disconnected."""
+"""No larger frame is agreed on with anybody; a peer that announces one is disconnected."""
 
 MAX_VALUE_CHARACTERS = 200
 """Of one value in a text: a map may fill a frame."""
@@ -54,7 +46,7 @@ class Splitter:
         self._rest = bytearray(begun)
         self._needed = 8
         self.is_lost = False
-        """Whether something came that is no frame: nothing after it can be told apart."""
+        """True if something came that is no frame: nothing after it can be split into frames."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The headers and frames that are complete now, in order.
@@ -134,7 +126,7 @@ def describe(frame: bytes, payload_bytes: int = 0) -> str:
         payload_bytes: how much of the payload to show, in hexadecimal.
     """
     if not frame:
-        return "no frames from here on: what came cannot be told apart"
+        return "no frames from here on: what came cannot be split into frames"
     if frame.startswith(b"AMQP"):
         kind = _HEADERS.get(frame[4], f"protocol {frame[4]}")
         return f"header {kind} {frame[5]}.{frame[6]}.{frame[7]}"

@@ -1,4 +1,4 @@
-"""AMQP values whose type Python cannot tell by itself [AMQP 1.6].
+"""AMQP values whose type Python does not show by itself [AMQP 1.6].
 
 Python's own types stand for the rest: ``None`` null, ``bool`` boolean, ``int`` long, ``float``
 double, ``str`` string, ``bytes`` binary, ``uuid.UUID`` uuid, ``list`` list, ``dict`` map.
@@ -8,25 +8,6 @@ Numbers of another width are subclasses of ``int``, so they compare and compute 
 from __future__ import annotations
 
 from typing import Any
-
-__all__ = [
-    "Array",
-    "Byte",
-    "Char",
-    "Decimal32",
-    "Decimal64",
-    "Decimal128",
-    "Described",
-    "Float",
-    "Int",
-    "Short",
-    "Symbol",
-    "Timestamp",
-    "UByte",
-    "UInt",
-    "ULong",
-    "UShort",
-]
 
 
 class UByte(int):

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from enmasse.wire.amqp.session_output import SessionOutput
 
-__all__ = ["UnsettledByLink", "number_of", "tag_of"]
-
 MASK = 0xFFFFFFFF
 
 FEW = 64
@@ -36,7 +34,7 @@ def number_of(tag: bytes) -> int:
 
 
 class UnsettledByLink:
-    """A session's unsettled deliveries by the sink that hears of their outcomes."""
+    """A session's unsettled deliveries by the sink that gets their outcomes."""
 
     __slots__ = ("_by_sink", "_kept", "_seen")
 

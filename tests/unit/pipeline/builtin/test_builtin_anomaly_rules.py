@@ -12,7 +12,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyspark")
 
-from enmasse.pipeline.builtin.anomaly_rules import AnomalyKeeper
+from enmasse.pipeline.builtin.anomalies import AnomalyKeeper
 
 Reading = tuple[str, str, float, int, int]
 """Device, metric, value, moment in microseconds, offset."""

@@ -10,7 +10,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from enmasse.pipeline.builtin.command_writing import CommandWriting, fill, fits
+from enmasse.pipeline.builtin.commands import CommandWriting, fill, fits
 
 ALERT = {"id": "t/d/1", "device": "d", "state": "raised", "value": 41.5, "band": {"high": 35}, "text": 'it is "hot"'}
 NOW = datetime(2026, 1, 31, tzinfo=UTC)

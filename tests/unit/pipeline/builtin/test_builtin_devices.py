@@ -7,7 +7,7 @@ import pytest
 np = pytest.importorskip("numpy")
 pd = pytest.importorskip("pandas")
 
-from enmasse.pipeline.builtin.devices import Devices, name_codes
+from enmasse.pipeline.builtin.device_state import Devices, name_codes
 
 
 def test_bytes_give_back_names_and_numbers() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from enmasse.pipeline.builtin.errors import ModelMissingError
 from enmasse.pipeline.builtin.models import Model, Models
+from enmasse.pipeline.errors import ModelMissingError
 
 KMEANS = Model(
     "pumps", "kmeans", ("a", "b"), None, mean=(1.0, 10.0), scale=(2.0, 0.0), centres=((0.0, 0.0), (4.0, 0.0))

@@ -11,7 +11,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyspark")
 
-from enmasse.pipeline.builtin.silence_rules import SilenceKeeper
+from enmasse.pipeline.builtin.heartbeat import SilenceKeeper
 
 S = 1_000_000
 BEGIN = 1_000_000 * S

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.pipeline.source.consumed.commits import CommitLog, local_path
+from enmasse.pipeline.source.consumed.ledger import CommitLog, local_path
 
 OURS = '{"spool": "abc", "next": %d}'
 

@@ -13,10 +13,10 @@ import pytest
 
 BEGIN = """
 import os, signal, time
-from enmasse.pipeline.source.consumed import ending
+from enmasse.pipeline.source.consumed import reader
 
-ending.MOST_S = 0.5
-ending.end_in_order()
+reader.MOST_S = 0.5
+reader.end_in_order()
 try:
     print("up", flush=True)
     time.sleep(60)

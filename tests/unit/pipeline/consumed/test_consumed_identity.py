@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from enmasse.pipeline.source.consumed.identity import IDENTITY_BYTES, identity_of
+from enmasse.pipeline.source.consumed.spool import IDENTITY_BYTES, identity_of
 from enmasse.wire.amqp.sections import Header, Properties, encode_message
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from enmasse.pipeline.source.consumed.batch_file import BatchFile
 from enmasse.pipeline.source.consumed.ledger import Entry, Ledger
+from enmasse.pipeline.source.consumed.spool import BatchFile
 
 
 def entry(first: int, *identities: bytes | None, alive: bool = True) -> Entry[str]:

@@ -17,12 +17,11 @@ from pathlib import Path
 import pytest
 
 from enmasse.errors import UnavailableError
-from enmasse.pipeline.patience import Patience
-from enmasse.pipeline.source.consumed.disk import Disk
-from enmasse.pipeline.source.consumed.errors import SpoolFullError, SpoolMismatchError
+from enmasse.pipeline.backoff import Backoff
+from enmasse.pipeline.errors import SpoolFullError, SpoolMismatchError
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.consumed.planner import ConsumedPlanner
-from enmasse.pipeline.source.consumed.spool import Owner, Spool
+from enmasse.pipeline.source.consumed.spool import Disk, Owner, Spool
 from enmasse.wire.amqp.sections import Properties, encode_message
 
 
@@ -165,8 +164,8 @@ class Spark:
         options = self.options()
         spool = Spool(options.spool, Owner("q", "", options.checkpoint), self.disk, lock_s=0)
         try:
-            patience = Patience(1.0, clock=lambda: 0.0, sleep=self.wait)
-            self.planner = ConsumedPlanner(options, spool, self.address.link, patience)
+            backoff = Backoff(1.0, clock=lambda: 0.0, sleep=self.wait)
+            self.planner = ConsumedPlanner(options, spool, self.address.link, backoff)
         except BaseException:
             spool.close()
             raise
@@ -310,11 +309,11 @@ def test_a_full_disk_is_waited_for_and_nothing_is_accepted_meanwhile(spark: Spar
     spark.address.waiting = [message(1, is_numbered=False), message(2)]
     planner = spark.start()
     is_full.set()
-    planner._patience = Patience(0.0)
+    planner._backoff = Backoff(0.0)
     with pytest.raises(SpoolFullError, match="No space left"):
         planner.latest(0, 5)
     assert spark.address.accepted == []
-    planner._patience = Patience(1.0, clock=lambda: 0.0, sleep=lambda _seconds: is_full.clear())
+    planner._backoff = Backoff(1.0, clock=lambda: 0.0, sleep=lambda _seconds: is_full.clear())
     assert planner.latest(0, 5) == 2
 
 

@@ -8,15 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.pipeline.source.consumed.batch_file import BatchFile, Row, encode_rows, read_rows
-from enmasse.pipeline.source.consumed.disk import Disk
-from enmasse.pipeline.source.consumed.errors import (
+from enmasse.pipeline.errors import (
     SpoolDamagedError,
     SpoolFullError,
     SpoolInUseError,
     SpoolMismatchError,
 )
-from enmasse.pipeline.source.consumed.spool import AGAIN_MOST, AGAIN_S, Owner, Spool
+from enmasse.pipeline.source.consumed.spool import (
+    AGAIN_MOST,
+    AGAIN_S,
+    BatchFile,
+    Disk,
+    Owner,
+    Row,
+    Spool,
+    encode_rows,
+    read_rows,
+)
 
 OWNER = Owner("orders", "shop.default", "/checkpoints/orders")
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.model.message_schema import SENML_COLUMNS
+from enmasse.model.sql.message_schema import SENML_COLUMNS
 from enmasse.pipeline.decoding.avro import avro_reader
 from enmasse.pipeline.decoding.cbor import read_cbor
 from enmasse.pipeline.decoding.senml import read_senml
@@ -89,7 +89,7 @@ def test_what_is_no_cbor_says_so(content: bytes, problem: str) -> None:
 
 def test_a_cycle_in_cbor_is_a_problem_of_its_column() -> None:
     cycle = read_cbor(b"\xa1\x61a\xd8\x1c\x81\xd8\x1d\x00")
-    from enmasse.model.ddl import parse_ddl
+    from enmasse.model.sql.ddl import parse_ddl
 
     with pytest.raises(RecordProblem, match="a\\[\\]: expected INT, got a list"):
         shaper(parse_ddl("a ARRAY<INT>"))(cycle)

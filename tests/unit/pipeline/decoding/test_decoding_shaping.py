@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.model.ddl import parse_ddl
-from enmasse.pipeline.decoding.shaping import RecordProblem, arrow_type, shaper
+from enmasse.model.sql.ddl import parse_ddl
+from enmasse.pipeline.decoding.shaping import RecordProblem, shaper
+from enmasse.pipeline.source.columns import arrow_type
 
 MOMENT = dt.datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=dt.UTC)
 MICROS = 1_769_860_800_250_000

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from enmasse.pipeline.host.bounded_log import LONGEST_LINE, BoundedLog
+from enmasse.pipeline.host.supervise import LONGEST_LOG_LINE, BoundedLog
 
 
 def test_the_last_lines_are_told_and_the_size_is_bounded(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_a_line_is_one_line_and_not_too_long(tmp_path: Path) -> None:
     log.append("a\nb")
     log.append("x" * 100_000)
     first, second = log.tail(10)
-    assert (first, len(second)) == ("a\\nb", LONGEST_LINE)
+    assert (first, len(second)) == ("a\\nb", LONGEST_LOG_LINE)
 
 
 def test_what_comes_after_a_position_is_told_once_over_the_file_being_put_aside(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from enmasse.errors import ConfigError
-from enmasse.pipeline.host.space_folders import SpaceFolders
-from enmasse.pipeline.host.user_numbers import USERS, UserNumbers
+from enmasse.pipeline.host.space_folders import USERS, SpaceFolders, UserNumbers
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 

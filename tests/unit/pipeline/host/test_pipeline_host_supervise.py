@@ -73,6 +73,14 @@ def test_a_stop_lets_the_driver_end_in_order(tmp_path: Path) -> None:
     assert job.events.empty()
 
 
+def test_a_driver_without_grace_is_ended_though_it_heeds_nothing(tmp_path: Path) -> None:
+    job = Job(tmp_path, 'import time; print(\'{"event": "begun"}\', flush=True); time.sleep(600)')
+    job.supervisor.start()
+    assert job.until("begun")
+    job.supervisor.stop(0.0)
+    assert job.until("ended")["status"] == -signal.SIGKILL
+
+
 def test_what_the_driver_complains_of_goes_to_the_log(tmp_path: Path) -> None:
     job = Job(tmp_path, "import sys; sys.exit('no such thing')")
     job.supervisor.start()

@@ -1,18 +1,26 @@
 from __future__ import annotations
 
+import argparse
 import base64
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from enmasse.model.conditions import Condition, find
-from enmasse.model.pipelines import Pipeline, PipelineStatus
-from enmasse.pipeline.host.cluster_rule import cluster_rule
-from enmasse.pipeline.host.composing import compose
-from enmasse.pipeline.host.python_rule import python_rule
+from enmasse.model.kinds.pipelines import Pipeline, PipelineStatus
+from enmasse.model.schema.conditions import Condition, find
+from enmasse.pipeline.host.command import add_arguments, read_settings
 from enmasse.pipeline.host.separation import Separation
-from enmasse.pipeline.host.verdict import AddressFacts, Facts, Rule, SpaceFacts, judge
+from enmasse.pipeline.host.verdict import (
+    AddressFacts,
+    Facts,
+    Rule,
+    SpaceFacts,
+    cluster_rule,
+    compose,
+    judge,
+    python_rule,
+)
 
 NOW = "2026-11-22T05:00:00Z"
 SPACE = SpaceFacts("s1", needs_user=False)
@@ -130,15 +138,33 @@ def test_python_that_may_not_run_is_stopped_even_if_it_has_begun_and_sql_is_not(
     assert judge(pipeline(), facts(python=rule)).is_wanted
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_open"),
+    [
+        ("", True),  # nobody has said that it asks
+        ("--api-auth token", False),
+        ("--api-auth required", False),
+        ("--api-auth open", True),
+        ("--api-auth open --allow-python", False),
+    ],
+)
+def test_an_open_api_keeps_python_out_unless_it_is_allowed(arguments: str, is_open: bool) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    where = ["--data", "data", "--api", "http://127.0.0.1:1", "--amqp", "amqp://127.0.0.1:2"]
+    assert read_settings(parser.parse_args([*where, *arguments.split()])).is_api_open == is_open
+
+
 def test_python_runs_in_an_only_space_or_where_spaces_are_kept_apart() -> None:
     apart, together = Separation(True), Separation(False, "it is no root")
-    assert python_rule(together, 1, is_api_open=True).reason == "OneSpace"
+    assert python_rule(together, 1, is_api_open=False).reason == "OneSpace"
     assert python_rule(apart, 2, is_api_open=False).reason == "Separated"
     refused = python_rule(together, 2, is_api_open=False)
     assert (refused.is_allowed, refused.reason) == (False, "NotSeparated")
     assert "it is no root" in refused.message
-    refused = python_rule(apart, 2, is_api_open=True)
-    assert (refused.is_allowed, refused.reason) == (False, "ApiOpen")
+    for spaces in (1, 2):
+        refused = python_rule(apart, spaces, is_api_open=True)
+        assert (refused.is_allowed, refused.reason) == (False, "ApiOpen")
 
 
 @pytest.mark.parametrize(
@@ -163,6 +189,25 @@ def test_a_cluster_must_be_a_standalone_one_and_nobody_kept_from_another(
     status = compose(far, PipelineStatus(), verdict, None, NOW)
     assert status.phase == ("Starting" if verdict.is_wanted else "Failed")
     assert verdict.is_wanted or status.messages[0] == rule.message  # type: ignore[union-attr]  # there is one
+
+
+@pytest.mark.parametrize(
+    ("hosts", "why"),
+    [
+        (None, "OneSpace"),
+        ("one:7077, 10.0.0.0/8:7077", "OneSpace"),
+        ("one:7077", "HostNotGranted"),
+        ("one, 10.0.0.2:7077", "HostNotGranted"),
+        ("", "HostNotGranted"),
+    ],
+)
+def test_an_operator_lists_all_masters_of_a_cluster_where_runners_are_kept_from_other_hosts(
+    hosts: str | None, why: str
+) -> None:
+    far = pipeline(resources={"session": "own", "master": "spark://one:7077,10.0.0.2:7077"})
+    rule = cluster_rule(far, 1, hosts)
+    assert rule is not None
+    assert (rule.is_allowed, rule.reason) == (why == "OneSpace", why)
 
 
 def test_built_in_pipelines_wait_for_their_addresses_and_patterns_for_none() -> None:
@@ -204,6 +249,44 @@ def said(truth: str, why: str, message: str = "", **fields: Any) -> PipelineStat
 def test_the_phase_follows_what_the_runner_says(status: PipelineStatus | None, phase: str, is_ready: bool) -> None:
     found = compose(pipeline(), PipelineStatus(), judge(pipeline(), facts()), status, NOW)
     assert (found.phase, found.is_ready, found.observed_generation) == (phase, is_ready, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "paths"),
+    [
+        ("stream", {"startingOffsets": "latest", "failOnDataLoss": False}, []),
+        ("queue", {"startingOffsets": "latest"}, ["spec.sources[0].startingOffsets"]),
+        ("queue", {"failOnDataLoss": False}, ["spec.sources[0].failOnDataLoss"]),
+        ("stream", {"format": "raw", "badRecords": "bad"}, ["spec.sources[0].badRecords"]),
+    ],
+)
+def test_a_source_says_what_addresses_of_its_type_have_not(kind: str, spec: dict[str, Any], paths: list[str]) -> None:
+    asking = pipeline(sources=[{"name": "readings", "address": "telemetry", **spec}])
+    there = {**facts().addresses, "telemetry": AddressFacts(kind)}
+    verdict = judge(asking, facts(addresses=there))
+    assert [item.path for item in verdict.unapplied] == paths
+    found = find(compose(asking, PipelineStatus(), verdict, said("True", "Running"), NOW).conditions, "InEffect")
+    assert found is not None
+    assert (found.status, found.observed_generation) == ("False" if paths else "True", 2)
+    assert all(path in found.message for path in paths)
+
+
+def test_what_else_of_a_pipeline_needs_another_type_of_address_is_said() -> None:
+    sinks = [{"address": "alerts", "onNoConsumer": "skip"}]
+    asking = pipeline(sinks=sinks, restart={"at": "now", "from": "earliest"})
+    there = {"telemetry": AddressFacts("queue"), "bad": STREAM, "alerts": STREAM}
+    paths = [item.path for item in judge(asking, facts(addresses=there)).unapplied]
+    assert paths == ["spec.sinks[0].onNoConsumer", "spec.restart.from"]
+    built = Pipeline.model_validate(
+        {
+            "metadata": {"name": "shop.raw", "namespace": "default"},
+            "spec": {
+                "builtin": {"name": "lake", "parameters": {"address": "telemetry", "startingOffsets": "latest"}}
+            },
+        }
+    )
+    paths = [item.path for item in judge(built, facts(addresses=there)).unapplied]
+    assert paths == ["spec.builtin.parameters.startingOffsets"]
 
 
 def test_figures_of_the_runner_are_passed_on_and_kept_while_it_rests() -> None:

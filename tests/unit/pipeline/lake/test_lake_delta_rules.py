@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from enmasse.pipeline.errors import TableSchemaError
-from enmasse.pipeline.lake.batches import checkpoint_query
+from enmasse.pipeline.lake.batches import checkpoint_query, turn
 from enmasse.pipeline.lake.compaction import Compaction, compact
 from enmasse.pipeline.lake.relation import facts, tables
 from enmasse.pipeline.lake.tables import open_table
-from enmasse.pipeline.lake.turns import turn
 
 
 def test_keys_and_update_belong_together(tmp_path: Path) -> None:

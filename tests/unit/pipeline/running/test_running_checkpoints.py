@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.model.pipelines import Restart
+from enmasse.model.kinds.pipelines import Restart
 from enmasse.pipeline.errors import CheckpointDamagedError, CheckpointMisfitError
 from enmasse.pipeline.running.checkpoints import Checkpoints, check_whole
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from enmasse.errors import UnavailableError
-from enmasse.pipeline.running.cluster import require_executor, require_master
+from enmasse.pipeline.running.command import require_executor, require_master
 
 
 def test_one_master_that_answers_is_enough_and_none_is_named() -> None:

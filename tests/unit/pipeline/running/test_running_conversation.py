@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import os
 
-from enmasse.pipeline.running.conversation import Commands, Voice
+from enmasse.pipeline.running.command import Commands, EventWriter
 
 
 def test_commands_come_in_order_until_the_end_and_noise_is_left_out() -> None:
@@ -16,7 +16,7 @@ def test_commands_come_in_order_until_the_end_and_noise_is_left_out() -> None:
 
 def test_events_are_lines_and_a_reader_that_left_is_no_error() -> None:
     inlet, outlet = os.pipe()
-    voice = Voice(outlet)
+    voice = EventWriter(outlet)
     voice("log", line="two\nlines")
     assert json.loads(os.read(inlet, 1000)) == {"event": "log", "line": "two\nlines"}
     os.close(inlet)

@@ -1,13 +1,31 @@
+"""Values of a query's answer, in JSON and in a file of Parquet."""
+
 from __future__ import annotations
 
+import base64
+import io
 import json
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
-from enmasse.pipeline.running.querying import json_value
+from enmasse.pipeline.running import querying
+from enmasse.pipeline.running.querying import as_file, as_rows, json_value
 
 
 @pytest.mark.parametrize(
@@ -33,3 +51,54 @@ from enmasse.pipeline.running.querying import json_value
 def test_every_value_has_a_form_in_json(value: object, expected: object) -> None:
     assert json_value(value) == expected
     assert json.dumps(json_value(value), allow_nan=False)
+
+
+SCHEMA = (
+    StructType()
+    .add("device", StringType())
+    .add("n", LongType())
+    .add("at", TimestampType())
+    .add("parts", ArrayType(StructType().add("a", IntegerType())))
+    .add("tags", MapType(StringType(), DoubleType()))
+)
+ROW_OF: Any = Row(*SCHEMA.names)
+ROWS = [
+    ROW_OF("boiler-1", 1 << 40, datetime(2026, 1, 31, 12, tzinfo=UTC), [Row(a=1)], {"x": 0.5}),
+    ROW_OF(None, None, None, None, None),
+]
+
+
+def table_of(answer: dict[str, Any]) -> pa.Table:
+    return pq.read_table(io.BytesIO(base64.b64decode(answer["file"])))
+
+
+def test_a_file_has_the_types_of_the_columns() -> None:
+    answer = as_file(SCHEMA, ROWS, 10)
+    table = table_of(answer)
+    assert answer["truncated"] is False
+    assert [str(field.type) for field in table.schema][:3] == ["string", "int64", "timestamp[us, tz=UTC]"]
+    assert table.to_pylist() == [
+        {
+            "device": "boiler-1",
+            "n": 1 << 40,
+            "at": datetime(2026, 1, 31, 12, tzinfo=UTC),
+            "parts": [{"a": 1}],
+            "tags": [("x", 0.5)],
+        },
+        dict.fromkeys(SCHEMA.names),
+    ]
+
+
+def test_an_answer_without_rows_is_a_file_with_columns() -> None:
+    table = table_of(as_file(SCHEMA, [], 10))
+    assert (table.num_rows, table.column_names) == (0, SCHEMA.names)
+
+
+def test_an_answer_in_either_form_ends_with_its_limit_of_rows_or_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = as_file(SCHEMA, ROWS, 1)
+    assert (table_of(file).num_rows, file["truncated"]) == (1, True)
+    monkeypatch.setattr(querying, "MOST_BYTES", 100)
+    rows = as_rows(SCHEMA, ROWS * 10, 1000)
+    file = as_file(SCHEMA, ROWS * 10, 1000)
+    assert rows["truncated"] is file["truncated"] is True
+    assert table_of(file).num_rows == len(rows["rows"]) == 1

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from enmasse.client import LinkDetachedError, LinkRefusedError, Outcome, TooLargeError, UnavailableError
-from enmasse.pipeline.errors import StreamUnavailableError
-from enmasse.pipeline.patience import Patience
+from enmasse.pipeline.backoff import Backoff
+from enmasse.pipeline.errors import AddressFullError, NoConsumerError, StreamUnavailableError, UnansweredError
 from enmasse.pipeline.sink.columns import Row
 from enmasse.pipeline.sink.connection import Result
 from enmasse.pipeline.sink.delivering import Delivering
-from enmasse.pipeline.sink.errors import AddressFullError, NoConsumerError, UnansweredError
 from enmasse.pipeline.sink.options import SinkOptions
-from enmasse.pipeline.sink.parcels import AddressInfo, LinkKey, Numbered, Parcel
+from enmasse.pipeline.sink.packing import AddressInfo, LinkKey, Numbered, Parcel
 from enmasse.testing.clock import ManualClock
 
 ROW = Row(b"", None, None, None, None, None, None, None, None)
@@ -38,7 +37,7 @@ class Network:
             SinkOptions(url="amqp://x", **options),
             lambda: self,
             lambda _: AddressInfo(kind, 1, 1 << 20),
-            lambda timeout_s: Patience(timeout_s, clock=lambda: self.clock.now, sleep=self.sleep),
+            lambda timeout_s: Backoff(timeout_s, clock=lambda: self.clock.now, sleep=self.sleep),
         )
 
     def sleep(self, seconds: float) -> None:

@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 
-from enmasse.messaging.frame import Frame
-from enmasse.messaging.partition import partition_of
+from enmasse.messaging.log.frame import Frame
+from enmasse.messaging.streams.heads import partition_of
 from enmasse.pipeline.sink.columns import Row
 from enmasse.pipeline.sink.identity import Identity
 from enmasse.pipeline.sink.messages import Encoder
-from enmasse.pipeline.sink.packing import FRAME_ROWS, MessagePacker, StreamPacker, problem_of
-from enmasse.pipeline.sink.parcels import AddressInfo, LinkKey, Parcel
+from enmasse.pipeline.sink.packing import (
+    FRAME_ROWS,
+    AddressInfo,
+    LinkKey,
+    MessagePacker,
+    Parcel,
+    StreamPacker,
+    problem_of,
+)
 from enmasse.wire.amqp.sections import Sections
 
 IDENTITY = Identity("query", 7, 2)

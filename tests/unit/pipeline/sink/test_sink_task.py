@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 
 from enmasse.client import LinkRefusedError, Outcome
-from enmasse.messaging.frame import Frame
-from enmasse.pipeline.errors import OptionError
+from enmasse.messaging.log.frame import Frame
+from enmasse.pipeline.errors import OptionError, RowRefusedError
 from enmasse.pipeline.sink import task
 from enmasse.pipeline.sink.connection import Result, SpaceConnection
-from enmasse.pipeline.sink.errors import RowRefusedError
 from enmasse.pipeline.sink.identity import Identity
 from enmasse.pipeline.sink.options import SinkOptions
-from enmasse.pipeline.sink.parcels import AddressInfo, Parcel
+from enmasse.pipeline.sink.packing import AddressInfo, Parcel
 from enmasse.pipeline.sink.task import Counts, SinkTask
 from enmasse.wire.amqp.sections import Sections
 

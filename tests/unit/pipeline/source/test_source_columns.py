@@ -3,14 +3,18 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from enmasse.messaging.frame import Frame, FrameError, encode_frame
-from enmasse.pipeline.source.columns import JOIN_ROWS, SCHEMA, frame_to_batch, join_batches
+from enmasse.messaging.log.frame import Frame, FrameError, encode_frame
+from enmasse.model.sql.message_columns import COLUMNS, RESERVED, carried_columns, raw_columns
+from enmasse.pipeline.source.columns import FULL_SCHEMA, JOIN_ROWS, SCHEMA, frame_to_batch, join_batches
 
 FAR = 1 << 62
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "spark-source.md"
 
 
 def frame(first: int, rows: int, *, whole: tuple[int, ...] = (), body: int = 5) -> Frame:
@@ -24,6 +28,29 @@ def frame(first: int, rows: int, *, whole: tuple[int, ...] = (), body: int = 5) 
             whole=whole,
         )
     )
+
+
+@pytest.mark.parametrize(("schema", "with_properties"), [(SCHEMA, False), (FULL_SCHEMA, True)])
+def test_spark_sees_in_arrow_the_columns_that_are_declared(schema: pa.Schema, with_properties: bool) -> None:
+    found = [(field.name, field.dataType.simpleString()) for field in from_arrow_schema(schema)]
+    declared = raw_columns(with_properties=with_properties)
+    assert found == [(column.name, str(column.type).lower().replace(", ", ",")) for column in declared]
+
+
+def test_a_decoded_row_carries_all_but_the_value_under_names_that_are_reserved() -> None:
+    carried = [column.name for column in carried_columns(with_properties=True)]
+    assert [*carried, "_problem", "_value"] == list(RESERVED)
+    assert carried == [f"_{row.name}" for row in COLUMNS if row.name != "value"]
+
+
+def test_the_reference_has_each_column_as_it_is_declared() -> None:
+    written = []
+    for row in COLUMNS:
+        when = "with `includeProperties`: " if row.is_property else ""
+        written.append(f"| `{row.name}` | {row.column.type.name.lower()} | {when}{row.meaning} |")
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    begin = lines.index("| column | type | content |") + 2
+    assert lines[begin : lines.index("", begin)] == written
 
 
 def test_a_frame_becomes_columns() -> None:

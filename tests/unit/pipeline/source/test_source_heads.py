@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.client import Message
-from enmasse.messaging.frame import Frame, encode_frame, split_payload
-from enmasse.pipeline.source import heads
-from enmasse.pipeline.source.columns import FULL_SCHEMA, frame_to_batch
-from enmasse.pipeline.source.heads import decode_head, property_columns
-from enmasse.pipeline.source.values import value_of
+from enmasse.messaging.log.frame import Frame, encode_frame, split_payload
+from enmasse.pipeline.source import columns
+from enmasse.pipeline.source.columns import FULL_SCHEMA, decode_head, frame_to_batch, property_columns, value_of
 
 
 def head_of(message: Message) -> bytes:
@@ -56,26 +54,26 @@ def test_bytes_that_are_no_message_say_nothing_and_raise_nothing(data: bytes) ->
 def test_heads_that_repeat_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bytes] = []
 
-    def decode(head: bytes) -> heads.Head:
+    def decode(head: bytes) -> columns.Head:
         seen.append(head)
         return decode_head(head)
 
-    monkeypatch.setattr(heads, "decode_head", decode)
+    monkeypatch.setattr(columns, "decode_head", decode)
     messages = [head_of(Message(b"x", properties={"device": f"d{n % 3}"})) for n in range(3_000)]
-    columns = property_columns(pa.array(messages, pa.binary()), "telemetry")
+    found = property_columns(pa.array(messages, pa.binary()), "telemetry")
     assert len(seen) == 3
-    assert dict(columns[1][4].as_py()) == {"device": "d1"}
-    assert columns[3].to_pylist() == ["telemetry"] * 3_000
+    assert dict(found[1][4].as_py()) == {"device": "d1"}
+    assert found[3].to_pylist() == ["telemetry"] * 3_000
 
 
 def test_what_is_kept_of_heads_is_bounded() -> None:
-    heads._known.cache_clear()
-    for n in range(2 * heads.KNOWN_HEADS):
+    columns._known.cache_clear()
+    for n in range(2 * columns.KNOWN_HEADS):
         decode_head(head_of(Message(b"x", message_id=n, properties={"device": f"d{n}"})))
-    long = head_of(Message(b"x", properties={"k": "v" * heads.KNOWN_HEAD_BYTES}))
-    kept = heads._known.cache_info().currsize
+    long = head_of(Message(b"x", properties={"k": "v" * columns.KNOWN_HEAD_BYTES}))
+    kept = columns._known.cache_info().currsize
     decode_head(long)
-    assert heads._known.cache_info().currsize == kept == heads.KNOWN_HEADS
+    assert columns._known.cache_info().currsize == kept == columns.KNOWN_HEADS
 
 
 def test_a_frame_becomes_all_columns() -> None:

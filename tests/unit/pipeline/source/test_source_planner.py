@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from enmasse.errors import UnavailableError
+from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import DataLossError
-from enmasse.pipeline.patience import Patience
 from enmasse.pipeline.source.offsets import PartitionState, Position, StreamState
 from enmasse.pipeline.source.options import SourceOptions
 from enmasse.pipeline.source.planner import Planner
@@ -45,7 +45,7 @@ class Watch:
 
 def planner(watch: Watch, **options: str) -> Planner:
     parsed = SourceOptions.parse({"url": "amqp://h", "address": "t", **options})
-    return Planner(parsed, lambda: watch, Patience(60, clock=lambda: 0.0, sleep=lambda _: None))
+    return Planner(parsed, lambda: watch, Backoff(60, clock=lambda: 0.0, sleep=lambda _: None))
 
 
 def at(offset: int, stream: str = "s1") -> Position:

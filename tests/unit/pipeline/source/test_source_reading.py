@@ -5,9 +5,9 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from enmasse.errors import UnavailableError
-from enmasse.messaging.frame import FrameError, encode_frame
+from enmasse.messaging.log.frame import FrameError, encode_frame
+from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import DataLossError, StreamUnavailableError
-from enmasse.pipeline.patience import Patience
 from enmasse.pipeline.source.offsets import PartitionState, Span, StreamState
 from enmasse.pipeline.source.reading import read_span
 
@@ -55,14 +55,14 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def patience(self) -> Patience:
-        return Patience(60, clock=lambda: self.now, sleep=self.sleep)
+    def backoff(self) -> Backoff:
+        return Backoff(60, clock=lambda: self.now, sleep=self.sleep)
 
 
 def read(stored: Stored, start: int, end: int, *, fail: bool = True) -> list[int]:
     def rows() -> Iterator[int]:
         span = Span("s1", 0, start, end)
-        for batch in read_span(span, lambda: stored, fail_on_data_loss=fail, patience=Clock().patience()):
+        for batch in read_span(span, lambda: stored, fail_on_data_loss=fail, backoff=Clock().backoff()):
             yield from batch.column("offset").to_pylist()
 
     return list(rows())

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from enmasse.messaging.frame import encode_frame
-from enmasse.pipeline.source.time_search import first_row_since
+from enmasse.messaging.log.frame import encode_frame
+from enmasse.pipeline.source.frames_client import first_row_since
 
 
 def frame(first: int, *times: int) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.pipeline.source.values import value_of
+from enmasse.pipeline.source.columns import value_of
 from enmasse.wire.amqp.codec import encode
 from enmasse.wire.amqp.types import Array, Described, Symbol, Timestamp, ULong
 

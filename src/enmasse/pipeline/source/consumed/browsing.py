@@ -1,9 +1,9 @@
-"""Looking at what a queue or subscription has, without taking anything."""
+"""Reads what a queue or subscription has without taking anything, as the columns that streams have too."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -11,14 +11,49 @@ from enmasse.client import Receiver
 from enmasse.client.background import Background
 from enmasse.client.connection import Connection
 from enmasse.errors import UnavailableError
+from enmasse.messaging.log.frame import Frame, encode_frame, split_payload
+from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import OptionError, StreamUnavailableError
-from enmasse.pipeline.patience import Patience
-from enmasse.pipeline.source.consumed.batch_file import Row
+from enmasse.pipeline.source.columns import frame_to_batch, value_of
 from enmasse.pipeline.source.consumed.link import ADDRESS_TYPE, ANSWER_S, STORED, connected, translated
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
-from enmasse.pipeline.source.consumed.rows import rows_to_batch
+from enmasse.pipeline.source.consumed.spool import Row
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.sections import key_and_subject
 
-__all__ = ["browse", "check_browsable"]
+PARTITION = 0
+"""There is one only."""
+
+
+def rows_to_batch(first: int, rows: Sequence[Row], properties_of: str = "") -> pa.RecordBatch:
+    """Return the rows as Spark takes them.
+
+    Args:
+        first: the offset of the first one.
+        rows: at least one.
+        properties_of: the address, if what precedes the body is wanted as columns.
+    """
+    heads, bodies, whole = [], [], []
+    for index, row in enumerate(rows):
+        head, body, is_whole = split_payload(row.message)
+        heads.append(head)
+        bodies.append(body)
+        if is_whole:
+            whole.append(index)
+    keys = [_key_of(row.message) for row in rows]
+    frame = Frame(encode_frame(first, [row.timestamp_us for row in rows], keys, heads, bodies, whole=whole))
+    return frame_to_batch(frame, PARTITION, first, first + len(rows), value_of, properties_of=properties_of)
+
+
+def _key_of(message: bytes) -> bytes:
+    """Return what would be its key in a stream."""
+    try:
+        key, subject = key_and_subject(message)
+    except DecodeError:
+        return b""
+    found = subject if key is None else key
+    return found.encode() if isinstance(found, str) else found if isinstance(found, bytes) else b""
+
 
 ROWS = 10_000
 """Spark's own batch size."""
@@ -33,7 +68,7 @@ _REASONS = {
 
 
 def check_browsable(options: ConsumedOptions) -> None:
-    """See that there is something to look at.
+    """Check that there is something to browse.
 
     Raises:
         OptionError: the address keeps nothing.
@@ -43,35 +78,35 @@ def check_browsable(options: ConsumedOptions) -> None:
 
 
 def browse(options: ConsumedOptions) -> Iterator[pa.RecordBatch]:
-    """What can be handed out now, in that order.
+    """Yield what can be handed out now, in that order.
 
     Raises:
         StreamUnavailableError: the node stayed away.
         UnavailableError: the connection was lost in the middle.
         OptionError: the node refuses.
     """
-    patience = Patience(options.source.retry_timeout_s)
+    backoff = Backoff(options.source.retry_timeout_s)
     while True:
         try:
-            look = _Look(options)
+            browse = _Browse(options)
         except StreamUnavailableError:
             raise
         except UnavailableError as error:
-            patience.wait(error)
+            backoff.wait(error)
         else:
             break
     try:
         at = 0
-        while messages := look.next():
+        while messages := browse.next():
             now_us = time.time_ns() // 1000
             yield rows_to_batch(at, [Row(now_us, None, message) for message in messages], options.properties_of)
             at += len(messages)
     finally:
-        look.close()
+        browse.close()
 
 
-class _Look:
-    """One look at an address, which ends with the messages that were there when it began."""
+class _Browse:
+    """One pass over an address, which ends with the messages that were there when it began."""
 
     def __init__(self, options: ConsumedOptions) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""The network side: deliveries are received, and accepted when they are told to be.
+"""The network side: deliveries are received, and accepted when the planner says so.
 
 Everything that the node's absence can cause comes out as ``UnavailableError``; what waiting cannot mend
 comes out as ``OptionError``.
@@ -31,16 +31,14 @@ from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.options import SourceOptions
 
-__all__ = ["ADDRESS_TYPE", "ANSWER_S", "STORED", "Link", "attached", "find_type", "translated"]
-
 ADDRESS_TYPE = "enmasse:address-type"
 STORED = "enmasse:messages-stored"
 
 ANSWER_S = 10.0
-"""For what a node answers at once; a longer silence means that it is gone."""
+"""Seconds to wait for what a node answers at once; a longer silence means that it is gone."""
 
 CLOSE_S = 3.0
-"""What closing may take: whoever stops a query waits for it."""
+"""Seconds that closing may take; stopping a query waits for it."""
 
 ACCEPTED_AT_ONCE = 5_000
 """Deliveries of one transaction: a few milliseconds of the node's time."""
@@ -55,7 +53,7 @@ _FOREVER = frozenset(
         "amqp:resource-deleted",
     )
 )
-"""Refusals that say what is wrong with the options."""
+"""Refusals whose text names what is wrong with the options."""
 
 
 @asynccontextmanager
@@ -72,12 +70,12 @@ async def translated(source: SourceOptions) -> AsyncIterator[None]:
     except UrlError as error:
         raise OptionError(str(error)) from error
     except (LocalError, TransactionError) as error:
-        # The link went with its connection, or the node ended it; a new one tells what is the matter.
+        # The link went with its connection, or the node ended it; a new one fails with the reason.
         raise UnavailableError(str(error)) from error
 
 
 async def connected(source: SourceOptions) -> Connection:
-    """A connection to where the options say, which is not made again when it is lost."""
+    """Return a connection to the place of the options, which is not made again when it is lost."""
     return await client_connect(
         source.url,
         hostname=source.space or None,
@@ -105,7 +103,7 @@ async def attached(source: SourceOptions, **asked: Any) -> AsyncIterator[Receive
 
 
 def find_type(source: SourceOptions) -> str:
-    """What the address is; ``stream`` where the peer does not say, as it does not know our ways.
+    """Return what the address is; ``stream`` where the peer does not report it, as other products do not.
 
     Raises:
         UnavailableError: the node cannot be reached.
@@ -168,21 +166,21 @@ class Link:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the connection and the link are up."""
+        """True if the connection and the link are up."""
         return self._connection is not None and self._connection.is_connected and self._receiver.is_attached
 
     @property
     def kind(self) -> str:
-        """What the address is, as the node says."""
+        """The type of the address, as the node reports it."""
         return str(self._receiver.remote_properties.get(ADDRESS_TYPE, ""))
 
     @property
     def stored(self) -> int:
-        """How many messages were there when the link was attached."""
+        """The number of messages when the link was attached."""
         return int(self._receiver.remote_properties.get(STORED, 0))
 
     def receive(self, max_rows: int, max_bytes: int, timeout_s: float) -> list[Delivery]:
-        """What is there, as far as it may be; waits for the first one.
+        """Return what is there, as far as it may be; waits for the first one.
 
         Raises:
             UnavailableError: the connection is lost.
@@ -200,7 +198,7 @@ class Link:
         return found
 
     def drain(self, max_rows: int, max_bytes: int) -> list[Delivery]:
-        """What is there, as far as it may be; nothing once nothing is left.
+        """Return what is there, as far as it may be; nothing once nothing is left.
 
         Raises:
             UnavailableError: the connection is lost, or the node did not answer.
@@ -213,7 +211,7 @@ class Link:
                     await self._receiver.drain(ANSWER_S)
                     first = self._receiver.receive_nowait()
                 if first is None:
-                    # Credit is given again by whoever waits.
+                    # Credit is given again by the next call that waits.
                     first = await self._receiver.receive(0)
                 return [] if first is None else self._gathered(first, max_rows, max_bytes)
             raise AssertionError
@@ -246,7 +244,7 @@ class Link:
         if self._options.is_lossy or not deliveries:
             return
 
-        async def tell() -> None:
+        async def accept() -> None:
             connection = self._receiver.owner
             assert isinstance(connection, Connection)
             async with translated(self._options.source):
@@ -260,7 +258,7 @@ class Link:
                             delivery.accept(transaction=transaction)
 
         try:
-            self._background.run(tell())
+            self._background.run(accept())
         except TimeoutError as error:
             raise UnavailableError(f"{self._receiver}: the node did not answer in time") from error
 

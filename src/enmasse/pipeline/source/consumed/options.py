@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.pipeline.errors import OptionError
-from enmasse.pipeline.source.consumed.commits import local_path
+from enmasse.pipeline.source.consumed.ledger import local_path
 from enmasse.pipeline.source.options import SourceOptions
 
-__all__ = ["ADDRESS_TYPE", "OWN", "TYPES", "ConsumedOptions", "check_stream", "place_of", "shared"]
-
 ADDRESS_TYPE = "addressType"
-TYPES = ("anycast", "multicast", "queue", "topic", "subscription", "stream")
+TYPES = tuple(name for name in ADDRESS_TYPES if name != "deadletter")
 
 OWN = ("spoolDir", "checkpointLocation", "subscription")
 """Options that streams do not have."""
@@ -34,25 +33,25 @@ DEFAULT_ROWS = 10_000
 """Enough for full speed; as many again are on their way."""
 
 DEFAULT_BYTES = 32 << 20
-"""What a batch file has at most, and what the planner holds beside it."""
+"""Bytes of a batch file at most, and of what the planner holds beside it."""
 
 LONGEST_SUBSCRIPTION = 255
 
 
 @dataclass(frozen=True)
 class ConsumedOptions:
-    """What a query asked for."""
+    """The options of a query."""
 
     source: SourceOptions
-    """What it has in common with one over a stream."""
+    """The options that queries over streams have, too."""
     kind: str
     """The address's type."""
     spool: Path
-    """Where batches are kept until they are committed; only batch reads have none."""
+    """The folder of batches until they are committed; only batch reads have none."""
     checkpoint: str
-    """The query's own checkpoint, as Spark was told."""
+    """The query's own checkpoint, as Spark was given it."""
     subscription: str
-    """Of a topic: the name of the durable subscription."""
+    """The name of the durable subscription, for a topic."""
 
     @property
     def max_rows(self) -> int:
@@ -71,12 +70,12 @@ class ConsumedOptions:
 
     @property
     def is_lossy(self) -> bool:
-        """Whether messages are given at most once."""
+        """True if messages are given at most once."""
         return self.kind == "multicast"
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the address says when an acceptance is on its disk; direct ones have none."""
+        """True if the address confirms when an acceptance is on its disk; direct ones have none."""
         return self.kind not in {"anycast", "multicast"}
 
     @classmethod
@@ -128,7 +127,7 @@ class ConsumedOptions:
 
 
 def check_stream(options: Mapping[str, str]) -> None:
-    """See that nothing is said that only other addresses need.
+    """Check that no option is given that only other addresses need.
 
     Raises:
         OptionError: something is.
@@ -138,7 +137,7 @@ def check_stream(options: Mapping[str, str]) -> None:
 
 
 def place_of(options: Mapping[str, str]) -> tuple[SourceOptions, str]:
-    """Where the address is, and its type if the user says it; nothing else is looked at.
+    """Read where the address is, and its type if it is given; other options are ignored.
 
     Raises:
         OptionError: what is needed for that is missing or malformed.
@@ -165,5 +164,5 @@ def _split(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def shared(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that streams have, too."""
+    """Return the options that streams have, too."""
     return _split(options)[1]

@@ -1,10 +1,10 @@
 """The planner's side of a query: deliveries become batches, and are accepted when Spark has committed these.
 
 Rules:
-1. A batch is one file, written whole before Spark hears of it; Spark plans one at a time.
+1. A batch is one file, written whole before Spark gets its offsets; Spark plans one at a time.
 2. A message that would be known again stays the address's until its batch is committed. One that would not is
    accepted as soon as it is in the file: given again, it would be taken for another.
-3. The commit log proves what is committed. What Spark says when it plans the next batch makes us look there.
+3. The commit log proves what is committed. It is read when Spark plans the next batch.
 4. Every call survives a node that is away, and a disk that is full, for less than the retry time-out.
 """
 
@@ -18,20 +18,14 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from enmasse.errors import EnmasseError, UnavailableError
-from enmasse.pipeline.errors import OptionError, StreamUnavailableError
-from enmasse.pipeline.patience import Patience
-from enmasse.pipeline.source.consumed.batch_file import BatchFile, Row
-from enmasse.pipeline.source.consumed.commits import CommitLog, local_path
-from enmasse.pipeline.source.consumed.errors import SpoolFullError, SpoolMismatchError
-from enmasse.pipeline.source.consumed.identity import identity_of
-from enmasse.pipeline.source.consumed.ledger import Entry, Ledger
+from enmasse.pipeline.backoff import Backoff
+from enmasse.pipeline.errors import OptionError, SpoolFullError, SpoolMismatchError, StreamUnavailableError
+from enmasse.pipeline.source.consumed.ledger import CommitLog, Entry, Ledger, local_path
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
-from enmasse.pipeline.source.consumed.spool import Spool
-
-__all__ = ["ConsumedPlanner", "Delivering"]
+from enmasse.pipeline.source.consumed.spool import BatchFile, Row, Spool, identity_of
 
 LOOK_S = 1.0
-"""Between two looks at the commit log while a batch is not known to be committed."""
+"""Seconds between two reads of the commit log while a batch is not known to be committed."""
 
 LONGEST_POLL_S = 30.0
 """An idle query costs Spark a plan for each poll, so it polls ever less often."""
@@ -41,21 +35,21 @@ _T = TypeVar("_T")
 
 
 class Delivering(Protocol):
-    """What planning needs of a connection; its deliveries have a ``payload``."""
+    """The part of a connection that planning uses; its deliveries have a ``payload``."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is up."""
+        """True if it is up."""
 
     @property
     def stored(self) -> int:
-        """How many messages were there when it was made."""
+        """The number of messages when it was made."""
 
     def receive(self, max_rows: int, max_bytes: int, timeout_s: float) -> list[Any]:
-        """What is there; waits for the first one."""
+        """Return what is there; waits for the first one."""
 
     def drain(self, max_rows: int, max_bytes: int) -> list[Any]:
-        """What is there; nothing once nothing is left."""
+        """Return what is there; nothing once nothing is left."""
 
     def accept(self, deliveries: Sequence[Any]) -> None:
         """Accept deliveries for good."""
@@ -71,7 +65,7 @@ class ConsumedPlanner:
         options: what the user asked for.
         spool: of the query; closed with the planner.
         link: makes a connection, a new one after the last was lost.
-        patience: how long the node may stay away, or the disk be full.
+        backoff: how long the node may stay away, or the disk be full.
         wall_us: the time in microseconds since 1970 UTC.
     """
 
@@ -80,23 +74,23 @@ class ConsumedPlanner:
         options: ConsumedOptions,
         spool: Spool,
         link: Callable[[], Delivering],
-        patience: Patience,
+        backoff: Backoff,
         *,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self._options = options
         self._spool = spool
         self._make_link = link
-        self._patience = patience
+        self._backoff = backoff
         self._wall_us = wall_us
         self._lock = threading.RLock()
-        """Held by whoever changes the account; never while waiting for messages."""
+        """Held while the account is changed; never while waiting for messages."""
         self._link: Delivering | None = None
         self._fresh: list[tuple[Row, Any]] = []
         """Messages of no batch yet, with their deliveries."""
         self._poll_s = options.source.poll_timeout_s
         self._budget: int | None = None
-        """Of a query that ends: how many messages it still takes."""
+        """The number of messages that an ending query still takes."""
         place = local_path(options.checkpoint)
         self._commits = None if place is None else CommitLog(place, spool.id)
         entries = [Entry[Any](file, [row.identity for row in spool.rows(file)]) for file in spool.batches]
@@ -109,7 +103,7 @@ class ConsumedPlanner:
     # What Spark asks
 
     def initial(self) -> int:
-        """Where a query without a checkpoint begins: what an earlier one left is given again."""
+        """Return where a query without a checkpoint begins: what an earlier one left is given again."""
         with self._lock:
             return min((entry.file.first for entry in self._ledger.entries), default=0)
 
@@ -122,7 +116,7 @@ class ConsumedPlanner:
         self._budget = self._try(lambda link: link.stored)
 
     def latest(self, start: int, max_rows: int | None) -> int:
-        """Where the next batch ends; waits for messages for up to the poll time-out.
+        """Return where the next batch ends; waits for messages for up to the poll time-out.
 
         Args:
             start: where the batch begins; what is below is committed.
@@ -153,7 +147,7 @@ class ConsumedPlanner:
         return waiting[0].end
 
     def files(self, start: int, end: int) -> list[BatchFile]:
-        """The files of a batch.
+        """Return the files of a batch.
 
         Raises:
             SpoolDamagedError: they are not there.
@@ -225,7 +219,7 @@ class ConsumedPlanner:
     # Receiving
 
     def _gather(self, rows: int) -> None:
-        """Take what is there; several looks if what came was known already."""
+        """Take what is there; several times if what came was known already."""
         until = time.monotonic() + self._poll_s
         while len(self._fresh) < rows and not self._stopped.is_set():
             wanted = rows - len(self._fresh)
@@ -234,7 +228,7 @@ class ConsumedPlanner:
                 if wanted <= 0:
                     return
             wait_s = 0.0 if self._fresh else max(0.0, until - time.monotonic())
-            found = self._try(partial(self._look, wanted, wait_s))
+            found = self._try(partial(self._receive, wanted, wait_s))
             if not found:
                 return
             if self._budget is not None:
@@ -243,7 +237,7 @@ class ConsumedPlanner:
             if self._fresh and self._budget is None:
                 return
 
-    def _look(self, rows: int, wait_s: float, link: Delivering) -> list[Any]:
+    def _receive(self, rows: int, wait_s: float, link: Delivering) -> list[Any]:
         size = self._options.max_bytes
         return link.receive(rows, size, wait_s) if self._budget is None else link.drain(rows, size)
 
@@ -287,7 +281,7 @@ class ConsumedPlanner:
                 self._wait(error)
             else:
                 break
-        self._patience.succeeded()
+        self._backoff.succeeded()
         unknown = [handle for row, handle in self._fresh if row.identity is None]
         handles = [None if row.identity is None else handle for row, handle in self._fresh]
         self._ledger.add(Entry(file, [row.identity for row in rows], handles))
@@ -296,7 +290,7 @@ class ConsumedPlanner:
         return file
 
     def _take_over(self, deliveries: list[Any]) -> None:
-        """Accept what could not be told from new messages if it came again; the spool is all there is of it now."""
+        """Accept what could not be distinguished from new messages if redelivered; only the spool has it now."""
         if not deliveries:
             return
         assert self._link is not None
@@ -336,12 +330,12 @@ class ConsumedPlanner:
         self._committed = max(self._committed, position)
 
     def _watch(self) -> None:
-        """Look at the commit log from time to time: Spark does not tell us before the next batch."""
+        """Read the commit log from time to time: Spark reports a commit only with the next batch."""
         if self._commits is not None and self._watcher is None:
-            self._watcher = threading.Thread(target=self._look_at_commits, name="enmasse-commits", daemon=True)
+            self._watcher = threading.Thread(target=self._poll_commits, name="enmasse-commits", daemon=True)
             self._watcher.start()
 
-    def _look_at_commits(self) -> None:
+    def _poll_commits(self) -> None:
         while not self._stopped.wait(LOOK_S):
             with self._lock:
                 if not self._ledger.entries:
@@ -349,7 +343,7 @@ class ConsumedPlanner:
                 try:
                     self._settle_proved()
                 except (EnmasseError, OSError) as error:
-                    # Whoever plans the next batch comes upon it, too, and says it.
+                    # Planning the next batch comes upon it, too, and reports it.
                     _log.warning("%s", error)
 
     # The connection
@@ -364,7 +358,7 @@ class ConsumedPlanner:
 
     def _wait(self, error: EnmasseError) -> None:
         try:
-            self._patience.wait(error)
+            self._backoff.wait(error)
         except StreamUnavailableError:
             if isinstance(error, SpoolFullError):
                 raise error from None
@@ -386,5 +380,5 @@ class ConsumedPlanner:
                     self._drop_link()
                 self._wait(error)
             else:
-                self._patience.succeeded()
+                self._backoff.succeeded()
                 return answer

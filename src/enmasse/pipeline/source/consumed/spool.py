@@ -1,9 +1,16 @@
-"""The folder of one query: batches that Spark may still ask for, and messages that may still come again.
+"""Keeps the folder of one query: batches that Spark may still ask for, and messages that may still come again.
 
     lock                held by the query's planner as long as it runs
     spool.json          whose the folder is
-    <first>-<end>-<crc>.arrow    a batch (``batch_file``)
-    <first>-<end>-<crc>.again    identities of committed messages whose acceptance nobody confirmed
+    <first>-<end>-<crc>.arrow    a batch, as 00000000000000000120-00000000000000000180-1c291ca3.arrow
+    <first>-<end>-<crc>.again    identities of committed messages whose acceptance was not confirmed
+
+A batch holds the rows ``first`` to ``end`` - 1 as Arrow IPC with the columns ``timestamp`` (when the message was
+received), ``identity`` (null where a message has none) and ``message`` (its AMQP sections); the CRC-32 (that of zlib)
+is of the whole file.
+
+A message id alone does not distinguish a message that comes again from a new one: some senders give every message
+the same, and every device may count from one. So a message's identity is its id and all that its sender wrote.
 
 Rules:
 1. A file appears under its name whole and durable, or not at all.
@@ -14,26 +21,177 @@ Rules:
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
+import re
 import time
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
-from enmasse.pipeline.source.consumed.batch_file import WHAT_NOW, BatchFile, Row, encode_rows, read_rows
-from enmasse.pipeline.source.consumed.disk import Disk
-from enmasse.pipeline.source.consumed.errors import (
+import pyarrow as pa
+
+from enmasse.pipeline.errors import (
     SpoolDamagedError,
     SpoolFullError,
     SpoolInUseError,
     SpoolMismatchError,
 )
-from enmasse.pipeline.source.consumed.identity import IDENTITY_BYTES
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.sections import bare_message
 
-__all__ = ["AGAIN_MOST", "AGAIN_S", "Owner", "Spool"]
+IDENTITY_BYTES = 16
+
+_PROPERTIES = b"\x00\x53\x73"
+_LIST8, _LIST32, _NULL = 0xC0, 0xD0, 0x40
+
+
+def identity_of(payload: bytes) -> bytes | None:
+    """Return the identity of a message; ``None`` if it has no message id.
+
+    Args:
+        payload: its AMQP sections. Header and annotations, which change on the way, do not count.
+    """
+    try:
+        bare = bare_message(payload)
+        if not _has_id(bare):
+            return None
+    except (DecodeError, IndexError):
+        return None
+    return blake2b(bare, digest_size=IDENTITY_BYTES).digest()
+
+
+def _has_id(bare: bytes) -> bool:
+    """Return whether the first of the properties, which is the message id, is there [AMQP 3.2.4]."""
+    if bare[:3] != _PROPERTIES:
+        return False
+    if bare[3] == _LIST8:
+        return bare[5] > 0 and bare[6] != _NULL
+    if bare[3] == _LIST32:
+        return bare[8:12] != bytes(4) and bare[12] != _NULL
+    return False
+
+
+SCHEMA = pa.schema(
+    [("timestamp", pa.timestamp("us", "UTC")), ("identity", pa.binary()), ("message", pa.binary())],
+)
+WHAT_NOW = (
+    "Restore it; or begin anew with another checkpointLocation and spoolDir, and the address gives again what it "
+    "still has: all messages that have a message id"
+)
+"""Advice for a file that is missing."""
+
+_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{8})\.arrow")
+
+
+class Row(NamedTuple):
+    """One message."""
+
+    timestamp_us: int
+    """When it was received, in microseconds since 1970 UTC."""
+    identity: bytes | None
+    """The identity of the message, if it has one."""
+    message: bytes
+    """Its AMQP sections."""
+
+
+@dataclass(frozen=True)
+class BatchFile:
+    """The contents of a batch file, as its name gives them."""
+
+    first: int
+    """The offset of its first row."""
+    end: int
+    """One above that of its last row."""
+    crc: int
+    """The checksum of the file."""
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return f"{self.first:020d}-{self.end:020d}-{self.crc:08x}.arrow"
+
+    @classmethod
+    def parse(cls, name: str) -> BatchFile | None:
+        """Parse a file name; ``None`` if it is not that of a batch."""
+        match = _NAME.fullmatch(name)
+        return None if match is None else cls(int(match[1]), int(match[2]), int(match[3], 16))
+
+
+def encode_rows(first: int, rows: Sequence[Row]) -> tuple[BatchFile, bytes]:
+    """Return the name and the bytes of the file that holds these rows."""
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA
+    )
+    out = io.BytesIO()
+    with pa.ipc.new_file(out, SCHEMA) as writer:
+        writer.write_batch(batch)
+    data = out.getvalue()
+    return BatchFile(first, first + len(rows), zlib.crc32(data)), data
+
+
+def read_rows(folder: Path, file: BatchFile) -> list[Row]:
+    """Return the rows of a batch.
+
+    Raises:
+        SpoolDamagedError: the file is missing or is not as it was written.
+    """
+    path = folder / file.name
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise SpoolDamagedError(
+            f"{path} is missing: the spool must be there for every executor, as it was when the batch was planned"
+        ) from None
+    except OSError as error:
+        raise SpoolDamagedError(f"{path} cannot be read: {error.strerror}") from error
+    if zlib.crc32(data) != file.crc:
+        raise SpoolDamagedError(
+            f"{path} is damaged: its checksum is {zlib.crc32(data):08x} and should be {file.crc:08x}. {WHAT_NOW}"
+        )
+    with pa.ipc.open_file(pa.BufferReader(data)) as reader:
+        table = reader.read_all()
+    times = table["timestamp"].cast(pa.int64()).to_pylist()
+    columns = times, table["identity"].to_pylist(), table["message"].to_pylist()
+    return [Row(*values) for values in zip(*columns, strict=True)]
+
+
+class Disk:
+    """The machine's own disk.
+
+    Every method raises ``OSError``.
+    """
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Make a file of these bytes; what was there is replaced."""
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rename(self, path: Path, name: str) -> None:
+        """Give a file its final name in the same folder."""
+        path.rename(path.with_name(name))
+        self.sync(path.parent)
+
+    def unlink(self, path: Path) -> None:
+        """Take a file away; whether that survives a loss of power does not matter."""
+        path.unlink(missing_ok=True)
+
+    def sync(self, path: Path) -> None:
+        """Have a file's bytes, or a folder's names, survive a loss of power."""
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
 
 VERSION = 1
 
@@ -41,7 +199,7 @@ LOCK_S = 10.0
 """A planner whose driver was killed needs a moment to notice it."""
 
 AGAIN_S = 24 * 3600.0
-"""How long a message may take to come again: longer than any delay of redelivery that is in use."""
+"""Seconds within which a message may come again: longer than any delay of redelivery that is in use."""
 
 AGAIN_MOST = 200_000
 """Identities that are remembered: 3 MB, and the unsettled messages of many crashes."""
@@ -52,7 +210,7 @@ _AGAIN = ".again"
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose spool it is; offsets mean nothing elsewhere."""
+    """The query and the address that a spool belongs to; offsets mean nothing elsewhere."""
 
     address: str
     """The address that is read."""
@@ -123,9 +281,9 @@ class Spool:
                 raise SpoolMismatchError(f"spoolDir {self.folder} holds batches and no {_OWNER}: whose are they?")
             return self.adopt(uuid4().hex)
         try:
-            said = json.loads(path.read_bytes())
-            name, version = str(said.pop("id")), int(said.pop("version"))
-            owner = Owner(**said)
+            content = json.loads(path.read_bytes())
+            name, version = str(content.pop("id")), int(content.pop("version"))
+            owner = Owner(**content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SpoolDamagedError(f"{path} cannot be read: {error}") from error
         if version != VERSION:
@@ -145,14 +303,14 @@ class Spool:
         Raises:
             SpoolFullError: it cannot be written.
         """
-        said = {"version": VERSION, "id": name, **asdict(self._owner)}
-        self._put(_OWNER, json.dumps(said, indent=1).encode())
+        content = {"version": VERSION, "id": name, **asdict(self._owner)}
+        self._put(_OWNER, json.dumps(content, indent=1).encode())
         self.id = name
         return name
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds neither batches nor identities."""
+        """True if it holds neither batches nor identities."""
         return not self.batches and not self._again
 
     # Batches
@@ -169,7 +327,7 @@ class Spool:
         return batch
 
     def rows(self, batch: BatchFile) -> list[Row]:
-        """The rows of a batch.
+        """Return the rows of a batch.
 
         Raises:
             SpoolDamagedError: the file is missing or is not as it was written.
@@ -177,7 +335,7 @@ class Spool:
         return read_rows(self.folder, batch)
 
     def covering(self, start: int, end: int) -> list[BatchFile]:
-        """The batches of a range.
+        """Return the batches of a range.
 
         Raises:
             SpoolDamagedError: they are not all there.

@@ -1,0 +1,223 @@
+// Programs that send and receive one message, in the languages of our users, with what is needed to connect filled in.
+
+export interface Place {
+  host: string;
+  port: number;
+  tls: boolean;
+  /** `<space>.<namespace>`: names the space where a host serves several. */
+  space: string;
+  address: string;
+  /** Null where everybody is let in. */
+  user: string | null;
+}
+
+export interface Snippet {
+  language: string;
+  /** What to install before. */
+  install: string;
+  text: (place: Place) => string;
+  /** The name of the file it goes into. */
+  file: string;
+}
+
+const quoted = JSON.stringify;
+const scheme = (place: Place) => (place.tls ? "amqps" : "amqp");
+const host = (place: Place) => (place.host.includes(":") ? `[${place.host}]` : place.host);
+const password = "PASSWORD";
+
+/** One language after the other; a protocol adds its own. */
+export const SNIPPETS: Snippet[] = [
+  {
+    language: "Python",
+    install: "pip install python-qpid-proton",
+    file: "hello.py",
+    text: (place) => `from proton import Message${place.tls ? ", SSLDomain" : ""}
+from proton.utils import BlockingConnection
+${
+  place.tls
+    ? `
+tls = SSLDomain(SSLDomain.MODE_CLIENT)
+tls.set_trusted_ca_db("ca.crt")
+tls.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+`
+    : ""
+}
+connection = BlockingConnection(
+    "${scheme(place)}://${host(place)}:${place.port}",
+    virtual_host=${quoted(place.space)},${place.tls ? "\n    ssl_domain=tls," : ""}${
+      place.user === null ? "" : `\n    user=${quoted(place.user)},\n    password="${password}",${place.tls ? "" : "\n    allow_insecure_mechs=True,"}`
+    }
+)
+sender = connection.create_sender(${quoted(place.address)})
+receiver = connection.create_receiver(${quoted(place.address)})
+sender.send(Message(body="hello", durable=True))
+print(receiver.receive(timeout=5).body)
+receiver.accept()
+connection.close()
+`,
+  },
+  {
+    language: "Java",
+    install: "org.apache.qpid:qpid-jms-client (Maven)",
+    file: "Hello.java",
+    text: (place) => {
+      const options = [`amqp.vhost=${encodeURIComponent(place.space)}`];
+      if (place.tls) options.push("transport.trustStoreLocation=ca.p12", "transport.trustStorePassword=changeit");
+      const login = place.user === null ? "" : `${quoted(place.user)}, "${password}"`;
+      return `import jakarta.jms.*;
+import org.apache.qpid.jms.JmsConnectionFactory;
+
+public class Hello {
+  public static void main(String[] arguments) throws JMSException {${
+    place.tls ? "\n    // keytool -importcert -noprompt -alias enmasse -file ca.crt -keystore ca.p12 -storepass changeit" : ""
+  }
+    var factory = new JmsConnectionFactory(
+        "${scheme(place)}://${host(place)}:${place.port}?${options.join("&")}");
+    try (Connection connection = factory.createConnection(${login})) {
+      connection.start();
+      Session session = connection.createSession();
+      Queue address = session.createQueue(${quoted(place.address)});
+      MessageConsumer receiver = session.createConsumer(address);
+      session.createProducer(address).send(session.createTextMessage("hello"));
+      System.out.println(((TextMessage) receiver.receive(5000)).getText());
+    }
+  }
+}
+`;
+    },
+  },
+  {
+    language: "JavaScript",
+    install: "npm install rhea",
+    file: "hello.mjs",
+    text: (place) => `import rhea from "rhea";${place.tls ? '\nimport { readFileSync } from "node:fs";' : ""}
+
+const container = rhea.create_container();
+container.on("receiver_open", ({ connection }) => connection.open_sender(${quoted(place.address)}));
+container.once("sendable", ({ sender }) => sender.send({ body: "hello", durable: true }));
+container.on("message", ({ message, connection }) => {
+  console.log(message.body);
+  connection.close();
+});
+container
+  .connect({
+    host: ${quoted(place.host)},
+    port: ${place.port},
+    hostname: ${quoted(place.space)},${place.tls ? '\n    transport: "tls",\n    servername: ' + quoted(place.host) + ',\n    ca: readFileSync("ca.crt"),' : ""}${
+      place.user === null ? '\n    username: "anonymous",' : `\n    username: ${quoted(place.user)},\n    password: "${password}",`
+    }
+    reconnect: false,
+  })
+  .open_receiver(${quoted(place.address)});
+`,
+  },
+  {
+    language: "Go",
+    install: "go get github.com/Azure/go-amqp",
+    file: "main.go",
+    text: (place) => `package main
+
+import (
+	"context"${place.tls ? '\n\t"crypto/tls"\n\t"crypto/x509"' : ""}
+	"fmt"
+	"log"${place.tls ? '\n\t"os"' : ""}
+
+	"github.com/Azure/go-amqp"
+)
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return value
+}
+
+func main() {
+	ctx := context.Background()${
+    place.tls
+      ? `
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(must(os.ReadFile("ca.crt")))`
+      : ""
+  }
+	conn := must(amqp.Dial(ctx, "${scheme(place)}://${host(place)}:${place.port}", &amqp.ConnOptions{
+		HostName: ${quoted(place.space)},${place.tls ? `\n\t\tTLSConfig: &tls.Config{RootCAs: roots, ServerName: ${quoted(place.host)}},` : ""}
+		SASLType: ${place.user === null ? "amqp.SASLTypeAnonymous()" : `amqp.SASLTypePlain(${quoted(place.user)}, "${password}")`},
+	}))
+	defer conn.Close()
+	session := must(conn.NewSession(ctx, nil))
+	receiver := must(session.NewReceiver(ctx, ${quoted(place.address)}, nil))
+	sender := must(session.NewSender(ctx, ${quoted(place.address)}, nil))
+	message := amqp.NewMessage([]byte("hello"))
+	message.Header = &amqp.MessageHeader{Durable: true}
+	if err := sender.Send(ctx, message, nil); err != nil {
+		log.Fatal(err)
+	}
+	got := must(receiver.Receive(ctx, nil))
+	fmt.Println(string(got.GetData()))
+	if err := receiver.AcceptMessage(ctx, got); err != nil {
+		log.Fatal(err)
+	}
+}
+`,
+  },
+  {
+    language: "C++",
+    install: "libqpid-proton-cpp-dev (apt); link with -lqpid-proton-cpp",
+    file: "hello.cpp",
+    text: (place) => `#include <proton/connection.hpp>
+#include <proton/connection_options.hpp>
+#include <proton/container.hpp>
+#include <proton/delivery.hpp>
+#include <proton/message.hpp>
+#include <proton/messaging_handler.hpp>
+#include <proton/receiver.hpp>
+#include <proton/sender.hpp>${place.tls ? "\n#include <proton/ssl.hpp>" : ""}
+#include <iostream>
+
+struct Hello : proton::messaging_handler {
+  void on_container_start(proton::container& container) override {
+    proton::connection_options options;
+    options.virtual_host(${quoted(place.space)});${place.tls ? '\n    options.ssl_client_options(proton::ssl_client_options("ca.crt"));' : ""}${
+      place.user === null ? "" : `\n    options.user(${quoted(place.user)}).password("${password}");${place.tls ? "" : "\n    options.sasl_allow_insecure_mechs(true);"}`
+    }
+    auto connection = container.connect("${scheme(place)}://${host(place)}:${place.port}", options);
+    connection.open_receiver(${quoted(place.address)});
+    connection.open_sender(${quoted(place.address)});
+  }
+  void on_sendable(proton::sender& sender) override {
+    sender.send(proton::message("hello"));
+    sender.close();
+  }
+  void on_message(proton::delivery& delivery, proton::message& message) override {
+    std::cout << proton::get<std::string>(message.body()) << std::endl;
+    delivery.connection().close();
+  }
+};
+
+int main() {
+  Hello hello;
+  proton::container(hello).run();
+}
+`,
+  },
+  {
+    language: "MQTT",
+    install: "apt-get install mosquitto-clients",
+    file: "hello.sh",
+    text: (place) => {
+      const user = place.user === null ? `anonymous@${place.space}` : `${place.user}@${place.space}`;
+      const login = `-u ${user} -P ${place.user === null ? "none" : password}`;
+      const common = `-h ${place.host} -p ${place.port}${place.tls ? " --cafile ca.crt" : ""} ${login} -V 5`;
+      return `mosquitto_sub ${common} -t ${shellQuoted(place.address)} -q 1 -C 1 -W 5 &
+sleep 1
+mosquitto_pub ${common} -t ${shellQuoted(place.address)} -q 1 -m hello
+wait
+`;
+    },
+  },
+];
+
+function shellQuoted(text: string): string {
+  return `'${text.replaceAll("'", `'"'"'`)}'`;
+}

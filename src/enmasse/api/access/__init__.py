@@ -1,0 +1,1 @@
+"""Authentication, sessions, authorization, accounts and the audit log of the API."""

@@ -1,0 +1,307 @@
+"""The audit log: one line of JSON for each request and object, with requester, verb and result.
+
+Rules:
+1. A line is written after the answer has been sent, also for refusals and failures.
+2. Bodies and queries are not written, except the name of a created object: no Secret or password can get in.
+3. Fields are truncated: a line has some 2 KiB at most, whatever a client sends.
+4. Anonymous requests go to a file of their own: a client without credentials can fill that one alone.
+5. The files have mode 0600, are rotated by size, and the oldest are deleted.
+6. Reviews of one's own access are reads, although they are posted.
+7. If a file cannot be written, the log of the process says so once, and requests are still served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import logging.handlers
+import os
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, Response
+
+from enmasse.api.access.authorization import access_request_of
+from enmasse.errors import ConfigError
+from enmasse.identity.rbac import ANONYMOUS, PIPELINE_HOST
+from enmasse.model.schema.kinds import ADDRESS_SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+AuditLevel = Literal["off", "writes", "all"]
+
+_MAX_BYTES: Final = 10 * 1024 * 1024  # some 30,000 requests
+_KEPT: Final = 5
+_MOST_READ: Final = 16 * 1024 * 1024  # half a second; in a thread
+_READING: Final = frozenset({"get", "list", "watch", "options"})
+_REFUSED: Final = frozenset({401, 403, 429})
+_LONGEST: Final = 256  # of each field, in characters
+_CUT: Final = "..."
+_NAMED_WITHIN: Final = 64 * 1024  # of an answer, which is parsed whole for the name
+
+_REVIEWS: Final = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"})
+
+_OFTEN: Final = frozenset({"pipelines/status", "resourcequotas/status"})  # the pipeline host writes these often
+
+_log = logging.getLogger(__name__)
+
+
+class AuditLog:
+    """The two files of the log: of authenticated and of anonymous requests.
+
+    Args:
+        path: of the first; the second has ``-nobody`` before its suffix.
+        level: ``writes``: writes and refused requests; ``all``: reads too; ``off``: nothing.
+        max_bytes: the size at which a file is rotated.
+        kept: how many rotated files are kept.
+
+    Raises:
+        ConfigError: when its directory does not exist.
+    """
+
+    def __init__(
+        self, path: Path, level: AuditLevel = "writes", *, max_bytes: int = _MAX_BYTES, kept: int = _KEPT
+    ) -> None:
+        if level != "off" and not path.parent.is_dir():
+            raise ConfigError(f"the audit log {path} cannot be written: there is no directory {path.parent}")
+        self._level = level
+        anonymous = path.with_name(f"{path.stem}-nobody{path.suffix}")
+        self._files: dict[bool, _Rotating] = {}
+        if level != "off":
+            self._files = {False: _Rotating(path, max_bytes, kept), True: _Rotating(anonymous, max_bytes, kept=1)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+
+    def wants(self, verb: str, code: int) -> bool:
+        """Return whether a request is logged."""
+        if self._level == "all":
+            return True
+        return self._level == "writes" and (verb not in _READING or code in _REFUSED)
+
+    def read(
+        self, *, limit: int, search: str = "", user: str = "", before: str = ""
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """Return entries of authenticated requests, the latest first, and whether others were not looked at.
+
+        Args:
+            limit: how many at most.
+            search: a part of the line, in any case.
+            user: who sent the request.
+            before: only those with an earlier time.
+        """
+        found: list[dict[str, Any]] = []
+        file = self._files.get(False)
+        if file is None:
+            return found, False
+        for line in _lines_backwards(file.paths()):
+            if line is None or len(found) >= limit:
+                return found, True
+            if search and search.lower() not in line.lower():
+                continue
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # the disk was full while it was written
+            if (not user or entry.get("user") == user) and (not before or entry.get("time", "") < before):
+                found.append(entry)
+        return found, False
+
+    def write(self, entry: dict[str, Any], *, is_anonymous: bool = False) -> None:
+        """Write one line."""
+        if self._files:
+            cut = {key: _cut(value) if isinstance(value, str) else value for key, value in entry.items()}
+            text = json.dumps(cut, ensure_ascii=False, separators=(",", ":"))
+            self._files[is_anonymous].emit(logging.LogRecord("audit", logging.INFO, "", 0, text, None, None))
+
+
+def _lines_backwards(paths: Iterable[Path]) -> Iterator[str | None]:
+    """Yield the lines of files from their ends, and None in place of what is beyond the bound."""
+    left = _MOST_READ
+    for path in paths:
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return
+        for line in reversed(data[-left:].splitlines()):
+            yield line.decode(errors="replace")
+        left -= len(data)
+        if left <= 0:
+            yield None
+            return
+
+
+class Audit:
+    """ASGI middleware that logs every request; the outermost one.
+
+    Args:
+        app: the wrapped application.
+        log: of requests.
+    """
+
+    def __init__(self, app: ASGIApp, log: AuditLog) -> None:
+        self._app = app
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope.setdefault("state", {})  # inner middleware may pass on copies of the scope, which share the state
+        answer = _Answer()
+        began = time.monotonic()
+
+        async def observed(message: Message) -> None:
+            answer.observe(message)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observed)
+        except BaseException:
+            answer.code = answer.code or 500
+            raise
+        finally:
+            self._note(scope, answer, time.monotonic() - began)
+
+    def _note(self, scope: Scope, answer: _Answer, took_s: float) -> None:
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        is_watch = query.get("watch", [""])[-1].lower() in ("true", "1")
+        access = access_request_of(scope["method"], scope["path"], is_watch=is_watch)
+        # They create nothing, and every open console asks for them.
+        verb = "get" if access.resource in _REVIEWS and access.verb == "create" else access.verb
+        if not self._log.wants(verb, answer.code):
+            return
+        requester = scope["state"].get("requester")
+        if requester is PIPELINE_HOST and access.resource in _OFTEN and answer.code < 300:
+            return  # once a second for each pipeline; writes of control itself are not logged either
+        names: list[str] = scope["state"].get("written") or [
+            access.name or (answer.created_name() if access.verb == "create" else "")
+        ]
+        entry = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "user": requester.name if requester else "",
+            "from": (scope.get("client") or ("",))[0],
+            "agent": _header(scope, b"user-agent"),
+            "verb": access.verb,
+            "group": access.group,
+            "resource": access.resource,
+            "namespace": access.namespace,
+            "name": "",
+            "path": access.path,
+            "dryRun": query.get("dryRun") == ["All"],
+            "code": answer.code,
+            "ms": round(took_s * 1000, 1),
+        }
+        for name in names:
+            # Empty fields are left out, except the user and the result.
+            named = (entry | {"name": name}).items()
+            kept = {key: value for key, value in named if value or key in ("user", "code", "ms")}
+            self._log.write(kept, is_anonymous=requester is None or requester is ANONYMOUS)
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The code of an answer, and the body of a creation."""
+
+    code: int = 0
+    body: bytes = b""
+
+    def observe(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.code = message["status"]
+        elif self.code == 201 and len(self.body) < _NAMED_WITHIN:
+            self.body += message.get("body", b"")
+
+    def created_name(self) -> str:
+        """Return the name of the created object, which is not in the path."""
+        try:
+            name = json.loads(self.body)["metadata"]["name"]
+        except (ValueError, KeyError, TypeError):
+            return ""
+        return name if isinstance(name, str) else ""
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    value: bytes = next((found for key, found in scope["headers"] if key == name), b"")
+    return value.decode("latin-1")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - len(_CUT)] + _CUT
+
+
+class _Rotating(logging.handlers.RotatingFileHandler):
+    """A rotated file with mode 0600, which logs once if it cannot be written."""
+
+    def __init__(self, path: Path, max_bytes: int, kept: int) -> None:
+        self._has_failed = False
+        super().__init__(path, maxBytes=max_bytes, backupCount=kept, encoding="utf-8", delay=True)
+
+    def paths(self) -> list[Path]:
+        """Return the file and those that were rotated, the latest first."""
+        return [Path(self.baseFilename), *(Path(f"{self.baseFilename}.{n}") for n in range(1, self.backupCount + 1))]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if self.shouldRollover(record):
+                self.doRollover()
+            logging.FileHandler.emit(self, record)
+        except OSError:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the library's name
+        if not self._has_failed:
+            _log.error("the audit log %s cannot be written", self.baseFilename, exc_info=True)
+        self._has_failed = True
+
+    def _open(self) -> IO[str]:  # type: ignore[override]  # any text file will do
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=_private)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+Part = Annotated[str, Query(max_length=_LONGEST)]
+Limit = Annotated[int, Query(ge=1, le=500)]
+
+
+def audit_routes(log: AuditLog) -> APIRouter:
+    """Return the route by which administrators read the log.
+
+    Args:
+        log: of requests.
+    """
+    router = APIRouter(prefix=f"/apis/{ADDRESS_SPACE.api_version}", tags=["operations"])
+
+    @router.get("/audit", summary="Audit log: read it", operation_id="list_audit", response_class=JSONResponse)
+    async def read(limit: Limit = 50, search: Part = "", user: Part = "", before: Part = "") -> Response:
+        items, has_more = await asyncio.to_thread(log.read, limit=limit, search=search, user=user, before=before)
+        return JSONResponse(
+            {
+                "kind": "AuditList",
+                "apiVersion": ADDRESS_SPACE.api_version,
+                "metadata": {"hasMore": has_more},
+                "items": items,
+            }
+        )
+
+    return router

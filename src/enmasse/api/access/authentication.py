@@ -1,0 +1,485 @@
+"""Authentication of requests, and sessions of browsers.
+
+Credentials, in the order in which they are tried:
+
+1. ``Authorization: Bearer``: a token of ours, or one of an OpenID provider.
+2. ``Authorization: Basic``, for service brokers alone, which support nothing else: a browser would send it by itself.
+3. The cookie of a session, as ``/login`` gives it for a password, and for the operator's token in a link.
+4. A client certificate of the platform's authority: its common name is the user, its organisations are groups.
+
+Wrong credentials are refused, even where none are required.
+
+Users and groups of an OpenID provider get the prefix ``oidc:``, so that none of them has the name of an account or of
+the group of administrators.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import logging
+import secrets
+import time
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit
+
+from enmasse.api.kube.status import RequestError
+from enmasse.control.access.accounts import TOKEN_PREFIX, WebPasswords, hash_token
+from enmasse.errors import UnavailableError
+from enmasse.identity.errors import TokenError
+from enmasse.identity.rbac import ANONYMOUS, LOCAL_OPERATOR, PIPELINE_HOST, Requester
+from enmasse.identity.throttle import LoginThrottle
+from enmasse.net.oidc_provider import OidcProvider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Scope
+
+    from enmasse.control.access.accounts import Account, Accounts
+    from enmasse.identity.oidc import Identity
+    from enmasse.identity.oidc_settings import OidcSettings
+
+COOKIE = "enmasse_session"
+
+SESSION_S = 1800
+"""The maximum duration of a session."""
+
+IDLE_S = 300
+"""A session without requests ends after this time."""
+
+_MOST = 10_000
+_SECRET_BYTES = 32
+
+
+@dataclass(slots=True)
+class _Session:
+    requester: Requester
+    password: str | None
+    began: float
+    used: float
+
+
+class Sessions:
+    """Sessions of browsers, in memory: they end with the process.
+
+    Args:
+        now: returns seconds, monotonic.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._sessions: dict[bytes, _Session] = {}
+
+    def begin(self, requester: Requester, password: str | None = None) -> str:
+        """Begin a session, and return its secret.
+
+        Args:
+            requester: who has logged in.
+            password: the hash of the account's password, with which the session ends; None: it is of no account.
+        """
+        now = self._now()
+        if len(self._sessions) >= _MOST:
+            self._sessions = {key: item for key, item in self._sessions.items() if _is_alive(item, now)}
+        if len(self._sessions) >= _MOST:
+            del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].used)]
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        self._sessions[hash_token(secret)] = _Session(requester, password, now, now)
+        return secret
+
+    def find(self, secret: str, *, is_used: bool = True) -> tuple[Requester, str | None] | None:
+        """Return requester and password hash of a session, and record its use; None if it has ended.
+
+        Args:
+            secret: of the session.
+            is_used: False: this does not count as its use.
+        """
+        key = hash_token(secret)
+        session = self._sessions.get(key)
+        now = self._now()
+        if session is None or not _is_alive(session, now):
+            self._sessions.pop(key, None)
+            return None
+        if is_used:
+            session.used = now
+        return session.requester, session.password
+
+    def end(self, secret: str) -> None:
+        """End a session, if it exists."""
+        self._sessions.pop(hash_token(secret), None)
+
+
+def _is_alive(session: _Session, now: float) -> bool:
+    return now - session.began < SESSION_S and now - session.used < IDLE_S
+
+
+LOGIN_S: Final = 600.0
+"""Seconds that a browser may take to log in at a provider."""
+
+_MOST_LOGINS: Final = 1_000
+
+
+class BrowserLogins:
+    """Logins of browsers that are under way at an identity provider.
+
+    Args:
+        now: returns seconds, monotonic.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._begun: dict[str, tuple[float, str, str]] = {}
+
+    def begin(self, redirect: str) -> tuple[str, str]:
+        """Begin a login that leads to a URL of ours; return its state and its secret."""
+        if len(self._begun) >= _MOST_LOGINS:
+            del self._begun[next(iter(self._begun))]
+        state, verifier = secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
+        self._begun[state] = (self._now(), redirect, verifier)
+        return state, verifier
+
+    def take(self, state: str) -> tuple[str, str] | None:
+        """Return URL and secret of a login, once; None: there is none, or it took too long."""
+        began, redirect, verifier = self._begun.pop(state, (-LOGIN_S, "", ""))
+        return (redirect, verifier) if verifier and self._now() - began < LOGIN_S else None
+
+
+def challenge_of(verifier: str) -> str:
+    """Return the challenge of a secret, by its hash [RFC 7636 4.2]."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+
+
+BROKER_PATH = "/osbapi/"
+
+_AT_ONCE = 2  # concurrent checks of passwords: each takes 64 MiB and a core
+_WAITING = 18  # concurrent logins, fewer than may fail; the next is answered 429
+_REMEMBERED = 1_024
+_REMEMBER_S = 300.0
+_RETRY_S = 6
+_WRONG = "user name or password is wrong"
+
+
+class BearerVerifier(Protocol):
+    """Verifies tokens of an identity provider, and lets browsers log in there."""
+
+    @property
+    def login_name(self) -> str:
+        """The name of the OpenID provider on the login page; empty: browsers cannot log in there."""
+
+    async def login_url(self, redirect: str, state: str, challenge: str) -> str:
+        """Return where a browser logs in; see ``OidcProvider``."""
+
+    async def redeem(self, code: str, redirect: str, verifier: str) -> Requester | None:
+        """Return who has logged in with a browser; None: the provider refuses the code."""
+
+    async def requester_of(self, token: str) -> Requester | None:
+        """Return the requester of a token, None when it is invalid."""
+
+    async def close(self) -> None:
+        """Cancel questions under way."""
+
+
+class Authenticator:
+    """Authenticates requests.
+
+    Args:
+        accounts: of users; None: there are none.
+        is_required: whether credentials are required; else a request without any is the local operator's.
+        is_local: whether the API serves one person on this machine; by default if no credentials are required.
+        operator: the token of the local operator; empty: there is none.
+        pipelines: the token of the pipeline host; empty: there is none.
+        passwords: hashes and checks passwords.
+        verifier: of tokens of an identity provider.
+        now: returns seconds, monotonic, for sessions and throttling.
+
+    Attributes:
+        accounts: as given.
+        is_required: as given.
+        logins: delays logins after failures.
+    """
+
+    def __init__(
+        self,
+        accounts: Accounts | None = None,
+        *,
+        is_required: bool = False,
+        is_local: bool | None = None,
+        operator: str = "",
+        pipelines: str = "",
+        passwords: WebPasswords | None = None,
+        verifier: BearerVerifier | None = None,
+        now: object = None,
+    ) -> None:
+        clock = now if callable(now) else time.monotonic
+        self.accounts = accounts
+        self.is_required = is_required
+        self.is_local = not is_required if is_local is None else is_local
+        self.sessions = Sessions(clock)
+        self.browser_logins = BrowserLogins(clock)
+        self.passwords = passwords or WebPasswords()
+        self._processes = {
+            hash_token(secret): who
+            for secret, who in ((operator, LOCAL_OPERATOR), (pipelines, PIPELINE_HOST))
+            if secret
+        }
+        self._verifier = verifier
+        self._now = clock
+        self.logins = LoginThrottle()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._waiting = 0
+        self._secret = secrets.token_bytes(32)
+        self._correct: dict[bytes, float] = {}
+
+    async def requester_of(self, scope: Scope, *, is_again: bool = False) -> Requester:
+        """Return the requester; ``ANONYMOUS`` if credentials are required and there are none.
+
+        Args:
+            scope: of the request.
+            is_again: whether a stream is only authorized again: that does not keep an idle session alive.
+
+        Raises:
+            RequestError: 401 when credentials are wrong, 429 after too many wrong ones.
+        """
+        authorization = _header(scope, b"authorization")
+        if authorization:
+            scheme, _, value = authorization.partition(" ")
+            if scheme.lower() == "bearer":
+                return await self._by_token(value.strip())
+            if scheme.lower() == "basic" and scope["path"].startswith(BROKER_PATH):
+                return await self._by_basic(value.strip(), _host(scope))
+            raise RequestError(401, f"authorization by {scheme!r} is not supported here: send Bearer and a token")
+        secret = session_secret(scope)
+        if secret and (found := self._by_session(secret, is_used=not is_again)) is not None:
+            return found
+        peer = (scope.get("state") or {}).get("peer")
+        if peer is not None:
+            name, groups = peer
+            return Requester.known(name, groups)
+        return ANONYMOUS if self.is_required else LOCAL_OPERATOR
+
+    @property
+    def provider_name(self) -> str | None:
+        """The identity provider that a browser can log in at; None: there is none."""
+        return (self._verifier.login_name if self._verifier is not None else "") or None
+
+    async def begin_browser_login(self, redirect: str) -> tuple[str, str]:
+        """Return the provider's URL that a browser is sent to, and the state that it has to come back with.
+
+        Raises:
+            RequestError: 404 without such a provider, 503 when it does not answer.
+        """
+        if self._verifier is None or not self._verifier.login_name:
+            raise RequestError(404, "there is no identity provider to log in at: `enmasse up --api-oidc-client`")
+        state, verifier = self.browser_logins.begin(redirect)
+        try:
+            return await self._verifier.login_url(redirect, state, challenge_of(verifier)), state
+        except UnavailableError as error:
+            raise RequestError(503, f"the identity provider does not answer: {error}") from None
+
+    async def end_browser_login(self, state: str, code: str) -> tuple[Requester, str]:
+        """Return who has logged in at the provider, and the secret of the session that begins.
+
+        Raises:
+            RequestError: 401 when the provider or we do not know this login, 503 when it does not answer.
+        """
+        begun = self.browser_logins.take(state)
+        if begun is None or self._verifier is None:
+            raise RequestError(401, "this login was not begun here, or took too long: log in again")
+        redirect, verifier = begun
+        try:
+            requester = await self._verifier.redeem(code, redirect, verifier)
+        except UnavailableError as error:
+            raise RequestError(503, f"the identity provider does not answer: {error}") from None
+        if requester is None:
+            raise RequestError(401, "the identity provider does not confirm this login: log in again")
+        return requester, self.sessions.begin(requester)
+
+    async def close(self) -> None:
+        """Cancel questions under way."""
+        if self._verifier is not None:
+            await self._verifier.close()
+
+    def log_in_operator(self, token: str) -> str:
+        """Begin a session of the local operator, and return its secret.
+
+        Raises:
+            RequestError: 401 when the token is not the operator's.
+        """
+        if self._processes.get(hash_token(token)) is not LOCAL_OPERATOR:
+            raise RequestError(401, "the link has no token of this installation: `enmasse up` prints one that has")
+        return self.sessions.begin(LOCAL_OPERATOR)
+
+    async def log_in(self, name: str, password: str, host: str) -> Account:
+        """Check a password, and return its account.
+
+        Args:
+            name: of the account.
+            password: as it was sent.
+            host: of the client.
+
+        Raises:
+            RequestError: 401 when it is wrong, 429 when there were too many wrong ones.
+        """
+        attempt = (host, "", name)  # the API has no space
+        if self.logins.must_wait(*attempt, self._now()):
+            raise RequestError(429, f"too many logins have failed: try again in {_RETRY_S} s")
+        kept = self.accounts.password_of(name) if self.accounts is not None else ""
+        # Many may be sent at once: each counts as failed until it is checked.
+        self.logins.started(*attempt, self._now())
+        try:
+            is_right = await self._is_right(kept, password)
+        finally:
+            self.logins.finished(*attempt, self._now())
+        if not is_right:
+            self.logins.failed(*attempt, self._now())
+            raise RequestError(401, _WRONG)
+        self.logins.succeeded(*attempt, self._now())
+        account = self.accounts.find(name) if self.accounts is not None else None
+        if account is None:  # removed meanwhile
+            raise RequestError(401, _WRONG)
+        return account
+
+    async def hash(self, password: str) -> str:
+        """Return the hash of a password.
+
+        Raises:
+            ConfigError: when it is too short or too long.
+        """
+        async with self._slots:
+            return await asyncio.to_thread(self.passwords.hash, password)
+
+    async def _is_right(self, kept: str, password: str) -> bool:
+        key = hmac.digest(self._secret, f"{kept}\0{password}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+        if self._correct.get(key, -1.0) > self._now():
+            return True
+        if self._waiting >= _WAITING:
+            raise RequestError(429, f"too many are logging in: try again in {_RETRY_S} s")
+        self._waiting += 1
+        try:
+            async with self._slots:
+                is_correct = await asyncio.to_thread(self.passwords.is_right, kept, password)
+        finally:
+            self._waiting -= 1
+        if is_correct:
+            if len(self._correct) >= _REMEMBERED:
+                del self._correct[next(iter(self._correct))]
+            self._correct[key] = self._now() + _REMEMBER_S
+        return is_correct
+
+    async def _by_token(self, token: str) -> Requester:
+        if token.startswith(TOKEN_PREFIX):
+            if (
+                process := self._processes.get(hash_token(token))
+            ) is not None:  # hashes are compared, so timing reveals nothing
+                return process
+            account = self.accounts.account_of_token(token) if self.accounts is not None else None
+            if account is not None:
+                return Requester.known(account.name, account.groups)
+        elif self._verifier is not None:
+            found = await self._verifier.requester_of(token)
+            if found is not None:
+                return found
+        raise RequestError(401, "the token is not valid: it has expired, was revoked, or is of another installation")
+
+    async def _by_basic(self, value: str, host: str) -> Requester:
+        try:
+            name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+        except ValueError:
+            raise RequestError(401, "the user name and password are not encoded as Basic requires") from None
+        account = await self.log_in(name, password, host)
+        return Requester.known(account.name, account.groups)
+
+    def _by_session(self, secret: str, *, is_used: bool) -> Requester | None:
+        found = self.sessions.find(secret, is_used=is_used)
+        if found is None:
+            return None
+        requester, password = found
+        if password is None:
+            return requester
+        account = self.accounts.find(requester.name) if self.accounts is not None else None
+        if account is None or self.accounts is None or self.accounts.password_of(account.name) != password:
+            self.sessions.end(secret)
+            return None
+        return Requester.known(account.name, account.groups)
+
+
+def session_secret(scope: Scope) -> str:
+    """Return the secret of the session in the cookie of a request; empty without one."""
+    try:
+        morsel = SimpleCookie(_header(scope, b"cookie")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if morsel is None else morsel.value
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+def _host(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+PREFIX: Final = "oidc:"
+
+_log = logging.getLogger(__name__)
+
+
+class OidcTokens:
+    """Verifies tokens of an OpenID provider; a ``BearerVerifier``.
+
+    Args:
+        settings: of the provider.
+        wall: returns seconds since 1970 UTC.
+        clock: returns seconds, monotonic.
+    """
+
+    def __init__(self, settings: OidcSettings, *, wall: Callable[[], float], clock: Callable[[], float]) -> None:
+        self._provider = OidcProvider(settings, wall=wall, clock=clock)
+
+    async def requester_of(self, token: str) -> Requester | None:
+        """Return the requester of a token, None when it is invalid.
+
+        Raises:
+            RequestError: 503, when the provider's keys are needed and it does not answer.
+        """
+        try:
+            found = self._provider.judge(token) or await self._provider.fetch_and_judge(token)
+        except TokenError as error:
+            _log.info("a token for the API is refused: %s", error)
+            return None
+        except UnavailableError as error:
+            raise RequestError(503, f"the identity provider does not answer: {error}") from None
+        return _requester(found)
+
+    @property
+    def login_name(self) -> str:
+        """The name of the provider on the login page; empty: no client of ours is registered there."""
+        settings = self._provider.settings
+        return (urlsplit(settings.issuer).hostname or "") if settings.client_id else ""
+
+    async def login_url(self, redirect: str, state: str, challenge: str) -> str:
+        """Return where a browser logs in; see ``OidcProvider``."""
+        return await self._provider.login_url(redirect, state, challenge)
+
+    async def redeem(self, code: str, redirect: str, verifier: str) -> Requester | None:
+        """Return who has logged in with a browser; None: the provider refuses the code."""
+        try:
+            return _requester(await self._provider.judge_code(code, redirect, verifier))
+        except TokenError as error:
+            _log.info("a login at the provider is refused: %s", error)
+            return None
+
+    async def close(self) -> None:
+        """Cancel questions under way."""
+        await self._provider.close()
+
+
+def _requester(found: Identity) -> Requester:
+    groups = tuple(f"{PREFIX}{group}" for group in found.groups)
+    return Requester.known(f"{PREFIX}{found.username}", groups)

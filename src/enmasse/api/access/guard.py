@@ -1,0 +1,103 @@
+"""Checks of every request before authentication: Host header, origin, and size.
+
+Rules:
+1. There is one valid Host header, with a loopback interface or one of the API's own names: this refuses web pages
+   whose own name resolves to 127.0.0.1 (DNS rebinding). Over TLS, with accounts, any name is accepted: the client
+   has checked it there.
+2. A web page of another origin can change nothing, whatever it sends, and can open no WebSocket.
+3. Bodies are bounded, whatever their announced length; more so where they are read before authentication.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enmasse.api.access.authorization import is_public
+from enmasse.api.kube.status import RequestError, answer, answer_error
+from enmasse.net.origins import SAFE_METHODS, host_of, is_loopback_name, page_host_of, scheme_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY_BYTES = 1024 * 1024
+"""An object with all fields set has a few kilobytes."""
+
+MAX_PUBLIC_BODY_BYTES = 16 * 1024
+"""A login is a name and a password."""
+
+_FROM_ELSEWHERE = frozenset({"cross-site", "same-site"})
+
+
+class Guard:
+    """ASGI middleware that refuses foreign hosts and origins, and large bodies.
+
+    Args:
+        app: the wrapped application.
+        is_local: whether only this machine is served.
+        names: accepted in Host headers, beside those of the loopback interface.
+    """
+
+    def __init__(self, app: ASGIApp, *, is_local: bool = True, names: Collection[str] = ()) -> None:
+        self._app = app
+        self._is_local = is_local
+        self._names = frozenset(name.lower() for name in names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if (why := self._refusal(scope)) is not None:
+            await answer(403, why)(scope, receive, send)
+            return
+        most = MAX_PUBLIC_BODY_BYTES if is_public(scope["path"]) else MAX_BODY_BYTES
+        if _is_too_long((_values(scope, b"content-length") or ["0"])[0], most):
+            await answer_error(_too_large(most))(scope, receive, send)
+            return
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > most:
+                raise _too_large(most)
+            return message
+
+        await self._app(scope, counted, send)
+
+    def _refusal(self, scope: Scope) -> str | None:
+        """Return why a request is refused, None if it is not."""
+        hosts, scheme = _values(scope, b"host"), scope.get("scheme", "http")
+        host = host_of(hosts[0], scheme) if len(hosts) == 1 else None
+        if host is None:
+            return f"the Host header is '{', '.join(hosts)[:100]}': expected one name or address, and perhaps a port"
+        is_checked = scheme == "https" and not self._is_local
+        if not (is_checked or is_loopback_name(host[0]) or host[0] in self._names):
+            return (
+                f"the Host header names '{host[0][:100]}': only localhost, loopback addresses and names of the API "
+                "(--api-name) are served"
+            )
+        if scope["method"] in SAFE_METHODS and not _values(scope, b"upgrade"):
+            return None
+        origins = _values(scope, b"origin")
+        # A proxy may have terminated TLS: the scheme of the page says which port is meant without one.
+        if len(origins) > 1 or any(page_host_of(it) != host_of(hosts[0], scheme_of(it)) for it in origins):
+            return f"the request is of a web page of '{', '.join(origins)[:100]}', which may change nothing here"
+        if not _FROM_ELSEWHERE.isdisjoint(_values(scope, b"sec-fetch-site")):
+            return "the request is of a web page of another site, which may change nothing here"
+        return None
+
+
+def _values(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _too_large(most: int) -> RequestError:
+    return RequestError(413, f"the body is larger than {most >> 10} KiB")
+
+
+def _is_too_long(length: str, most: int) -> bool:
+    return not length.isdigit() or int(length[:20]) > most

@@ -1,0 +1,1 @@
+"""The resource API with the conventions of Kubernetes: verbs, watches, patches, discovery, tables."""

@@ -1,0 +1,197 @@
+"""What live routes share, and the routes of rows.
+
+Rules:
+1. Whoever may list a kind of objects may see its rows; of all spaces, those that the requester may list.
+2. With ``watch=true`` the whole answer comes again, as a line, whenever it has changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from enmasse.api.kube.requests import Options
+from enmasse.api.kube.status import RequestError
+from enmasse.api.kube.watch import WatchResponse
+from enmasse.api.live.feeds import Feeds, FeedWatch, Source
+from enmasse.api.live.rows import MOST_ROWS, SPACES, TABLES, Rows
+from enmasse.api.live.rows import Query as RowQuery
+from enmasse.identity.rbac import AccessRequest
+from enmasse.model.schema.kinds import ADDRESS_SPACE
+
+if TYPE_CHECKING:
+    from enmasse.api.kube.watch import Watched, Watches
+    from enmasse.api.live.rows import Table
+    from enmasse.api.live.sampler import Sampler
+    from enmasse.control.access.rights import Rights
+    from enmasse.control.store.port import Store
+    from enmasse.identity.rbac import Requester
+
+Document = dict[str, Any]
+
+_LONGEST = 1024  # of a search; no name is longer
+
+Search = Annotated[str, Query(max_length=_LONGEST, description="a part of the name, in upper or lower case")]
+Word = Annotated[str, Query(max_length=_LONGEST)]
+Offset = Annotated[int, Query(ge=0, le=10_000_000, description="how many rows to skip")]
+Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="how many rows at most")]
+Watch = Annotated[bool, Query(description="send the answer again whenever it has changed, each as a line of JSON")]
+
+
+class Live:
+    """What live routes share.
+
+    Args:
+        store: of the objects.
+        rights: of requesters.
+        rows: of tables.
+        sampler: of the nodes' figures.
+        watches: all open ones.
+        feeds: those that somebody looks at.
+    """
+
+    def __init__(
+        self, store: Store, rights: Rights, rows: Rows, sampler: Sampler, watches: Watches, feeds: Feeds
+    ) -> None:
+        self.store = store
+        self.rights = rights
+        self.rows = rows
+        self.sampler = sampler
+        self._watches = watches
+        self._feeds = feeds
+
+    def state(self) -> object:
+        """Return what everything that is told depends on."""
+        return self.store.version, self.sampler.latest.number
+
+    async def reply(
+        self, request: Request, source: Source, *, watch: bool, ask: AccessRequest | None = None
+    ) -> Response:
+        """Return the answer to a request: once, or again and again.
+
+        Args:
+            request: the request.
+            source: of the answer.
+            watch: whether again and again.
+            ask: the right that it needs, beside that of its path.
+        """
+        if not watch:
+            return Response(await self._feeds.answer(source), media_type="application/json")
+        requester: Requester = request.state.requester
+
+        def is_allowed() -> bool:
+            return ask is None or self.rights.allows(requester, ask)
+
+        name = request.url.path.rpartition("/")[2]
+        watched = FeedWatch(name, self._feeds, source, is_allowed)
+        return self.watch(request, watched, "" if ask is None else ask.namespace)
+
+    def watch(self, request: Request, watched: Watched, namespace: str) -> Response:
+        """Return the answer to a watch."""
+        options = Options(request, ADDRESS_SPACE.api_version)
+        return WatchResponse(self._watches, watched, (options.requester.name, namespace, options.network))
+
+    async def namespaces(self, requester: Requester, only: str = "") -> tuple[str, ...]:
+        """Return the namespaces whose spaces a requester may list."""
+        await self.rows.spaces.follow()
+        return tuple(
+            namespace
+            for namespace in sorted(self.rows.spaces.groups())
+            if (not only or namespace == only) and self.rights.allows(requester, SPACES.access(namespace))
+        )
+
+
+def seen_by(requester: Requester) -> Requester | None:
+    """Return what tells apart those who may see different things; administrators all see everything."""
+    return None if requester.is_admin else requester
+
+
+def rows_routes(live: Live) -> APIRouter:
+    """Return the routes of tables."""
+    kind = ADDRESS_SPACE
+    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+
+    @router.get(
+        f"/namespaces/{{namespace}}/{kind.plural}/{{name}}/rows/{{table}}",
+        summary="AddressSpace: rows of a table of what it has, with live figures",
+        operation_id="list_addressspaces_rows",
+        response_class=Response,
+    )
+    async def rows(
+        request: Request,
+        namespace: str,
+        name: str,
+        table: str,
+        search: Search = "",
+        type: Word = "",  # noqa: A002  the query's name
+        status: Word = "",
+        address: Word = "",
+        connection: Word = "",
+        sort: Word = "",
+        offset: Offset = 0,
+        limit: Limit = 50,
+        watch: Watch = False,
+    ) -> Response:
+        if table not in TABLES:
+            raise RequestError(404, f"there is no table {table[:40]}; a space has {', '.join(sorted(TABLES))}")
+        shown = TABLES[table]
+        query = RowQuery(search.lower(), type, status, address, connection, sort, offset, limit)
+        _check_sort(shown, sort)
+        requester: Requester = request.state.requester
+        ask = shown.access(namespace, name)
+        live.rights.require(requester, ask)
+        live.store.get(kind.name, namespace, name)  # a watch has to refuse before it begins
+        space = f"{namespace}/{name}"
+
+        async def answer() -> Document:
+            live.store.get(kind.name, namespace, name)
+            return _row_list(await live.rows.answer(table, space, query))
+
+        source = Source(
+            (table, space, query),
+            answer,
+            live.state if shown.is_stored else object,  # another one each time
+        )
+        return await live.reply(request, source, watch=watch, ask=ask)
+
+    @router.get(
+        f"/rows/{kind.plural}",
+        summary="AddressSpace: rows of all spaces that one may list, with live figures",
+        operation_id="list_rows_addressspaces",
+        response_class=Response,
+    )
+    async def spaces(
+        request: Request,
+        namespace: Word = "",
+        search: Search = "",
+        type: Word = "",  # noqa: A002  the query's name
+        status: Word = "",
+        sort: Word = "",
+        offset: Offset = 0,
+        limit: Limit = 50,
+        watch: Watch = False,
+    ) -> Response:
+        query = RowQuery(search.lower(), type, status, sort=sort, offset=offset, limit=limit)
+        _check_sort(SPACES, sort)
+        requester: Requester = request.state.requester
+
+        async def answer() -> Document:
+            seen = await live.namespaces(requester, namespace)
+            return _row_list(await live.rows.all_spaces(seen, query))
+
+        # What each requester may list is looked up for each answer.
+        source = Source(("spaces", seen_by(requester), namespace, query), answer, live.state)
+        return await live.reply(request, source, watch=watch)
+
+    return router
+
+
+def _row_list(found: Document) -> Document:
+    return {"kind": "RowList", "apiVersion": ADDRESS_SPACE.api_version, "metadata": {}, **found}
+
+
+def _check_sort(table: Table, sort: str) -> None:
+    if sort and sort.removeprefix("-") not in table.columns:
+        raise RequestError(400, f"sort: expected one of {', '.join(table.columns)}, perhaps with - before it")

@@ -1,0 +1,544 @@
+"""Rows of tables: what is declared beside what flows, filtered, sorted and paged here and not by who looks at them.
+
+Rules:
+1. Only rows of the page are built whole: of the others just what is filtered and sorted by is looked at.
+2. What is not known is left out, as the figures of a node that does not answer.
+3. Connections and links are asked of nodes when somebody looks; simultaneous viewers share the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from enmasse.api.live.declared import DeclaredRows
+from enmasse.api.live.history import Recorded
+from enmasse.api.live.sampler import SAMPLED
+from enmasse.identity.rbac import AccessRequest
+from enmasse.model.kinds.builtins import BUILTINS
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, MESSAGING_USER, PIPELINE
+from enmasse.model.schema.quantities import amount_of
+from enmasse.model.schema.subresources import LINKS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from enmasse.api.live.history import Values
+    from enmasse.api.live.sampler import Sampler
+    from enmasse.control.ports import SessionAdmin
+    from enmasse.control.store.port import Store
+    from enmasse.model.schema.kinds import Kind
+
+Document = dict[str, Any]
+
+MOST_ROWS: Final = 500
+"""The most rows of one answer."""
+
+_MOST_ORDERS: Final = 100  # of addresses, kept while nothing changes: a reference for each row
+_MOST_SESSIONS: Final = 20_000  # connections or links of one space that are looked at
+_FRESH_S: Final = 1.0
+_SPARK_COLUMN: Final = "spark"
+_SPARK_TIMES: Final = 31  # for thirty rates between them
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What rows are wanted, and in which order.
+
+    Attributes:
+        search: a part of the name, in any case.
+        type: of an address or a space.
+        status: the phase.
+        address: rows that concern this address.
+        connection: links of this connection.
+        sort: a column; with ``-`` before it in descending order.
+        offset: how many to skip.
+        limit: how many at most.
+    """
+
+    search: str = ""
+    type: str = ""
+    status: str = ""
+    address: str = ""
+    connection: str = ""
+    sort: str = ""
+    offset: int = 0
+    limit: int = 50
+
+    def choose(self, rows: Iterable[Document]) -> list[Document]:
+        """Return the rows that are wanted, in their order."""
+        chosen = list(rows)
+        # One condition after the other: most questions have one or none, and ten thousand rows are looked at.
+        if self.search:
+            chosen = [row for row in chosen if self.search in row[_TEXT]]
+        wanted = (("type", self.type), ("phase", self.status), ("connection", self.connection))
+        for column, value in (*wanted, ("address", self.address)):
+            if value:
+                chosen = [row for row in chosen if row.get(column) == value]
+        return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One kind of table.
+
+    Attributes:
+        kind: of objects.
+        resource: what one needs the right to see: the kind itself, or a part of each space.
+        columns: that can be sorted by.
+        searched: the columns that ``search`` looks into; the first is the order of those who ask for none.
+    """
+
+    kind: Kind
+    resource: str
+    columns: tuple[str, ...]
+    searched: tuple[str, ...]
+
+    @property
+    def is_stored(self) -> bool:
+        """True if its rows are objects of the store."""
+        return self.resource == self.kind.plural
+
+    def access(self, namespace: str, space: str = "") -> AccessRequest:
+        """Return the right that it takes to see the table of a space, or of a namespace."""
+        if self.is_stored:
+            return AccessRequest("list", self.kind.group, self.resource, namespace)
+        return AccessRequest("get", self.kind.group, self.resource, namespace, space)
+
+
+_LIVE: Final = {
+    "stored": "messagesStored",
+    "bytes": "bytesStored",
+    "senders": "senders",
+    "receivers": "receivers",
+}
+_LIVE_INDEX: Final = {column: SAMPLED.index(counter) for column, counter in _LIVE.items()}
+_RATES: Final = ("messagesIn", "messagesOut")
+_FLOW: Final = "flow"
+"""What can be sorted by though it is not shown: the rates in and out together."""
+_SUBSCRIBED: Final = "subscription"
+_LINK_COUNTS: Final = tuple(field.name for field in LINKS.fields if field.type == "integer")
+
+TABLES: Final = {
+    "addresses": Table(
+        ADDRESS,
+        ADDRESS.plural,
+        ("address", "name", "type", "plan", "phase", "ready", "created", _FLOW, *_RATES, *_LIVE),
+        ("address", "name"),
+    ),
+    "subscriptions": Table(ADDRESS, ADDRESS.plural, ("name", "address", "phase", *_LIVE), ("name", "address")),
+    "users": Table(MESSAGING_USER, MESSAGING_USER.plural, ("username", "name", "phase", "created"), ("username",)),
+    "pipelines": Table(
+        PIPELINE,
+        PIPELINE.plural,
+        ("name", "phase", "created", "rows", "rate", "lag", "watermark", "lastError", "restarts", "badRecords"),
+        ("name",),
+    ),
+    "connections": Table(
+        ADDRESS_SPACE,
+        f"{ADDRESS_SPACE.plural}/connections",
+        ("name", "host", "containerId", "protocol", "tls", "user", "opened", "senders", "receivers", *_RATES),
+        ("containerId", "host", "user", "name"),
+    ),
+    "links": Table(
+        ADDRESS_SPACE,
+        f"{ADDRESS_SPACE.plural}/links",
+        ("name", "connection", "role", "address", "rate", *_LINK_COUNTS),
+        ("name", "address"),
+    ),
+}
+"""The tables of a space, by the last part of their path."""
+
+SPACES: Final = Table(
+    ADDRESS_SPACE,
+    ADDRESS_SPACE.plural,
+    ("name", "namespace", "type", "plan", "phase", "created", "addresses", "connections", _FLOW, *_RATES, "stored"),
+    ("name", "namespace"),
+)
+"""The table of all spaces."""
+
+
+class Rows:
+    """Answers all tables.
+
+    Args:
+        store: of the objects.
+        sampler: of the nodes' figures.
+        sessions: the ports to the connections of all nodes.
+        clock: returns seconds, monotonic.
+    """
+
+    def __init__(
+        self, store: Store, sampler: Sampler, sessions: Sequence[SessionAdmin], clock: Callable[[], float]
+    ) -> None:
+        self._sampler = sampler
+        self.piped = Recorded((), ("rows", "rate", "lag"))
+        sampler.followers.append(self._follow_pipelines)
+        self.addresses = DeclaredRows(store, ADDRESS, _found(_address, TABLES["addresses"]))
+        self.spaces = DeclaredRows(store, ADDRESS_SPACE, _found(_space, SPACES), is_of_space=False)
+        self.users = DeclaredRows(store, MESSAGING_USER, _found(_user, TABLES["users"]))
+        self.pipelines = DeclaredRows(store, PIPELINE, _found(_pipeline, TABLES["pipelines"]))
+        connection, link = _found(_connection, TABLES["connections"]), _found(_link, TABLES["links"])
+        self.connections = SessionRows([node.connections_of for node in sessions], connection, clock)
+        self._nodes = {
+            "connections": self.connections,
+            "links": SessionRows([node.links_of for node in sessions], link, clock),
+        }
+        self._ordered: dict[tuple[str, str], list[Document]] = {}
+        self._ordered_at: object = None
+
+    async def _follow_pipelines(self, at: float) -> None:
+        await self.pipelines.follow()
+        present = set()
+        for space in self.pipelines.groups():
+            namespace = space.partition("/")[0]
+            for name, row in self.pipelines.of(space).items():
+                values = tuple(float(row.get(column) or 0) for column in ("rows", "rate", "lag"))
+                self.piped.add(f"{namespace}/{name}", at, values)
+                present.add(f"{namespace}/{name}")
+        self.piped.forget(self.piped.names - present)
+
+    async def answer(self, table: str, space: str, query: Query) -> Document:
+        """Return the chosen rows of a table of a space, ``<namespace>/<space>``."""
+        if table in self._nodes:
+            found = await self._nodes[table].of(space)
+            return self._page(found, TABLES[table], query)
+        if table in ("addresses", "subscriptions"):
+            await self.addresses.follow()
+            return self._addresses(table, space, query)
+        rows = self.users if table == "users" else self.pipelines
+        await rows.follow()
+        page = self._page(rows.of(space).values(), TABLES[table], query)
+        if rows is self.pipelines:
+            namespace, times = space.partition("/")[0], self._sampler.times[-_SPARK_TIMES:]
+            for row in page["items"]:
+                rates = self.piped.series(f"{namespace}/{row['name']}", times, 0.0)[1]["rate"]
+                row[_SPARK_COLUMN] = {"rate": [rate or 0 for rate in rates]}
+        return page
+
+    async def all_spaces(self, namespaces: Collection[str], query: Query) -> Document:
+        """Return the chosen rows of the spaces of some namespaces."""
+        await self.spaces.follow()
+        await self.addresses.follow()
+        totals = self._sampler.latest.totals
+        rows = []
+        for namespace in namespaces:
+            for name, row in self.spaces.of(namespace).items():
+                key = f"{namespace}/{name}"
+                live: Document = {"addresses": len(self.addresses.of(key))}
+                if (total := totals.get(key)) is not None:
+                    live |= {
+                        "connections": total.connections,
+                        "messagesIn": round(total.rate_in, 2),
+                        "messagesOut": round(total.rate_out, 2),
+                        _FLOW: total.rate_in + total.rate_out,
+                        "stored": total.stored,
+                        "bytes": total.bytes,
+                    }
+                rows.append(row | live)
+        return self._page(rows, SPACES, query)
+
+    def _page(self, rows: Iterable[Document], table: Table, query: Query) -> Document:
+        chosen = query.choose(rows)
+        column = query.sort.lstrip("-") or table.searched[0]
+        chosen.sort(key=lambda row: _sortable(row.get(column)), reverse=query.sort.startswith("-"))
+        page = chosen[query.offset : query.offset + query.limit]
+        return {"total": len(chosen), "items": [_shown(row) for row in page]}
+
+    def _addresses(self, table: str, space: str, query: Query) -> Document:
+        namespace = space.partition("/")[0]
+        rows = self._in_order(space, query.sort or TABLES[table].searched[0])
+        if table == "subscriptions":
+            rows = [row for row in rows if row["type"] == _SUBSCRIBED]
+        chosen = query.choose(rows)
+        page = chosen[query.offset : query.offset + query.limit]
+        shown = _subscription if table == "subscriptions" else _shown
+        return {"total": len(chosen), "items": [shown(self._alive(row, namespace)) for row in page]}
+
+    def _in_order(self, space: str, sort: str) -> list[Document]:
+        """Return the addresses of a space in an order, which all viewers share until something changes."""
+        now = (self.addresses.version, self._sampler.latest.number)
+        if now != self._ordered_at or len(self._ordered) >= _MOST_ORDERS:
+            self._ordered, self._ordered_at = {}, now
+        found = self._ordered.get((space, sort))
+        if found is None:
+            key = self._key(sort.removeprefix("-"), space.partition("/")[0])
+            found = sorted(self.addresses.of(space).values(), key=key, reverse=sort.startswith("-"))
+            self._ordered[space, sort] = found
+        return found
+
+    def _key(self, column: str, namespace: str) -> Callable[[Document], Any]:
+        latest = self._sampler.latest
+        if column == _FLOW:
+            return lambda row: sum(latest.rates.get(f"{namespace}/{row['name']}", (0.0, 0.0)))
+        if column in _RATES:
+            which = _RATES.index(column)
+            return lambda row: latest.rates.get(f"{namespace}/{row['name']}", (0.0, 0.0))[which]
+        if column in _LIVE_INDEX:
+            index = _LIVE_INDEX[column]
+            none: Values = (-1.0,) * len(SAMPLED)
+            return lambda row: latest.addresses.get(f"{namespace}/{row['name']}", none)[index]
+        return lambda row: _sortable(row.get(column))
+
+    def fill_of(self, row: Document, namespace: str) -> Document:
+        """Return how much of each limit an address uses; nothing where that is not known."""
+        values = self._sampler.latest.addresses.get(f"{namespace}/{row['name']}")
+        if values is None:
+            return {}
+        used = {
+            "bytes": values[_STORED_BYTES],
+            "receivers": values[_RECEIVERS],
+            "links": values[_SENDERS] + values[_RECEIVERS],
+        }
+        return {name: {"used": used[name], "limit": limit} for name, limit in row[_LIMITS].items()}
+
+    def _alive(self, row: Document, namespace: str) -> Document:
+        """Return the row of an address with its figures."""
+        key = f"{namespace}/{row['name']}"
+        latest = self._sampler.latest
+        values = latest.addresses.get(key)
+        if values is None:
+            return row
+        came, left = latest.rates.get(key, (0.0, 0.0))
+        found = row | {"messagesIn": round(came, 2), "messagesOut": round(left, 2)}
+        found |= {column: values[index] for column, index in _LIVE_INDEX.items()}
+        if fill := self.fill_of(row, namespace):
+            found["fill"] = fill
+        into, out = self._sampler.addresses.sparks(key, self._sampler.times[-_SPARK_TIMES:])
+        found[_SPARK_COLUMN] = {"in": into, "out": out}
+        return found
+
+
+_STORED_BYTES: Final = _LIVE_INDEX["bytes"]
+_SENDERS: Final = _LIVE_INDEX["senders"]
+_RECEIVERS: Final = _LIVE_INDEX["receivers"]
+
+
+class SessionRows:
+    """The connections, or links, of spaces as nodes tell them, with their rates.
+
+    Args:
+        ports: return a page of them for a space and an offset, and whether there are more; one for each node.
+        shape: returns a row for what a node tells.
+        clock: returns seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        ports: Sequence[Callable[[str, int], Any]],
+        shape: Callable[[Document], Document],
+        clock: Callable[[], float],
+    ) -> None:
+        self._ports = ports
+        self._shape = shape
+        self._clock = clock
+        self._found: dict[str, tuple[float, list[Document]]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def of(self, space: str) -> list[Document]:
+        """Return the rows of a space.
+
+        Raises:
+            NodeUnavailableError: a node cannot be reached.
+        """
+        async with self._locks.setdefault(space, asyncio.Lock()):
+            former = self._found.get(space)
+            if former is not None and self._clock() - former[0] < _FRESH_S:
+                return former[1]
+            rows = await self._ask(space)
+            now = self._clock()
+            if former is not None:
+                _add_rates(former[1], rows, now - former[0])
+            self._found[space] = (now, rows)
+        self._forget(now)
+        return rows
+
+    async def _ask(self, space: str) -> list[Document]:
+        rows: list[Document] = []
+        for ask in self._ports:
+            offset, has_more = 0, True
+            while has_more and len(rows) < _MOST_SESSIONS:
+                page, has_more = await ask(space, offset)
+                offset += len(page)
+                rows += map(self._shape, page)
+        return rows
+
+    def _forget(self, now: float) -> None:
+        """Forget spaces that nobody looks at any more."""
+        for space in [space for space, (at, _) in self._found.items() if now - at > _FORGET_S]:
+            del self._found[space]
+            self._locks.pop(space, None)
+
+
+_FORGET_S: Final = 60.0
+_LIMITS: Final = "limits"
+_TEXT: Final = "text"
+_PRIVATE: Final = frozenset({_LIMITS, _TEXT, _FLOW, "key", "counts"})
+"""Columns that are not shown."""
+_COUNTED: Final = {"messagesIn": "messagesIn", "messagesOut": "messagesOut", "deliveries": "rate"}
+"""Counters of connections and links, and the columns of their rates."""
+
+
+def _add_rates(former: Sequence[Document], rows: Sequence[Document], passed: float) -> None:
+    known = {row["key"]: row for row in former}
+    for row in rows:
+        before = known.get(row["key"])
+        if before is None or passed <= 0:
+            continue
+        for counter, now in row["counts"].items():
+            row[_COUNTED[counter]] = round(max(0.0, now - before["counts"].get(counter, 0)) / passed, 2)
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:
+    """Return a key that sorts what is missing first, and anything else by its kind."""
+    if isinstance(value, bool):
+        return True, str(value)
+    return (True, value.lower() if isinstance(value, str) else value) if value is not None else (False, 0)
+
+
+def _found(shape: Callable[[Document], Document], table: Table) -> Callable[[Document], Document]:
+    """Return what shapes rows and adds the text that a search looks into."""
+
+    def shaped(document: Document) -> Document:
+        row = shape(document)
+        row[_TEXT] = "\n".join(str(row.get(name, "")) for name in table.searched).lower()
+        return row
+
+    return shaped
+
+
+def _state(document: Document) -> Document:
+    """Return the columns that all objects have."""
+    metadata, status = document["metadata"], document.get("status") or {}
+    row = {
+        "name": metadata["name"],
+        "phase": status.get("phase") or "Pending",
+        "ready": bool(status.get("isReady")),
+        "created": metadata.get("creationTimestamp"),
+    }
+    if messages := status.get("messages"):
+        row["messages"] = messages
+    return row
+
+
+def _address(document: Document) -> Document:
+    spec, status = document["spec"], document.get("status") or {}
+    limits = status.get("limits") or spec.get("limits") or {}
+    wanted = {"bytes": limits.get("maxBytes"), "receivers": limits.get("maxConsumers"), "links": limits.get("links")}
+    row = _state(document) | {
+        "address": spec["address"],
+        "type": spec["type"],
+        "plan": spec.get("plan"),
+        _LIMITS: {name: int(amount_of(limit)) for name, limit in wanted.items() if limit is not None},
+    }
+    if spec.get("topic"):
+        row["topic"] = spec["topic"]
+    return row
+
+
+def _shown(row: Document) -> Document:
+    return {name: value for name, value in row.items() if name not in _PRIVATE and value is not None}
+
+
+def _subscription(row: Document) -> Document:
+    wanted = ("name", "phase", "ready", "messages", "created", "stored", "bytes", "receivers", _SPARK_COLUMN)
+    return {name: row[name] for name in wanted if name in row} | {
+        "subscription": row["address"],
+        "address": row.get("topic", ""),
+    }
+
+
+def _space(document: Document) -> Document:
+    spec = document["spec"]
+    return _state(document) | {
+        "namespace": document["metadata"]["namespace"],
+        "type": spec.get("type") or "standard",
+        "plan": spec.get("plan"),
+    }
+
+
+def _user(document: Document) -> Document:
+    spec = document["spec"]
+    return _state(document) | {
+        "username": spec["username"],
+        "authentication": (spec.get("authentication") or {}).get("type") or "password",
+        "grants": [
+            {"operations": grant["operations"], "addresses": grant.get("addresses") or []}
+            for grant in spec.get("authorization") or ()
+        ],
+    }
+
+
+def _pipeline(document: Document) -> Document:
+    spec, status = document["spec"], document.get("status") or {}
+    queries = status.get("queries") or ()
+    marks = [query["watermark"] for query in queries if query.get("watermark")]
+    reads, writes, tables = _ends(spec)
+    found = _state(document) | {
+        "rows": status.get("rows"),
+        "rate": status.get("rate"),
+        "lag": status.get("lag"),
+        "watermark": min(marks, default=None),
+        "lastError": status.get("lastError"),
+        "paused": bool(spec.get("paused")),
+        "builtin": (spec.get("builtin") or {}).get("name"),
+        "sources": reads,
+        "sinks": [*writes, *tables],
+        "tables": tables,
+        "queries": [{"name": it["name"], "state": it.get("state")} for it in queries],
+        "restarts": sum(it.get("restarts") or 0 for it in queries),
+        "badRecords": sum(it.get("badRecords") or 0 for it in queries),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _ends(spec: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
+    """Return what a pipeline reads, the addresses that it writes, and the tables that it writes."""
+    builtin = spec.get("builtin")
+    if builtin:
+        try:
+            parameters = BUILTINS[builtin["name"]].model_validate(builtin.get("parameters") or {})
+        except (KeyError, ValidationError):
+            # It was declared for another version.
+            return [], [], []
+        return list(parameters.reads()), list(parameters.writes()), list(parameters.tables())
+    sources, sinks = spec.get("sources") or (), spec.get("sinks") or ()
+    return (
+        [str(source.get("address") or source.get("table") or source["name"]) for source in sources],
+        [str(sink["address"]) for sink in sinks if sink.get("address")],
+        [str(sink["table"]) for sink in sinks if sink.get("table")],
+    )
+
+
+def _connection(told: Document) -> Document:
+    opened = datetime.fromtimestamp(told["openedAt"] / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    protocol = told.get("protocol") or ""
+    row = {
+        "name": told["name"],
+        "host": told.get("host"),
+        "containerId": told.get("container"),
+        "protocol": protocol,
+        "user": told.get("user"),
+        "mechanism": told.get("mechanism"),
+        "tls": told.get("tls"),
+        "properties": told.get("properties"),
+        "senders": told.get("senders"),
+        "receivers": told.get("receivers"),
+    }
+    counts = {name: told.get(name) or 0 for name in ("messagesIn", "messagesOut")}
+    return _without_none(row) | {"opened": opened, "key": told["name"], "counts": counts}
+
+
+def _link(told: Document) -> Document:
+    row = {name: told.get(name) for name in ("name", "connection", "role", "address", *_LINK_COUNTS)}
+    counts = {"deliveries": told.get("deliveries") or 0}
+    return _without_none(row) | {"key": told.get("identity") or told["name"], "counts": counts}
+
+
+def _without_none(row: Document) -> Document:
+    return {name: value for name, value in row.items() if value is not None}

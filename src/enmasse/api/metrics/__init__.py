@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: their catalogue, and the figures they are made from."""

@@ -1,0 +1,273 @@
+"""Routes of pipelines beside their objects: queries over a space's tables and addresses, logs, what is built in.
+
+Rules:
+1. A query reads all tables of the space's lake, whichever pipeline wrote them, and the addresses of the space:
+   anonymously, or as the user of a Secret that the requester may read.
+2. The pipeline host answers queries and logs, by HTTP over its private socket; without it the answer is 503.
+3. A query ends with its client.
+4. An answer may be a file of Parquet, which the host makes: this process never loads what reads or writes tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import httpx
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.requests import ClientDisconnect
+
+from enmasse.api.kube.negotiation import JSON, MediaRange, choose
+from enmasse.api.kube.requests import OBJECTS, read_body
+from enmasse.api.kube.status import RequestError
+from enmasse.errors import UnavailableError
+from enmasse.identity.rbac import AccessRequest
+from enmasse.model.kinds.builtins import BUILTINS
+from enmasse.model.schema.kinds import ADDRESS_SPACE, PIPELINE, SECRET
+from enmasse.model.schema.openapi import class_text, structural
+from enmasse.model.schema.schema import describe_value
+from enmasse.net.http_server import unless_gone
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from enmasse.control.store.registry import Registry
+
+_CONNECT_S = 5.0
+_QUERY_S = 150.0
+"""The host itself ends a query earlier; includes the start of Spark, ten seconds and more."""
+_FOLLOW_S = 3700.0
+_START_S = 10.0
+"""So long a query waits for a host that is just starting."""
+_PAUSE_S = 0.2
+_AWAY = (
+    "the host of pipelines does not answer: it is just starting, or was not started (`enmasse up` starts it, except "
+    "with --no-pipelines)"
+)
+
+Document = dict[str, Any]
+
+
+class PipelineHost:
+    """Client of the pipeline host.
+
+    Args:
+        socket: of the host.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    async def query(self, command: Document) -> Document:
+        """Run an SQL query, and return columns, rows or a file, and an error if there is one.
+
+        Args:
+            command: ``space``, ``sql`` and ``limit``; without ``sql`` the answer is the tables of the space's lake.
+
+        Raises:
+            UnavailableError: the host does not answer, or cannot run it now.
+        """
+        given_up = time.monotonic() + _START_S
+        async with self._client(_QUERY_S) as http:
+            while True:
+                try:
+                    response = await http.post("/query", json=command)
+                    answer: Document = response.json()
+                except httpx.ConnectError:
+                    if time.monotonic() >= given_up:
+                        raise UnavailableError(_AWAY) from None
+                    await asyncio.sleep(_PAUSE_S)
+                except (httpx.TransportError, ValueError):
+                    raise UnavailableError(_AWAY) from None
+                else:
+                    if response.is_error:
+                        raise UnavailableError(str(answer.get("message")))
+                    return answer
+
+    @asynccontextmanager
+    async def log(self, namespace: str, name: str, tail: int, *, follow: bool) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Stream the lines of a pipeline's log for the duration of the block.
+
+        Raises:
+            UnavailableError: the host does not answer, or too many logs are followed.
+        """
+        query = {"tail": str(tail), "follow": str(follow).lower()}
+        async with self._client(_FOLLOW_S) as http:
+            request = http.build_request("GET", f"/log/{namespace}/{name}", params=query)
+            try:
+                response = await http.send(request, stream=True)
+            except httpx.TransportError:
+                raise UnavailableError(_AWAY) from None
+            try:
+                if response.is_error:
+                    await response.aread()
+                    raise UnavailableError(str(response.json().get("message")))
+                yield response.aiter_bytes()
+            finally:
+                await response.aclose()
+
+    def _client(self, seconds: float) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            # A Unix socket needs no authorities, and loading them would block the event loop.
+            transport=httpx.AsyncHTTPTransport(uds=str(self._socket), verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)),
+            base_url="http://pipelines",
+            timeout=httpx.Timeout(seconds, connect=_CONNECT_S),
+            trust_env=False,
+        )
+
+
+DEFAULT_ROWS = 1_000
+MOST_ROWS = 10_000
+LONGEST_SQL = 64 * 1024
+PARQUET = "application/vnd.apache.parquet"
+DEFAULT_LINES = 100
+MOST_LINES = 10_000
+
+Lines = Annotated[int, Query(ge=0, le=MOST_LINES, description="how many of the last lines")]
+Follow = Annotated[bool, Query(description="go on with new lines as they are written")]
+
+
+def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
+    """Return the routes.
+
+    Args:
+        registry: of spaces and pipelines.
+        host: the client of the pipeline host.
+    """
+    space, pipeline = ADDRESS_SPACE, PIPELINE
+    router = APIRouter(prefix=f"/apis/{space.api_version}", tags=[pipeline.name])
+
+    async def asked_by(request: Request, command: Document) -> Document:
+        answer = await unless_gone(request.receive, host.query(command))
+        if answer is None:
+            raise ClientDisconnect
+        return answer
+
+    @router.post(
+        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/query",
+        summary="AddressSpace: query its tables and addresses with SQL",
+        operation_id="query_addressspaces",
+        response_class=Response,
+        responses={200: {"content": {JSON: {}, PARQUET: {}}}},
+    )
+    async def query(request: Request, namespace: str, name: str) -> Response:
+        offers: list[tuple[str, Callable[[MediaRange], bool], str]] = [
+            (form, _anyhow, form) for form in (JSON, PARQUET)
+        ]
+        form = choose(request, offers)
+        asked = _arguments(await read_body(request, OBJECTS))
+        registry.store.get(space.name, namespace, name)
+        secret = asked.get("credentialsSecret")
+        if secret is not None:
+            # A requester must not use a password that they cannot read.
+            request.state.rights.require(
+                request.state.requester, AccessRequest("get", resource="secrets", namespace=namespace, name=secret)
+            )
+            registry.store.get(SECRET.name, namespace, secret)
+        command = {"space": f"{namespace}/{name}", **asked}
+        if form == JSON:
+            return _result(await asked_by(request, command))
+        answer = _checked(await asked_by(request, command | {"as": "parquet"}))
+        more = (
+            f'299 - "there are more rows than the {asked["limit"]} that were asked for, or than an answer may hold"'
+        )
+        return Response(
+            base64.b64decode(answer["file"]),
+            media_type=PARQUET,
+            headers={"content-disposition": f'attachment; filename="{name}.parquet"'}
+            | ({"warning": more} if answer.get("truncated") else {}),
+        )
+
+    @router.get(
+        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/tables",
+        summary="AddressSpace: list the tables of its lake",
+        operation_id="list_addressspaces_tables",
+        response_class=JSONResponse,
+    )
+    async def tables(request: Request, namespace: str, name: str) -> Response:
+        registry.store.get(space.name, namespace, name)
+        return _result(await asked_by(request, {"space": f"{namespace}/{name}", "limit": MOST_ROWS}))
+
+    @router.get(
+        f"/namespaces/{{namespace}}/{pipeline.plural}/{{name}}/log",
+        summary="Pipeline: its log",
+        operation_id="read_pipelines_log",
+        response_class=Response,
+    )
+    async def log(namespace: str, name: str, tail: Lines = DEFAULT_LINES, follow: Follow = False) -> Response:
+        registry.store.get(pipeline.name, namespace, name)
+        stack = AsyncExitStack()
+        # Opened before the response, whose status can still tell of an error.
+        parts = await stack.enter_async_context(host.log(namespace, name, tail, follow=follow))
+        return StreamingResponse(_forward(parts, stack), media_type="text/plain")
+
+    return router
+
+
+def builtin_routes() -> APIRouter:
+    """Return the route that lists the built-in pipelines."""
+    router = APIRouter(prefix=f"/apis/{PIPELINE.api_version}", tags=[PIPELINE.name])
+
+    @router.get(
+        "/builtinpipelines",
+        summary="Pipeline: list those that are built in, with their parameters",
+        operation_id="list_builtinpipelines",
+        response_class=JSONResponse,
+    )
+    async def builtins() -> Response:
+        items = [
+            {"name": name, "does": kind.does, "schema": structural(kind) | {"description": class_text(kind)}}
+            for name, kind in BUILTINS.items()
+        ]
+        return JSONResponse(
+            {"kind": "BuiltinPipelineList", "apiVersion": PIPELINE.api_version, "metadata": {}, "items": items}
+        )
+
+    return router
+
+
+def _checked(answer: Document) -> Document:
+    if answer.get("error"):
+        raise RequestError(422, f"sql: {answer['error']}")
+    return answer
+
+
+def _result(answer: Document) -> Response:
+    fields = {key: _checked(answer).get(key) for key in ("columns", "rows", "truncated")}
+    return JSONResponse({"kind": "QueryResult", "apiVersion": ADDRESS_SPACE.api_version, "metadata": {}, **fields})
+
+
+def _anyhow(_range: MediaRange) -> bool:
+    return True
+
+
+async def _forward(parts: AsyncIterator[bytes], stack: AsyncExitStack) -> AsyncIterator[bytes]:
+    async with stack:
+        try:
+            async for part in parts:
+                yield part
+        except OSError as error:
+            raise UnavailableError(f"the pipeline host closed the connection: {error}") from None
+
+
+def _arguments(body: Document) -> Document:
+    known = ("sql", "limit", "credentialsSecret")
+    for name in body:
+        if name not in known:
+            raise RequestError(400, f"{name}: unknown; a query takes {', '.join(known)}")
+    sql, limit, secret = body.get("sql"), body.get("limit", DEFAULT_ROWS), body.get("credentialsSecret")
+    if not isinstance(sql, str) or not sql.strip():
+        raise RequestError(400, f"sql: required: a query in Spark's SQL, got {describe_value(sql)}")
+    if len(sql) > LONGEST_SQL:
+        raise RequestError(400, f"sql: expected at most {LONGEST_SQL} characters, got {len(sql)}")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_ROWS:
+        raise RequestError(400, f"limit: expected a number from 1 to {MOST_ROWS}, got {describe_value(limit)}")
+    if secret is not None and (not isinstance(secret, str) or not secret):
+        raise RequestError(400, f"credentialsSecret: expected the name of a Secret, got {describe_value(secret)}")
+    return {"sql": sql, "limit": limit} | ({} if secret is None else {"credentialsSecret": secret})

@@ -1,0 +1,171 @@
+"""``enmasse status``: the readiness of what is declared; ``enmasse endpoints``: every URL, ready to paste."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from enmasse.cli.api_client import ApiClient
+from enmasse.cli.columns import is_ready, sentence_of
+from enmasse.cli.errors import CliError, UnreachableError
+from enmasse.cli.installation import find_endpoints, wait_until
+from enmasse.cli.objects import object_label, write_objects
+from enmasse.cli.options import DEFAULT_DATA, Data, Output, StructuredChoice, StructuredOutput
+from enmasse.cli.output import Writer, make_table, write_structured
+from enmasse.drivers.data_directory import DEFAULT_NODE
+from enmasse.errors import EnmasseError
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, PIPELINE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enmasse.cli.api_client import Document
+
+_KINDS = {"spaces": ADDRESS_SPACE, "addresses": ADDRESS}
+"""By their names in documents."""
+
+_CONNECT_TIMEOUT_S = 1.0
+_NAMED = 5  # objects that a message names; the table has them all
+
+
+@dataclass
+class _Found:
+    """The state of the installation at one moment."""
+
+    items: dict[str, list[Document]] = field(default_factory=dict)
+    nodes: list[Document] = field(default_factory=list)
+    pipelines: list[Document] = field(default_factory=list)
+    """They may rest, wait or fail: the installation is ready without."""
+    host: int | None = None
+    """The process that runs them; None: there is none."""
+    error: EnmasseError | None = None
+    """Why the installation as a whole does not answer."""
+
+    @property
+    def waiting(self) -> list[Document]:
+        """The declared objects that are not ready."""
+        return [item for items in self.items.values() for item in items if not is_ready(item)]
+
+    @property
+    def is_all_ready(self) -> bool:
+        """True if everything answers and is ready."""
+        return self.error is None and not self.waiting and all(node["ready"] for node in self.nodes)
+
+
+def status(
+    wait: Annotated[
+        float | None,
+        typer.Option("--wait", metavar="SECONDS", help="Wait so long until everything declared is ready."),
+    ] = None,
+    output: StructuredChoice = StructuredOutput.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Show spaces, addresses and nodes, and whether all of them are ready.
+
+    The exit code is 0 if everything that is declared is ready, 1 if something
+    is not, and 4 if it was not in the time of --wait or nothing answers.
+    """
+    writer = Writer()
+    found = _Found()
+
+    def read() -> bool:
+        nonlocal found
+        found = _read(data)
+        return found.is_all_ready
+
+    in_time = wait_until(read, wait or 0.0)
+    if found.error is not None and not found.items:
+        raise found.error
+    _write(writer, output, found)
+    if in_time:
+        return
+    error = UnreachableError if wait is not None or found.error is not None else CliError
+    raise error(_explain(found, wait))
+
+
+def _read(data: Path) -> _Found:
+    found = _Found()
+    try:
+        endpoints = find_endpoints(data)
+        with ApiClient.find(data, warn=lambda _warning: None) as api:
+            for name, kind in _KINDS.items():
+                found.items[name] = api.select(kind, None)
+            found.nodes = api.nodes()
+            found.pipelines = api.select(PIPELINE, None)
+        found.host = next((item.pid for item in endpoints.processes if item.kind == "pipelines"), None)
+        # The resources have what the node reported last; the connection shows that it still listens.
+        _require_listener(endpoints.url("amqp"))
+    except EnmasseError as error:
+        found.error = error
+    return found
+
+
+def _require_listener(url: str | None) -> None:
+    place = urlsplit(url or "")
+    if not place.hostname or not place.port:
+        raise UnreachableError("the installation has no endpoint for amqp")
+    try:
+        socket.create_connection((place.hostname, place.port), _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise UnreachableError(
+            f"no node listens at {url} ({error.strerror or error}); `enmasse logs {DEFAULT_NODE}` shows why"
+        ) from None
+
+
+def _write(writer: Writer, output: StructuredOutput, found: _Found) -> None:
+    if output != StructuredOutput.TABLE:
+        document: dict[str, Any] = {"ready": found.is_all_ready}
+        document |= found.items
+        document |= {"nodes": found.nodes, "pipelines": found.pipelines}
+        write_structured(writer.out, output.value, document)
+        return
+    if not any(found.items.values()):
+        writer.say("Nothing is declared yet. Begin with `enmasse create space NAME`.")
+    for name, items in found.items.items():
+        if items:
+            write_objects(writer, Output.WIDE, _KINDS[name], items, with_namespace=_is_spread(items))
+            writer.say("")
+    if found.pipelines:
+        write_objects(writer, Output.WIDE, PIPELINE, found.pipelines, with_namespace=_is_spread(found.pipelines))
+        if found.host is None:
+            writer.say(
+                "Pipelines are not run: their host is not there. It starts seconds after the node, and not at all "
+                "with --no-pipelines."
+            )
+        writer.say("")
+    if found.nodes:
+        rows = [[node["name"], str(node["ready"]), "; ".join(node["problems"])] for node in found.nodes]
+        writer.out.print(make_table(["NODE", "READY", "MESSAGE"], rows))
+
+
+def _is_spread(items: list[Document]) -> bool:
+    return any(item["metadata"]["namespace"] != "default" for item in items)
+
+
+def _explain(found: _Found, wait: float | None) -> str:
+    late = f"after {wait:g} s " if wait is not None else ""
+    if found.error is not None:
+        return f"{late}{found.error}"
+    waiting = found.waiting
+    unready = [node for node in found.nodes if not node["ready"]]
+    late += "".join(f"node {node['name']} is not ready ({'; '.join(node['problems'])}) " for node in unready)
+    if not waiting:
+        return late.rstrip()
+    some = [f"{object_label(item)} ({sentence_of(item)})" for item in waiting[:_NAMED]]
+    more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
+    return f"{late}not ready: {', '.join(some)}{more}"
+
+
+def endpoints(output: StructuredChoice = StructuredOutput.TABLE, data: Data = DEFAULT_DATA) -> None:
+    """Show every URL that the installation serves."""
+    writer = Writer()
+    found = find_endpoints(data)
+    if output != StructuredOutput.TABLE:
+        write_structured(writer.out, output.value, [asdict(item) for item in found.endpoints])
+        return
+    rows = [[item.protocol, item.url] for item in found.endpoints]
+    writer.out.print(make_table(["PROTOCOL", "URL"], rows))

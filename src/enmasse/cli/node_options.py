@@ -1,0 +1,67 @@
+"""Options that both ``enmasse node`` and ``enmasse up`` have, declared once.
+
+A node is started again in the middle of traffic and reads its arguments with argparse; ``up`` has typer. So they are
+plain rows here, which either turns into its own, and which ``up`` writes down again for the node that it starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOption:
+    """One option.
+
+    Attributes:
+        flag: as it is written.
+        help: what it is for; neither capital nor full stop.
+        metavar: stands for its value; None: it has none.
+    """
+
+    flag: str
+    help: str
+    metavar: str | None = None
+
+    def add_to(self, parser: argparse.ArgumentParser, **more: Any) -> None:
+        """Have a parser know it."""
+        value: dict[str, Any] = {"action": "store_true"} if self.metavar is None else {"metavar": self.metavar}
+        parser.add_argument(self.flag, help=self.help, **value, **more)
+
+    @property
+    def for_typer(self) -> Any:
+        """The same as typer takes it."""
+        import typer  # noqa: PLC0415  # a node has no use for it
+
+        return typer.Option(self.flag, metavar=self.metavar, help=f"{self.help[0].upper()}{self.help[1:]}.")
+
+
+USERS = NodeOption(
+    "--users",
+    "users of spaces with authentication `standard`; made by `enmasse user add`, read again when it changes",
+    "FILE",
+)
+WEB_ORIGIN = NodeOption(
+    "--web-origin",
+    "where web pages may come from that open a WebSocket, such as https://shop.example.org, beside those of this "
+    "machine; may be given more than once; * is from everywhere",
+    "ORIGIN",
+)
+ALLOW_INSECURE_PLAIN = NodeOption(
+    "--allow-insecure-plain", "let users send their passwords without TLS, where others may read them"
+)
+
+
+def written(flag: str, value: Any) -> Iterator[str]:
+    """Yield the arguments of a command line that give an option a value; none for False, None and the empty list."""
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if one is True:
+            yield flag
+        elif one is not None and one is not False:
+            yield from (flag, str(one.absolute() if isinstance(one, Path) else one))

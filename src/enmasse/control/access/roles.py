@@ -1,0 +1,183 @@
+"""The built-in roles of every installation, and the bindings that all authenticated users have.
+
+They cannot be changed: a new version of EnMasse may know more resources, and then its roles do too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from enmasse.identity.rbac import AUTHENTICATED, PIPELINE_HOST, Binding, Role, Rule
+from enmasse.model.schema import kinds
+from enmasse.model.schema.subresources import (
+    BUILTINS,
+    CHECK,
+    MESSAGES,
+    MOVE,
+    NODES,
+    OVERVIEW,
+    PURGE,
+    QUERY,
+    RECEIVE,
+    REPLAY,
+    ROWS_OF_SPACES,
+)
+
+_READ: Final = ("get", "list", "watch")
+_WRITE: Final = (*_READ, "create", "update", "patch", "delete", "deletecollection")
+
+_MESSAGING: Final = kinds.ADDRESS.group
+_ADMIN: Final = kinds.ADDRESS_PLAN.group
+_USERS: Final = kinds.MESSAGING_USER.group
+_RBAC: Final = kinds.ROLE_BINDING.group
+
+_PLATFORM: Final = tuple(kind.plural for kind in kinds.KINDS if kind.group == _ADMIN)
+_SCHEMA_RULE: Final = Rule(_READ, (_MESSAGING,), (kinds.ADDRESS_SPACE_SCHEMA.plural,))
+
+
+def _below_spaces(verb: str) -> tuple[str, ...]:
+    """Return what lies below spaces and can be read or deleted."""
+    kind = kinds.ADDRESS_SPACE
+    found = [f"{kind.plural}/{below.resource}" for below in kind.subresources if verb in below.verbs]
+    return tuple(dict.fromkeys(found))  # what lies below connections needs the right to these
+
+
+_VIEW_RULES: Final = (
+    Rule(
+        _READ,
+        (_MESSAGING,),
+        (
+            kinds.ADDRESS_SPACE.plural,
+            f"{kinds.ADDRESS_SPACE.plural}/status",
+            *_below_spaces("get"),
+            kinds.ADDRESS.plural,
+            f"{kinds.ADDRESS.plural}/status",
+            kinds.PIPELINE.plural,
+            f"{kinds.PIPELINE.plural}/status",
+            f"{kinds.PIPELINE.plural}/log",
+        ),
+    ),
+    Rule(_READ, (_USERS,), (kinds.MESSAGING_USER.plural, f"{kinds.MESSAGING_USER.plural}/status")),
+    # A question, although it has a body.
+    Rule(CHECK.verbs, (_USERS,), (f"{kinds.MESSAGING_USER.plural}/{CHECK.name}",)),
+    Rule(
+        _READ,
+        ("",),
+        (
+            kinds.CONFIG_MAP.plural,
+            kinds.SERVICE.plural,
+            kinds.EVENT.plural,
+            kinds.RESOURCE_QUOTA.plural,
+            f"{kinds.RESOURCE_QUOTA.plural}/status",
+        ),
+    ),
+    # Its own namespace, which a role bound there counts for.
+    Rule(("get",), ("",), (kinds.NAMESPACE.plural,)),
+)
+
+SERVICE_ADMIN: Final = Role(
+    "enmasse.io:service-admin",
+    (
+        Rule(_WRITE, (_ADMIN,), _PLATFORM),
+        Rule((*_READ, "update", "patch"), (_ADMIN,), tuple(f"{name}/status" for name in _PLATFORM)),
+        _SCHEMA_RULE,
+        *_VIEW_RULES,
+        Rule(_WRITE, ("",), (kinds.NAMESPACE.plural, kinds.RESOURCE_QUOTA.plural)),
+        Rule(_READ, (_RBAC,), (kinds.CLUSTER_ROLE.plural, kinds.CLUSTER_ROLE_BINDING.plural)),
+        Rule(_WRITE, (_RBAC,), (kinds.ROLE_BINDING.plural,)),
+        # Tenants' secrets and messages stay closed to the service admin, who nevertheless lets tenants in.
+        Rule(
+            ("bind",),
+            (_RBAC,),
+            (kinds.CLUSTER_ROLE.plural,),
+            ("enmasse.io:tenant-edit", "enmasse.io:tenant-view", "enmasse.io:schema-reader"),
+        ),
+        Rule(_READ, (_MESSAGING,), (NODES.resource,)),
+        Rule(("get",), paths=("/metrics", "/readyz/details")),
+    ),
+)
+"""Owns plans, infrastructure configurations and authentication services, and lets tenants in."""
+
+TENANT_EDIT: Final = Role(
+    "enmasse.io:tenant-edit",
+    (
+        *_VIEW_RULES,
+        Rule(_WRITE, (_MESSAGING,), (kinds.ADDRESS_SPACE.plural, kinds.ADDRESS.plural, kinds.PIPELINE.plural)),
+        Rule(("delete",), (_MESSAGING,), _below_spaces("delete")),
+        Rule(
+            ("create",),
+            (_MESSAGING,),
+            tuple(f"{kinds.ADDRESS.plural}/{below.name}" for below in (PURGE, MOVE, REPLAY, RECEIVE)),
+        ),
+        # What messages say is for those alone who may change what they are in.
+        Rule(MESSAGES.verbs, (_MESSAGING,), (f"{kinds.ADDRESS.plural}/{MESSAGES.name}",)),
+        # A query reads messages, which a viewer may not.
+        Rule(QUERY.verbs, (_MESSAGING,), (f"{kinds.ADDRESS_SPACE.plural}/{QUERY.name}",)),
+        Rule(_WRITE, (_USERS,), (kinds.MESSAGING_USER.plural,)),
+        Rule(_WRITE, ("",), (kinds.CONFIG_MAP.plural, kinds.SECRET.plural, kinds.SERVICE.plural)),
+    ),
+)
+"""Has spaces, addresses, users and secrets in a namespace."""
+
+TENANT_VIEW: Final = Role("enmasse.io:tenant-view", _VIEW_RULES)
+"""Sees what tenants have in a namespace, without their secrets."""
+
+SCHEMA_READER: Final = Role("enmasse.io:schema-reader", (_SCHEMA_RULE,))
+"""Sees which types and plans there are."""
+
+_EVERYBODY: Final = Role(
+    "system:basic-user",
+    (
+        Rule(
+            ("get",),
+            paths=(
+                "/api",
+                "/api/*",
+                "/apis",
+                "/apis/*",
+                "/openapi",
+                "/openapi/*",
+                "/version",
+                "/version/",
+                "/whoami",
+            ),
+        ),
+        # These show of each namespace what one may list there.
+        Rule(_READ, (_MESSAGING,), (ROWS_OF_SPACES.resource, OVERVIEW.resource)),
+        # What can be declared is no secret.
+        Rule(_READ, (_MESSAGING,), (BUILTINS.resource,)),
+        Rule(("create",), ("authorization.k8s.io",), ("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
+        Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
+        # Tokens and the password of one's own; the routes check the owner.
+        Rule(("update",), ("access.enmasse.io",), ("accounts/password",)),
+        Rule(("get", "list", "create", "delete"), ("access.enmasse.io",), ("tokens",)),
+        # A broker's requests name namespaces in their bodies; their rights are checked then.
+        Rule(("get", "put", "patch", "delete"), paths=("/osbapi/v2/*",)),
+    ),
+)
+
+_PIPELINE_HOST: Final = Role(
+    "system:pipeline-host",
+    (
+        Rule(_READ, (_MESSAGING,), (kinds.PIPELINE.plural, kinds.ADDRESS_SPACE.plural, kinds.ADDRESS.plural)),
+        Rule(("patch",), (_MESSAGING,), (kinds.PIPELINE.plural, f"{kinds.PIPELINE.plural}/status")),
+        Rule(
+            _READ,
+            ("",),
+            (kinds.SECRET.plural, kinds.CONFIG_MAP.plural, kinds.NAMESPACE.plural, kinds.RESOURCE_QUOTA.plural),
+        ),
+        Rule(("patch",), ("",), (f"{kinds.RESOURCE_QUOTA.plural}/status",)),
+        Rule(("get", "create", "patch"), ("",), (kinds.EVENT.plural,)),
+    ),
+)
+"""The role of the process that runs pipelines: it reads what they name, and writes their statuses."""
+
+ROLES: Final = {
+    role.name: role for role in (SERVICE_ADMIN, TENANT_EDIT, TENANT_VIEW, SCHEMA_READER, _EVERYBODY, _PIPELINE_HOST)
+}
+
+BUILT_IN_BINDINGS: Final = (
+    *(Binding(role.name, groups=frozenset({AUTHENTICATED})) for role in (_EVERYBODY, SCHEMA_READER)),
+    Binding(_PIPELINE_HOST.name, users=frozenset({PIPELINE_HOST.name})),
+)
+"""The bindings of all authenticated users, and those of our own processes."""

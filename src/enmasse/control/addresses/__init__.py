@@ -1,0 +1,1 @@
+"""Addresses and their plans: from the declaration to the nodes that serve them."""

@@ -1,0 +1,362 @@
+"""State that the controllers share: the desired state and what is derived from it, the nodes, and the work queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from enmasse.control.errors import NodeRefusedError, NodeUnavailableError
+from enmasse.control.in_effect import Effects
+from enmasse.control.installation import Removals, admit_node, take_node_in
+from enmasse.control.runtime.desired import Desired
+from enmasse.control.runtime.node_mirror import NodeMirror
+from enmasse.control.runtime.statuses import StatusWriter
+from enmasse.control.spaces.placements import Placements
+from enmasse.control.users.identity_providers import IdentityProviders
+from enmasse.model.kinds.addresses import Address
+from enmasse.model.kinds.authentication import AuthenticationService
+from enmasse.model.kinds.spaces import AddressSpace
+from enmasse.model.kinds.users import MessagingUser
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE
+from enmasse.model.schema.names import PLAN_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from enmasse.control.ports import EntityType, NodeAdmin
+    from enmasse.control.runtime.controller import Controller, Listener
+    from enmasse.control.runtime.desired import AddressRow
+    from enmasse.control.runtime.events import EventRecorder
+    from enmasse.control.store.registry import Registry
+    from enmasse.model.schema.resource import Resource
+
+_MOST_AT_ONCE = 1_000
+"""More addresses than these are reconciled in the background, so that other keys do not wait for them."""
+
+_MOST_NAMED = 10
+"""Undeclared entities of a node in a message; there may be as many as the node has."""
+
+Kept = dict[tuple[str, str], str]
+"""Entities that are kept on a node although they are not declared so: kind and key, with the reason."""
+
+
+async def together(acts: Sequence[Awaitable[bool]]) -> bool:
+    """Do things for several nodes at the same time; return whether nothing is left to do on any.
+
+    Raises:
+        EnmasseError: the first failure, when all are done.
+    """
+    if len(acts) == 1:
+        return await acts[0]
+    found = await asyncio.gather(*acts, return_exceptions=True)
+    for item in found:
+        if isinstance(item, BaseException):
+            raise item
+    return all(found)
+
+
+class Context:
+    """State and services that the controllers share.
+
+    Args:
+        registry: where the declarations lie and the statuses go.
+        nodes: the ports to the nodes; a space is on all of them, and an address on one.
+        now: gives the present, RFC 3339 in UTC.
+        jitter: gives a factor around 1 for delays.
+        node_of: gives the name of the node that an address is placed on, by its key; None: all on the first.
+        resync_s: seconds between two checks of a node for drift.
+        grace_s: seconds that a node may be away before every address says so.
+        observe: is called with the seconds that each key of a controller took.
+        events: records events for users; None: none.
+
+    Attributes:
+        desired: what is declared, in memory.
+        placements: which addresses have a place, and on which node.
+        providers: the authentication of each space.
+        effects: finds what of an object has no effect.
+        statuses: writes what was found.
+        nodes: by name.
+        controllers: by name, those that run.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        nodes: Sequence[NodeAdmin] = (),
+        *,
+        now: Callable[[], str],
+        jitter: Callable[[], float],
+        node_of: Callable[[str], str] | None = None,
+        resync_s: float = 10.0,
+        grace_s: float = 5.0,
+        observe: Callable[[float], None] = lambda _seconds: None,
+        events: EventRecorder | None = None,
+    ) -> None:
+        self.registry = registry
+        self.store = store = registry.store
+        self.now = now
+        self.jitter = jitter
+        self.observe = observe
+        self.events = events
+        self.grace_s = grace_s
+        self.controllers: dict[str, Controller] = {}
+        self.desired = Desired(self)
+        self.nodes = {admin.name: Node(self, admin, resync_s) for admin in nodes}
+        self.placements = Placements(self.desired, store, node_of or (lambda _key: nodes[0].name))
+        self.providers = IdentityProviders(store, lambda: self.desired.spaces, self._provider_changed)
+        self.effects = Effects(store, self.desired, self.providers)
+        self.statuses = StatusWriter(store, self._enqueue_stale, events)
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """The listeners of the store, in the order in which they have to get a change: before any controller."""
+        # Controllers need to know whether an undeclared object was deleted, and of a space, how its users
+        # are known.
+        return [*(node.removals for node in self.nodes.values()), self.providers, self.desired]
+
+    @property
+    def is_settled(self) -> bool:
+        """True when everything that was published is written."""
+        return not len(self.statuses) and not any(len(node.removals) for node in self.nodes.values())
+
+    async def run(self) -> None:
+        """Follow the nodes, and write what is published, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.statuses.run(), name="write statuses")
+            for node in self.nodes.values():
+                tasks.create_task(node.run(), name=f"node {node.name}")
+            if self.events is not None:
+                tasks.create_task(self.events.run(), name="write events")
+
+    def node_of(self, key: str) -> Node:
+        """Return the node that an address is placed on."""
+        return self.nodes[self.placements.node_of(key)]
+
+    async def on_nodes(self, act: Callable[[Node], Awaitable[bool]]) -> bool:
+        """Do something for every node of which anything is known; return whether nothing is left to do on any.
+
+        They are served at the same time, and one that fails holds up no other; see ``together``.
+        """
+        # What is not known yet is reconciled as soon as anything is known of the node.
+        return await together([act(node) for node in self.nodes.values() if node.mirror.is_reachable is not None])
+
+    # Queues of the controllers
+
+    def enqueue(self, controller: str, key: str, *, background: bool = False) -> None:
+        """Enqueue a key of a controller, if that runs."""
+        if (found := self.controllers.get(controller)) is not None:
+            found.enqueue(key, background=background)
+
+    def enqueue_address(self, key: str, *, background: bool = False) -> None:
+        """Enqueue an address."""
+        self.enqueue("addresses", key, background=background)
+
+    def enqueue_addresses(self, keys: Iterable[str]) -> None:
+        """Enqueue addresses: in the background if they are many."""
+        found = list(keys)
+        for key in found:
+            self.enqueue_address(key, background=len(found) > _MOST_AT_ONCE)
+
+    def enqueue_space(self, key: str, *, background: bool = False) -> None:
+        """Enqueue a space."""
+        self.enqueue("spaces", key, background=background)
+
+    def enqueue_plan(self, kind: str, name: str) -> None:
+        """Enqueue a plan."""
+        self.enqueue("plans", f"{kind}/{PLAN_NAMESPACE}/{name}")
+
+    def enqueue_emptied(self, space: str) -> None:
+        """Enqueue a space of which a node has less than before, if it is being deleted."""
+        found = self.desired.spaces.get(space)
+        if found is None or found.metadata.deletion_timestamp:
+            self.enqueue_space(space)
+
+    def _enqueue_stale(self, resource: Resource) -> None:
+        """Enqueue an object whose status was not written because it has changed."""
+        metadata = resource.metadata
+        match resource:
+            case Address():
+                self.enqueue_address(resource.key)
+            case AddressSpace():
+                self.enqueue_space(resource.key)
+            case MessagingUser():
+                self.enqueue("users", resource.key)
+            case AuthenticationService() if metadata.namespace == PLAN_NAMESPACE:
+                self.enqueue("realms", f"service:{metadata.name}")
+            case _:
+                self.enqueue("plans", f"{resource.kind}/{metadata.namespace}/{metadata.name}")
+
+    # The desired state has changed
+
+    def limits_changed(self, space: str) -> None:
+        """Apply the limits of a space, and enqueue the addresses that found a place by that."""
+        self.enqueue_addresses(self.placements.refresh(space))
+
+    def forget_address(self, row: AddressRow) -> None:
+        """Give the place of an address to one that waits for it."""
+        self.enqueue_addresses(self.placements.give_back(row))
+
+    def reloaded(self) -> None:
+        """Enqueue everything."""
+        self.placements.clear()
+        for node in self.nodes.values():
+            node.reloaded()
+
+    def _provider_changed(self, space: str) -> None:
+        """Enqueue a space whose authentication has changed, and with it whether it can be served."""
+        self.enqueue_space(space)
+        self.enqueue_addresses(self.desired.addresses_of(space))
+
+
+class Node:
+    """One node, with the state that control keeps of it.
+
+    Args:
+        context: of the controllers.
+        admin: the port to the node.
+        resync_s: seconds between two checks for drift.
+
+    Attributes:
+        mirror: the observed state of the node.
+        removals: the objects that the node still has to delete.
+        kept: entities that are left on the node although they are not declared so, and why.
+        waiting: by space, addresses of the node that can be declared as soon as their space is.
+        pending: the pending addresses that the node knows: space, address and reason by key.
+    """
+
+    def __init__(self, context: Context, admin: NodeAdmin, resync_s: float) -> None:
+        self.name = admin.name
+        self.removals = Removals(context.store, admin.name)
+        self.kept: Kept = {}
+        self.waiting: defaultdict[str, set[str]] = defaultdict(set)
+        self.pending: dict[str, tuple[str, str, str]] = {}
+        self.mirror = NodeMirror(
+            admin,
+            admit=lambda: admit_node(context.store, admin),
+            resync_s=resync_s,
+            changed=self._entity_changed,
+            reached=self._reached,
+            observed=self._observed,
+        )
+        self._context = context
+        self._admin = admin
+        self._absence: asyncio.TimerHandle | None = None
+        self._is_settling = True
+
+    async def run(self) -> None:
+        """Follow the node until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.mirror.run(), name=f"mirror of {self.name}")
+                tasks.create_task(self.removals.run(), name=f"what {self.name} has deleted")
+        finally:
+            if self._absence is not None:
+                self._absence.cancel()
+
+    async def take_in(self, installation: str) -> None:
+        """Take in a node whose journal belongs to another installation.
+
+        Args:
+            installation: the id that the journal has now.
+
+        Raises:
+            NodeRefusedError: the journal has another id by now.
+            NodeUnavailableError: the node cannot be reached.
+        """
+        await take_node_in(self._context.store, self._admin, installation)
+        self.mirror.check_again()
+
+    async def journal(self) -> dict[str, str]:
+        """Return the installation that the node's journal belongs to, since when, and this one.
+
+        Raises:
+            NodeUnavailableError: the node cannot be reached.
+        """
+        return {
+            "installation": await self._admin.installation(),
+            "since": await self._admin.since(),
+            "own": self._context.store.installation.id(),
+        }
+
+    def expect(self, key: str) -> None:
+        """Raise an error unless what the node has under the name of an address is that address.
+
+        Raises:
+            NodeUnavailableError: the node belongs to another installation.
+            NodeRefusedError: it has another address there, which is not ours to touch.
+        """
+        if self.mirror.problem:
+            raise NodeUnavailableError(self.mirror.problem)
+        if reason := self.kept.get(("address", key)):
+            raise NodeRefusedError(409, reason)
+
+    def problems(self) -> list[str]:
+        """Return the reason why the node is left alone, or its entities that are kept although not as declared."""
+        if self.mirror.problem:
+            return [self.mirror.problem]
+        problems = [f"{kind} {key} is kept: {reason}" for (kind, key), reason in sorted(self.kept.items())]
+        more = len(problems) - _MOST_NAMED
+        return [*problems[:_MOST_NAMED], f"and {more} more are kept"] if more > 0 else problems
+
+    def reloaded(self) -> None:
+        """Enqueue everything of the node."""
+        self._is_settling = True
+        if self.mirror.is_reachable is not None:
+            self._settle()
+
+    def _addresses(self) -> Iterable[AddressRow]:
+        """Return all declared addresses that are placed on this node."""
+        node_of = self._context.placements.node_of
+        return (row for row in self._context.desired.addresses.values() if node_of(row.key) == self.name)
+
+    def _reached(self, _is_reachable: bool) -> None:
+        if self._absence is not None:
+            self._absence.cancel()
+            self._absence = None
+        self.pending.clear()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Enqueue everything that waits, or is not known to be as it should be."""
+        for key in self._context.desired.spaces:
+            self._context.enqueue_space(key)
+        if not (self.mirror.is_reachable and self.mirror.was_complete and not self.mirror.is_complete):
+            self._enqueue_inactive()  # else as soon as it is known what the node has kept
+        if self.mirror.is_reachable is False:
+            self._absence = asyncio.get_running_loop().call_later(self._context.grace_s, self._enqueue_addresses)
+        elif self.mirror.is_complete:
+            self._enqueue_everything()
+
+    def _enqueue_inactive(self) -> None:
+        self._context.enqueue_addresses([row.key for row in self._addresses() if row.phase != "Active"])
+
+    def _observed(self) -> None:
+        context, desired = self._context, self._context.desired
+        self._enqueue_inactive()
+        for key in {*self.mirror.names("space"), *self.removals.keys(ADDRESS_SPACE.name)}:
+            context.enqueue_emptied(key)
+        context.enqueue_addresses([key for key in self.mirror.names("address") if key not in desired.addresses])
+        context.enqueue_addresses(self.removals.keys(ADDRESS.name))
+        for key, space in desired.spaces.items():
+            if space.metadata.deletion_timestamp:
+                context.enqueue_space(key)
+        self._enqueue_everything()
+
+    def _enqueue_everything(self) -> None:
+        """Enqueue everything once after a start, or after changes were missed; later on, changes enqueue keys."""
+        if self._is_settling:
+            self._is_settling = False
+            self._enqueue_addresses()
+
+    def _enqueue_addresses(self) -> None:
+        for row in self._addresses():
+            self._context.enqueue_address(row.key, background=True)
+
+    def _entity_changed(self, kind: EntityType, name: str) -> None:
+        context = self._context
+        if kind == "space":
+            context.enqueue_space(name)
+        else:
+            waiting = context.controllers.get("addresses", ())
+            context.enqueue_address(name, background=len(waiting) > _MOST_AT_ONCE)

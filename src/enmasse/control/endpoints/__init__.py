@@ -1,0 +1,1 @@
+"""Endpoints of spaces: hosts, ports, certificates, exports."""

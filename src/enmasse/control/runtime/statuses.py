@@ -1,0 +1,155 @@
+"""Publish statuses: many in one write, and none over a change that is not reconciled yet.
+
+Rules:
+1. Statuses that are published within ``GATHER_S`` are written together; the first of a burst at once.
+2. A status that was computed for a former version of an object is not written: the object is reconciled again. That
+   includes an object that is as it was before we ourselves wrote another status meanwhile.
+3. What cannot be written now (the disk is full, the store is locked) is written later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from enmasse.errors import EnmasseError
+from enmasse.model.schema.conditions import IN_EFFECT, READY, find
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.control.runtime.events import EventRecorder
+    from enmasse.control.store.port import Store
+    from enmasse.model.schema.resource import Resource, ResourceStatus
+
+
+GATHER_S = 0.02
+"""Seconds: long compared with a commit, and too short for a person to notice."""
+
+_REMEMBER_S = 60.0
+"""Seconds: longer than reconciling an object takes."""
+
+_AT_ONCE = 500
+_LATER_S = 1.0
+_KINDS_WITH_EVENTS = frozenset({ADDRESS_SPACE.name, ADDRESS.name})
+
+_log = logging.getLogger(__name__)
+
+
+class StatusWriter:
+    """Writes the status of objects to the store.
+
+    Args:
+        store: where the objects lie.
+        stale: called with an object whose status could not be written because it has changed.
+        events: records changes of the phase.
+    """
+
+    def __init__(self, store: Store, stale: Callable[[Resource], None], events: EventRecorder | None = None) -> None:
+        self._store = store
+        self._stale = stale
+        self._events = events
+        self._found: dict[tuple[str, str, str], tuple[Resource, str]] = {}
+        self._written: dict[tuple[str, str, str], tuple[str, float]] = {}
+        """The versions over which a status was written recently, and when; the oldest first."""
+        self._something = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Return the number of statuses that are not written yet."""
+        return len(self._found)
+
+    def publish(self, resource: Resource, status: ResourceStatus) -> None:
+        """Write the status of an object soon, in place of one that was published before and is not written yet.
+
+        Args:
+            resource: as it was read from the store.
+            status: as it is now, whether it has changed or not.
+        """
+        metadata = resource.metadata
+        key = (resource.kind, metadata.namespace, metadata.name)
+        if status == resource.status:
+            self._found.pop(key, None)
+            if self._written.get(key, ("",))[0] == metadata.resource_version:
+                self._stale(resource)
+            return
+        self._found[key] = (resource.model_copy(update={"status": status}), resource.status.phase)
+        self._something.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._something.wait()
+            try:
+                self.flush()
+            except EnmasseError as error:
+                _log.warning("statuses are not written now: %s", error)
+                await asyncio.sleep(_LATER_S)
+            else:
+                await asyncio.sleep(GATHER_S)
+
+    def flush(self) -> None:
+        """Write what was published; what cannot be written is kept."""
+        self._something.clear()
+        batch = list(self._found.items())[:_AT_ONCE]
+        stale, written = [], []
+        try:
+            with self._store.transaction():
+                for key, (resource, former_phase) in batch:
+                    document = self._store.find(*key)
+                    metadata = resource.metadata
+                    if document is None or document["metadata"]["uid"] != metadata.uid:
+                        continue
+                    if document["metadata"]["resourceVersion"] != metadata.resource_version:
+                        stale.append(resource)
+                        continue
+                    self._store.replace(document | {"status": resource.status.to_dict()})
+                    written.append((resource, former_phase))
+        except BaseException:
+            self._something.set()
+            raise
+        self._remember([resource for resource, _ in written])
+        for key, found in batch:
+            if self._found.get(key) is found:
+                del self._found[key]
+        if self._found:
+            self._something.set()
+        for resource in stale:
+            self._stale(resource)
+        for resource, former_phase in written:
+            self._record_event(resource, former_phase)
+
+    def _remember(self, written: list[Resource]) -> None:
+        now = time.monotonic()
+        for resource in written:
+            metadata = resource.metadata
+            key = (resource.kind, metadata.namespace, metadata.name)
+            self._written.pop(key, None)
+            self._written[key] = (metadata.resource_version, now)
+        for key in list(itertools.takewhile(lambda key: self._written[key][1] < now - _REMEMBER_S, self._written)):
+            del self._written[key]
+
+    def _record_event(self, resource: Resource, former_phase: str) -> None:
+        """Record an event of a new phase, and of the reason why an object waits or fails."""
+        status = resource.status
+        is_stuck = status.phase in ("Pending", "Failed")
+        if self._events is None or resource.kind not in _KINDS_WITH_EVENTS:
+            return
+        if status.phase == former_phase and not (is_stuck and status.messages):
+            return
+        waits = (item for item in status.conditions if item.status != "True" and item.type != IN_EFFECT)
+        unmet = next(waits, None) or find(status.conditions, READY)
+        metadata = resource.metadata
+        self._events.record(
+            resource.kind,
+            metadata.namespace,
+            metadata.name,
+            metadata.uid,
+            "Warning" if is_stuck else "Normal",
+            unmet.reason if unmet else status.phase,
+            f"is {status.phase}{': ' if status.messages else ''}{'; '.join(status.messages)}",
+            api_version=resource.api_version,
+        )

@@ -1,0 +1,1 @@
+"""Address spaces: their plans, quotas, and the objects that belong to them."""

@@ -1,0 +1,120 @@
+"""Checks of spaces and their contents before a write: what can never become valid, or does not fit, is refused.
+
+Everything else is accepted and waits, with a condition that gives the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enmasse.control.errors import ForbiddenError
+from enmasse.control.runtime.verdicts import grant_problem
+from enmasse.control.spaces.placements import make_places, plan_limits
+from enmasse.model.kinds.addresses import OFFERED_TYPES, Address
+from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.kinds.plans import AddressSpacePlan
+from enmasse.model.kinds.spaces import AddressSpace
+from enmasse.model.schema.errors import InvalidResourceError, Problem
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, ADDRESS_SPACE_PLAN, PIPELINE
+from enmasse.model.schema.names import PLAN_NAMESPACE
+from enmasse.model.schema.objects import restore
+
+if TYPE_CHECKING:
+    from enmasse.control.spaces.placements import Placements
+    from enmasse.control.store.port import Document, Store
+    from enmasse.control.store.writes import Write
+    from enmasse.model.schema.resource import Resource, SpaceMember
+
+
+class SpaceAdmission:
+    """Admission of spaces, addresses and pipelines.
+
+    Args:
+        placements: of addresses.
+    """
+
+    kinds = frozenset({ADDRESS_SPACE.name, ADDRESS.name, PIPELINE.name})
+
+    def __init__(self, placements: Placements) -> None:
+        self._placements = placements
+
+    def admit(self, write: Write) -> Resource:
+        """Return the object to be stored.
+
+        Raises:
+            InvalidResourceError: when a space cannot have addresses of this type, or what it has does not fit
+                its new plan or limits.
+            ForbiddenError: when the space is being deleted, or its plan is for other namespaces.
+        """
+        old, new = write.old, write.new
+        match new:
+            case Address() if write.operation == "CREATE":
+                self._check_address(new, write.store)
+            case Pipeline() if write.operation == "CREATE":
+                _find_space(new, write.store)
+            case AddressSpace():
+                former = old if isinstance(old, AddressSpace) else None
+                if former is None or former.spec.plan_name != new.spec.plan_name:
+                    self._check_grant(new, write.store)
+                if former is not None:
+                    self._check_plan(former, new, write.store)
+        return write.resource
+
+    def _check_address(self, address: Address, store: Store) -> None:
+        found = _find_space(address, store)
+        if found is None:
+            return  # it waits for its space
+        name = address.space
+        kind = found["spec"].get("type", "standard")
+        if address.spec.type not in OFFERED_TYPES[kind]:
+            offered = ", ".join(sorted(OFFERED_TYPES[kind]))
+            problem = Problem(
+                "spec.type",
+                f"a {kind} space has no addresses of type {address.spec.type}, only {offered}; "
+                f"'{name}' is {kind} and stays so",
+            )
+            raise InvalidResourceError(f"Address {address.metadata.name}", [problem])
+
+    def _check_grant(self, space: AddressSpace, store: Store) -> None:
+        """Raise an error if a space's plan is not for its namespace; a plan may not exist yet."""
+        document = store.find(ADDRESS_SPACE_PLAN.name, PLAN_NAMESPACE, space.spec.plan_name)
+        if document is None or "namespaces" not in document["spec"]:
+            return
+        plans = [restore(item) for item in store.select(ADDRESS_SPACE_PLAN.name, PLAN_NAMESPACE)]
+        known = {plan.metadata.name: plan for plan in plans if isinstance(plan, AddressSpacePlan)}
+        if problem := grant_problem(space, known[space.spec.plan_name], known.values()):
+            raise ForbiddenError(f'addressspaces.enmasse.io "{space.metadata.name}" is forbidden: {problem}')
+
+    def _check_plan(self, old: AddressSpace, new: AddressSpace, store: Store) -> None:
+        """Raise an error unless what has a place in a space fits its new plan and limits."""
+        if (old.spec.plan_name, old.spec.limits) == (new.spec.plan_name, new.spec.limits):
+            return
+        document = store.find(ADDRESS_SPACE_PLAN.name, PLAN_NAMESPACE, new.spec.plan_name)
+        plan = restore(document) if document else None
+        if not isinstance(plan, AddressSpacePlan) or plan.spec.address_space_type != new.spec.type:
+            return  # such a plan is waited for
+        present = self._placements.of(old.key)
+        future = make_places(new, plan, new.key)
+        if type(present) is type(future):
+            problems = present.excess(plan_limits(new, plan))
+        else:
+            problems = self._placements.excess_elsewhere(old.key, new, plan)
+        if problems:
+            path = "spec.plan" if old.spec.plan_name != new.spec.plan_name else "spec.limits"
+            message = f"what the address space has does not fit plan '{plan.metadata.name}': {'; '.join(problems)}"
+            raise InvalidResourceError(f"AddressSpace {new.metadata.name}", [Problem(path, message)])
+
+
+def _find_space(member: SpaceMember, store: Store) -> Document | None:
+    """Return the space that an object belongs to, if it exists.
+
+    Raises:
+        ForbiddenError: it is being deleted.
+    """
+    found = store.find(ADDRESS_SPACE.name, member.metadata.namespace, member.space)
+    if found is not None and found["metadata"].get("deletionTimestamp"):
+        raise ForbiddenError(
+            f"nothing new can be created in address space {member.space}, because it is being deleted",
+            cause="AddressSpaceTerminating",
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Messaging users and realms: from the declaration to nodes and identity providers."""

@@ -1,0 +1,1 @@
+"""Drivers behind the control plane's ports: nodes, a Keycloak, certificates, and the supervision of processes."""

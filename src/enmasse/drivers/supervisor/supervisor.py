@@ -1,0 +1,364 @@
+"""``enmasse up``: run one control process, one node and the host of pipelines, on ports that stay the same.
+
+Rules:
+1. Ports are chosen once; a process that is restarted serves the same ones.
+2. A node opens its ports only after ``endpoints.json`` names its new process
+   ids: it sends ``loaded``, the file is replaced, and it receives ``open``.
+3. Processes are stopped in order: pipelines first, while they can still report and reach their addresses; then
+   control, so that nothing is declared any more; then the node.
+4. A file that cannot be written is reported and tried again; no process ends, nor waits, because a file of ours
+   cannot be written or another process has died.
+5. Whatever ends the supervisor ends its children: their standard input ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enmasse.control.access.accounts import new_secret
+from enmasse.drivers.authority import keep_certificate, keep_renewing
+from enmasse.drivers.data_directory import DEFAULT_NODE, DirectoryLock, Layout, keep_secret, make_private
+from enmasse.drivers.supervisor.child import Child
+from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, Process, read_endpoints, write_endpoints
+from enmasse.drivers.supervisor.ports import choose_ports
+from enmasse.errors import ConfigError
+from enmasse.net.logs import JsonFormatter, TextFormatter
+from enmasse.node.protocols import PROTOCOLS
+from enmasse.storage.presence import marker_path, require_journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from enmasse.drivers.supervisor.child import Event
+    from enmasse.drivers.supervisor.ports import Ports
+
+
+_log = logging.getLogger(__name__)
+
+_PIPELINES_PATIENCE_S = 25.0  # queries end the batch that runs, then Spark ends
+_CONTROL_PATIENCE_S = 5.0
+_PUBLISH_AGAIN_S = 0.5
+_NODE_PATIENCE_S = 20.0  # it settles what is under way and commits before it ends
+
+
+@dataclass(frozen=True, slots=True)
+class UpSettings:
+    """The settings of ``enmasse up``.
+
+    Attributes:
+        data: the data directory.
+        host: the loopback interface to serve.
+        automatic_ports: take free ports instead of the customary ones.
+        amqp_port: this one for AMQP; None: chosen.
+        api_port: this one for the API; None: chosen.
+        further_ports: those for protocols beside AMQP, by name; the others are chosen.
+        log_format: ``text`` or ``json``, in all logs.
+        api_auth: who may use the API: ``token``, ``open`` or ``required``.
+        allow_python: whether users' Python runs even where the API is open.
+        control_arguments: further ones for the control process.
+        node_arguments: further ones for the node.
+        domain: below which spaces have their hosts.
+        api_tls_host: the interface on which the API is served with TLS; None: it is not.
+        api_tls_port: this port for it; None: chosen.
+        with_pipelines: whether pipelines are run.
+    """
+
+    data: Path
+    host: str = "127.0.0.1"
+    automatic_ports: bool = False
+    amqp_port: int | None = None
+    api_port: int | None = None
+    further_ports: Mapping[str, int] = field(default_factory=dict)
+    log_format: str = "text"
+    api_auth: str = "token"
+    allow_python: bool = False
+    control_arguments: tuple[str, ...] = ()
+    node_arguments: tuple[str, ...] = ()
+    domain: str = "enmasse.local"
+    api_tls_host: str | None = None
+    api_tls_port: int | None = None
+    with_pipelines: bool = True
+
+
+def run_supervisor(
+    settings: UpSettings, *, on_ready: Callable[[Endpoints], None], report: Callable[[str], None]
+) -> int:
+    """Run everything until SIGINT or SIGTERM; return the exit code.
+
+    Args:
+        settings: what to start.
+        on_ready: called once everything listens.
+        report: shows a sentence to the user.
+
+    Raises:
+        ConfigError: when the directory is in use or a port is taken.
+        UnavailableError: when a process ends before it has ever worked.
+    """
+    layout = Layout(settings.data.absolute())
+    make_private(layout.data)
+    with DirectoryLock(layout.data):
+        os.umask(0o077)  # of our children, too
+        _wait_for_former(layout, report)
+        # The node would refuse too, but here it is one sentence.
+        journal = layout.data / "nodes" / DEFAULT_NODE / "journal"
+        require_journal(str(journal), marker_path(layout.data, DEFAULT_NODE))
+        # The file of a former run would lead others to processes that have ended.
+        try:
+            layout.endpoints.unlink(missing_ok=True)
+            layout.logs.mkdir(exist_ok=True)
+            handler = logging.FileHandler(layout.logs / "supervisor.log", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename or layout.data} cannot be written ({error.strerror}): see to it that you may, or "
+                "name another directory with --data"
+            ) from None
+        keep_certificate(layout.tls, settings.host)
+        keep_secret(layout.operator_token, new_secret, report)  # control would report it in its log only
+        logging.raiseExceptions = False  # a log on a full disk is no reason to fill the terminal
+        handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
+        ports = choose_ports(
+            layout,
+            settings.host,
+            automatic=settings.automatic_ports,
+            amqp=settings.amqp_port,
+            api=settings.api_port,
+            api_tls_host=settings.api_tls_host,
+            api_tls=settings.api_tls_port,
+            further=settings.further_ports,
+        )
+
+        def report_and_log(sentence: str) -> None:
+            _log.warning("%s", sentence)
+            with suppress(OSError):  # the terminal may be closed, or be a file on a full disk
+                report(sentence)
+
+        def ready(endpoints: Endpoints) -> None:
+            with suppress(OSError):
+                on_ready(endpoints)
+
+        try:
+            return asyncio.run(_Supervisor(layout, settings, ports, ready, report_and_log).run())
+        finally:
+            with suppress(OSError):
+                layout.endpoints.unlink(missing_ok=True)
+            with suppress(OSError):
+                handler.close()
+
+
+def _wait_for_former(layout: Layout, report: Callable[[str], None]) -> None:
+    """Wait until the children of a supervisor that was killed have ended, as they do by themselves."""
+    former = read_endpoints(layout.endpoints) or Endpoints()
+    deadline = time.monotonic() + _NODE_PATIENCE_S
+    is_reported = False
+    while left := [item for item in former.processes if _is_ours(item.pid)]:
+        if not is_reported:
+            report("waiting for the processes of a former run to end ...")
+            is_reported = True
+        if time.monotonic() > deadline:
+            named = ", ".join(f"{item.kind} {item.pid}" for item in left)
+            raise ConfigError(f"processes of a former run do not end: {named}; end them by hand")
+        time.sleep(0.1)
+
+
+def _is_ours(pid: int) -> bool:
+    """Return whether a process is one of EnMasse: its number may be another program's by now."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return pid != os.getpid() and b"enmasse" in command
+
+
+def _tls_url(settings: UpSettings, ports: Ports) -> str:
+    host = settings.api_tls_host or ""
+    if host in ("0.0.0.0", "::"):  # noqa: S104  # the readers are on this machine
+        host = "localhost"
+    return f"https://[{host}]:{ports.api_tls}" if ":" in host else f"https://{host}:{ports.api_tls}"
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        layout: Layout,
+        settings: UpSettings,
+        ports: Ports,
+        on_ready: Callable[[Endpoints], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._layout = layout
+        self._on_ready = on_ready
+        self._report = report
+        self._host = settings.host
+        host = settings.host
+        shown = f"[{host}]" if ":" in host else host
+        self._endpoints = Endpoints(
+            endpoints=(
+                Endpoint("amqp", f"amqp://{shown}:{ports.amqp}"),
+                Endpoint("amqps", f"amqps://{shown}:{ports.amqp}"),
+                *(
+                    Endpoint(scheme, PROTOCOLS[name].url(host, port, is_secure=bool(number)))
+                    for name, port in ports.further.items()
+                    for number, scheme in enumerate(PROTOCOLS[name].schemes)
+                ),
+                Endpoint("api", f"http://{shown}:{ports.api}"),
+                Endpoint("console", f"http://{shown}:{ports.api}/console/"),
+                *([Endpoint("api-tls", _tls_url(settings, ports))] if settings.api_tls_host else []),
+            ),
+            domain=settings.domain.lower(),
+        )
+        self._processes = {"supervisor": Process("supervisor", "supervisor", os.getpid())}
+        self._starting = {"control", DEFAULT_NODE}  # the processes that have not opened their ports yet
+        self._publishing: asyncio.TimerHandle | None = None  # set while the file could not be written
+        self._loaded_node: int | None = None  # the process id of a node that waits to be opened
+        admin = layout.admin_socket(DEFAULT_NODE)
+        make_private(admin.parent)
+        program = [sys.executable, "-m", "enmasse"]
+        data = ["--data", str(layout.data), "--supervised", "--log-format", settings.log_format]
+        api_arguments = ["--host", host, "--port", str(ports.api), "--api-auth", settings.api_auth]
+        api_arguments += [*settings.control_arguments, "--domain", settings.domain, "--amqp-port", str(ports.amqp)]
+        if settings.api_tls_host is not None:
+            api_arguments += ["--tls-host", settings.api_tls_host, "--tls-port", str(ports.api_tls)]
+        self._control = Child(
+            "control",
+            [*program, "control", *data, *api_arguments, "--node", DEFAULT_NODE],
+            log=layout.logs / "control.log",
+            on_start=self._control_started,
+            on_event=self._on_control_event,
+            report=report,
+        )
+        listen = ["--listen", f"{shown}:{ports.amqp}", "--admin", str(admin)]
+        for name, port in ports.further.items():
+            listen += ["--listen", f"{name}={shown}:{port}"]
+        listen += ["--tls", str(layout.tls), "--domain", settings.domain]
+        listen += settings.node_arguments
+        self._node = Child(
+            DEFAULT_NODE,
+            [*program, "node", *data, "--name", DEFAULT_NODE, *listen],
+            log=layout.logs / f"{DEFAULT_NODE}.log",
+            on_start=lambda _pid: None,  # it is named in the file once it has loaded
+            on_event=self._on_node_event,
+            report=report,
+        )
+
+        self._control_listens = asyncio.Event()
+        self._pipelines: Child | None = None
+        if settings.with_pipelines:
+            api = f"http://{shown}:{ports.api}"
+            where = ["--data", str(layout.data), "--api", api, "--amqp", f"amqp://{shown}:{ports.amqp}"]
+            where += ["--domain", settings.domain, "--supervised", "--log-format", settings.log_format]
+            where += ["--api-auth", settings.api_auth, *(["--allow-python"] if settings.allow_python else [])]
+            self._pipelines = Child(
+                "pipelines",
+                [sys.executable, "-m", "enmasse.pipeline", "host", *where],
+                log=layout.logs / "pipelines.log",
+                on_start=self._pipelines_started,
+                on_event=lambda _event: None,
+                report=report,
+                is_needed=False,
+            )
+
+    async def run(self) -> int:
+        """Run everything until a signal."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        running = [asyncio.create_task(child.run(), name=child.name) for child in (self._control, self._node)]
+        stopping = asyncio.create_task(stop.wait())
+        renewing = asyncio.create_task(keep_renewing(self._layout.tls, self._host, self._report))
+        hosting = asyncio.create_task(self._host_pipelines())
+        try:
+            await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            renewing.cancel()
+            if self._pipelines is not None:
+                await self._pipelines.stop(_PIPELINES_PATIENCE_S)
+            hosting.cancel()
+            await self._control.stop(_CONTROL_PATIENCE_S)
+            await self._node.stop(_NODE_PATIENCE_S)
+            for task in running:
+                if not task.done():
+                    task.cancel()
+            await asyncio.wait(running)
+        for task in running:
+            if not task.cancelled():
+                task.result()  # raises what ended it
+        return 0
+
+    async def _host_pipelines(self) -> None:
+        """Keep the host of pipelines running; messaging goes on without it."""
+        await self._control_listens.wait()
+        if self._pipelines is not None:
+            await self._pipelines.run()
+
+    def _pipelines_started(self, pid: int) -> None:
+        self._processes["pipelines"] = Process("pipelines", "pipelines", pid)
+        if DEFAULT_NODE in self._processes:
+            self._publish()
+
+    def _control_started(self, pid: int) -> None:
+        self._processes["control"] = Process("control", "control", pid)
+        if DEFAULT_NODE in self._processes:
+            self._publish()  # before that the file would name no node
+
+    def _on_control_event(self, event: Event) -> None:
+        if event.get("event") == "listening":
+            self._listens("control")
+            self._control_listens.set()
+            if self._loaded_node is not None:
+                self._open_node(self._loaded_node)
+
+    def _on_node_event(self, event: Event) -> None:
+        match event:
+            case {"event": "loaded", "pid": int(pid), "journal_pid": int(journal)}:
+                self._processes["journal"] = Process("journal", DEFAULT_NODE, journal)
+                if "control" in self._starting:
+                    self._loaded_node = pid  # a reader of the file must find the API behind it
+                else:
+                    self._open_node(pid)
+            case {"event": "journal", "journal_pid": int(journal)}:
+                self._processes["journal"] = Process("journal", DEFAULT_NODE, journal)
+                if DEFAULT_NODE in self._processes:
+                    self._publish()
+            case {"event": "listening"}:
+                self._listens(DEFAULT_NODE)
+
+    def _open_node(self, pid: int) -> None:
+        self._loaded_node = None
+        self._processes[DEFAULT_NODE] = Process("node", DEFAULT_NODE, pid)
+        self._publish()
+        self._node.send("open")
+
+    def _publish(self) -> None:
+        order = ("supervisor", "control", DEFAULT_NODE, "journal", "pipelines")
+        processes = tuple(self._processes[name] for name in order if name in self._processes)
+        self._endpoints = replace(self._endpoints, processes=processes)
+        if self._publishing is not None:
+            self._publishing.cancel()
+        was_unwritten, self._publishing = self._publishing is not None, None
+        try:
+            write_endpoints(self._layout.endpoints, self._endpoints)
+        except ConfigError as error:
+            if not was_unwritten:
+                self._report(f"{error}; trying again until it can be")
+            self._publishing = asyncio.get_running_loop().call_later(_PUBLISH_AGAIN_S, self._publish)
+        else:
+            if was_unwritten:
+                self._report(f"{self._layout.endpoints} is written again")
+
+    def _listens(self, name: str) -> None:
+        if name in self._starting:
+            self._starting.remove(name)
+            if not self._starting:
+                self._on_ready(self._endpoints)

@@ -1,1 +1,0 @@
-"""Drivers behind control's ports: embedded nodes and their supervision."""

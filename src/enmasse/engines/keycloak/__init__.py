@@ -1,1 +1,0 @@
-"""A Keycloak as the place where spaces keep their users."""

@@ -1,0 +1,226 @@
+"""A budget of bytes for the connections or transactions of all spaces, shared so that none takes all of it.
+
+Rules:
+1. A request is granted while the whole is not used up.
+2. After that the holder of the most gives up what it holds, if the one that asks would still have less: space
+   is compared with space, then user with user of one space, then address with address of one user.
+3. Else, and among holders that have all of that in common, the one that asks goes without, or waits. Of these
+   one at a time goes on beyond the whole, as all may wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+MAX_WAITING: Final = 64
+"""Each keeps what it had read: more are refused instead."""
+
+
+class Party:
+    """The holders that share one name: a space, a user of it, an address of that user's.
+
+    Args:
+        parent: what it is a part of.
+        key: its name there.
+    """
+
+    __slots__ = ("children", "held", "key", "parent")
+
+    def __init__(self, parent: Party | None, key: Hashable) -> None:
+        self.parent = parent
+        self.key = key
+        self.held = 0
+        """Bytes, in whole grains."""
+        self.children: dict[Hashable, Party] = {}
+        """The members that hold any bytes."""
+
+
+class Holder(Party):
+    """Something that holds bytes of a budget, beginning with none.
+
+    Args:
+        budget: the budget.
+        path: the names of its owners: space, user, address ...
+        give_up: called to free what it holds, or a part of that, as another is entitled to it.
+    """
+
+    __slots__ = ("_budget", "_give_up", "_path")
+
+    def __init__(self, budget: Budget, path: tuple[Hashable, ...], give_up: Callable[[], None]) -> None:
+        super().__init__(None, self)
+        self._budget = budget
+        self._path = path
+        self._give_up = give_up
+
+    def resize(self, size: int) -> bool:
+        """Change how many bytes it holds, and return whether that was possible; less always is."""
+        budget = self._budget
+        wanted = budget.grains(size) - self.held
+        if not wanted:
+            return True
+        if wanted > 0 and not budget.make_room(self, self._path, wanted):
+            return False
+        self._change(wanted)
+        return True
+
+    def wait(self, size: int, go_on: Callable[[], None]) -> bool:
+        """Wait until there is room for so many bytes; it is held once ``go_on`` is called, which may be at once.
+
+        Returns:
+            Whether there is a place to wait at.
+        """
+        budget = self._budget
+        if budget.finishing is None:
+            budget.finishing = self
+            self._change(budget.grains(size) - self.held)
+            go_on()
+            return True
+        if len(budget.waiting) >= MAX_WAITING:
+            return False
+        budget.waiting[self] = size, go_on
+        return True
+
+    def stop_waiting(self) -> None:
+        """Wait for nothing."""
+        self._budget.waiting.pop(self, None)
+
+    def leave(self) -> None:
+        """Hold nothing, and wait for nothing."""
+        self.stop_waiting()
+        self.resize(0)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Return whether it may exceed the whole until it holds nothing any more."""
+        return self._budget.finishing is self
+
+    @property
+    def has_rivals(self) -> bool:
+        """True if others wait."""
+        return bool(self._budget.waiting)
+
+    def rank(self) -> tuple[int, ...]:
+        """Return what its space holds, its user, and so on: the holder with less comes first."""
+        party: Party | None = self._budget.root
+        held = []
+        for key in self._path:
+            party = None if party is None else party.children.get(key)
+            held.append(0 if party is None else party.held)
+        return (*held, self.held)
+
+    def give_up(self) -> None:
+        """Free some bytes, as another is entitled to them."""
+        self._give_up()
+
+    def _change(self, size: int) -> None:
+        budget = self._budget
+        if self.held + size and self.parent is None:
+            self.parent = budget.party(self._path)
+        party: Party = self
+        while (parent := party.parent) is not None:
+            party.held += size
+            if party.held == size:
+                parent.children[party.key] = party
+            elif not party.held:
+                parent.children.pop(party.key, None)
+                party.parent = None
+            party = parent
+        if party is not self:
+            party.held += size
+        if size < 0:
+            budget.freed(self)
+
+
+class Budget:
+    """The bytes that all share.
+
+    Args:
+        max_bytes: of all together.
+        grain: it is given out in multiples of so many bytes.
+    """
+
+    __slots__ = ("_grain", "_is_making_room", "finishing", "given_up", "max_bytes", "root", "waiting")
+
+    def __init__(self, max_bytes: int, grain: int) -> None:
+        self.max_bytes = max_bytes
+        self.root = Party(None, None)
+        self.given_up = 0
+        """The number of times that a holder had to free bytes for another."""
+        self.waiting: dict[Holder, tuple[int, Callable[[], None]]] = {}
+        self.finishing: Holder | None = None
+        """The holder that may exceed the whole until it holds nothing any more."""
+        self._grain = grain
+        self._is_making_room = False
+
+    @property
+    def held(self) -> int:
+        """Bytes that are given out."""
+        return self.root.held
+
+    def grains(self, size: int) -> int:
+        """Return a size rounded up to whole grains."""
+        return -(-size // self._grain) * self._grain
+
+    def party(self, path: tuple[Hashable, ...]) -> Party:
+        """Return the innermost of the parties of a path."""
+        party = self.root
+        for key in path:
+            child = party.children.get(key)
+            party = Party(party, key) if child is None else child
+        return party
+
+    def make_room(self, asking: Holder, path: tuple[Hashable, ...], size: int) -> bool:
+        """Make room for so many bytes more, if they may have it (rule 2); return whether there is room now."""
+        if self.finishing is asking:
+            return True
+        self._is_making_room = True
+        try:
+            while self.root.held + size > self.max_bytes:
+                other = self._find_largest(path, size)
+                if other is None:
+                    return False
+                before = self.root.held
+                self.given_up += 1
+                other.give_up()
+                if self.root.held >= before:
+                    return False
+        finally:
+            self._is_making_room = False
+        return True
+
+    def _find_largest(self, path: tuple[Hashable, ...], size: int) -> Holder | None:
+        """Return the holder that is to give way to this one; ``None`` where no other has more than it would have."""
+        party: Party = self.root
+        for key in path:
+            largest = max(party.children.values(), key=_held, default=None)
+            if largest is None:
+                return None
+            if largest.key != key:
+                own = party.children.get(key)
+                if (0 if own is None else own.held) + size >= largest.held:
+                    return None
+                while not isinstance(largest, Holder):
+                    largest = max(largest.children.values(), key=_held)
+                return largest
+            party = largest
+        return None
+
+    def freed(self, holder: Holder) -> None:
+        """Continue waiting holders after one holds less, the holder with least first."""
+        if self.finishing is holder and not holder.held:
+            self.finishing = None
+        while self.waiting and not self._is_making_room:
+            first = min(self.waiting, key=Holder.rank)
+            size, go_on = self.waiting[first]
+            if not first.resize(size):
+                if self.finishing is not None:
+                    return
+                self.finishing = first
+                continue
+            self.waiting.pop(first, None)
+            go_on()
+
+
+def _held(party: Party) -> int:
+    return party.held

@@ -1,0 +1,1 @@
+"""Direct addresses: anycast and multicast, whose producers get the consumer's own outcome."""

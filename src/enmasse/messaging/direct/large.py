@@ -1,0 +1,270 @@
+"""Large messages that are passed on while they are still coming, so that none is held whole.
+
+Rules:
+1. Its receiver gets nothing else on that link before it ends.
+2. While the receiver takes no more, the sender's session is stalled, and if more than ``AHEAD_BYTES`` come all
+   the same its connection is left unread. That blocks whatever else the sender says, the other's way to go on
+   may be among it, so a receiver that does not go on within ``PATIENCE_S`` loses the delivery.
+3. The outcome is sent after the last piece, as the sender is still sending before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from enmasse.messaging.delivery import FAILED, Delivery
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
+
+# An anycast address and its large messages know each other.
+if TYPE_CHECKING:
+    from enmasse.messaging.delivery import Producer
+    from enmasse.messaging.direct.anycast import AnycastConsumer, AnycastProducer
+
+
+LARGE_BYTES = 1 << 20
+"""Bytes from which a message is passed on while it comes: as many as a connection may owe its peer."""
+
+AHEAD_BYTES = 16 << 20
+"""Bytes that may wait for a receiver in the middle of a message: more than a sender within its window sends."""
+
+WAITING_BYTES = 64 << 20
+"""Bytes that may wait for the receivers of an address in all; beyond them large messages are not read."""
+
+PATIENCE_S = 60.0
+"""Seconds for which a receiver may keep a sender waiting in the middle of a message."""
+
+
+class PartsPort(Protocol):
+    """A delivery that is sent while its message is still coming."""
+
+    def write(self, part: bytes | memoryview) -> None:
+        """Send a piece, after which others come."""
+
+    def end(self, part: bytes | memoryview) -> None:
+        """Send the last piece."""
+
+    def abort(self) -> None:
+        """Give it up, which settles it."""
+
+
+class PassingPort(Protocol):
+    """The link of a receiver of large messages, beside what every ``ConsumerPort`` can do."""
+
+    holds_back: bool
+    """True if nothing more should be sent for now."""
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> PartsPort:
+        """Begin to send a message for one credit."""
+
+
+class HeldPort(Protocol):
+    """The link of a sender of large messages, beside what every ``ProducerPort`` can do."""
+
+    def stall(self, is_stalled: bool) -> None:
+        """Have the sender stop when it has sent what it may, or go on."""
+
+    def hold_input(self, is_held: bool) -> None:
+        """Leave what the sender sends unread, or read on."""
+
+
+def _port_of(consumer: AnycastConsumer) -> PassingPort:
+    return cast("PassingPort", consumer.port)
+
+
+def _input_of(producer: AnycastProducer) -> HeldPort:
+    return cast("HeldPort", producer.port)
+
+
+class LargeDelivery(Delivery):
+    """A large message at an anycast address; ``Passage`` of the engine calls it for the sender's link."""
+
+    __slots__ = (
+        "_ahead",
+        "_is_given_up",
+        "_is_held",
+        "_is_stalled",
+        "_more",
+        "_outcome",
+        "_parts",
+        "_wait",
+        "consumer",
+        "is_complete",
+        "sender",
+    )
+    sink: AnycastConsumer | None
+
+    def __init__(
+        self, payload: bytes, producer: AnycastProducer, producer_id: int, settled: bool, message_format: int
+    ) -> None:
+        super().__init__(payload, None, producer_id, settled, message_format)
+        self.sender = producer
+        # Outcomes are reported to this object, which knows when to pass them to the sender.
+        self.producer = cast("Producer", self)
+        self.consumer: AnycastConsumer | None = None
+        """The current receiver."""
+        self.is_complete = False
+        self._more = bytearray()
+        """The bytes that came behind ``payload`` while it waits."""
+        self._parts: PartsPort | None = None
+        self._outcome: Any = None
+        self._is_given_up = False
+        """True if it has no receiver: the rest is discarded."""
+        self._is_stalled = False
+        self._is_held = False
+        self._ahead = 0
+        """Bytes that have come since the receiver takes no more."""
+        self._wait = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return the bytes that it takes while it waits."""
+        return len(self.payload) + len(self._more)
+
+    # Called by the sender's link
+
+    def write(self, part: bytes | memoryview) -> None:
+        """Pass on a piece, after which others come."""
+        if self._parts is not None:
+            self._parts.write(part)
+        elif not self._is_given_up:
+            self._add(part)
+        self._keep_pace(len(part))
+
+    def end(self, part: bytes | memoryview, settled: bool) -> None:
+        """Pass on the last piece."""
+        self.is_complete = True
+        self.settled |= settled
+        self.sender.large = None
+        if self._parts is not None:
+            self._parts.end(part)
+            self._leave()
+        elif not self._is_given_up:
+            self._add(part)
+            self.payload += self._more
+            self._more = bytearray()
+        self._release_sender()
+        if self._outcome is not None:
+            self._report()
+
+    def abort(self) -> None:
+        """Note that the sender aborted the message, or is detached."""
+        self.is_complete = True
+        self.settled = True
+        self.sender.large = None
+        if self.consumer is None and self in self.sender.address.backlog:
+            self.sender.address.forget(self)
+        self._give_up()
+
+    # Its way to a receiver
+
+    def hold(self) -> None:
+        """Have the sender wait until a receiver takes the message, or more of it."""
+        if not self._is_stalled:
+            self._is_stalled = True
+            self._ahead = 0
+            _input_of(self.sender).stall(True)
+            self._wait += 1
+            wait = self._wait
+            self.sender.address.core.call_later(PATIENCE_S, lambda: self._on_patience(wait))
+
+    def start(self, consumer: AnycastConsumer) -> None:
+        """Give what has come to a receiver, and what comes from now on."""
+        payload, self.payload = self.payload, b""
+        more, self._more = self._more, bytearray()
+        is_settled = self.settled or consumer.presettle
+        consumer.deliveries += 1
+        if is_settled:
+            self._outcome = ACCEPTED
+        else:
+            consumer.unsettled += 1
+            self.sink = consumer
+        self.consumer = consumer
+        consumer.large = self
+        consumer.is_blocked = True
+        self._parts = _port_of(consumer).send_while_it_comes(self, is_settled, self.message_format)
+        self._release_sender()
+        self._parts.write(payload)
+        if more:
+            self._parts.write(memoryview(more))
+        self._keep_pace(0)
+
+    def on_blocked(self, blocked: bool) -> None:
+        """Note that the receiver's connection takes no more for now, or again."""
+        if blocked:
+            self.hold()
+        else:
+            self._release_sender()
+
+    def settle(self, _producer_id: int, state: Any) -> None:
+        """Note the outcome, which is sent once the sender has sent all."""
+        self.sink = None
+        self._outcome = state
+        if self.is_complete:
+            self._report()
+        else:
+            self._give_up()
+
+    def lost(self) -> None:
+        """Note that the receiver was detached in the middle of the message."""
+        self._outcome = FAILED
+        self._give_up()
+
+    def _report(self) -> None:
+        self.producer = None
+        if not self.settled:
+            self.settled = True
+            self.sender.settle(self.producer_id, self._outcome)
+
+    def _keep_pace(self, size: int) -> None:
+        if self.consumer is not None and _port_of(self.consumer).holds_back:
+            self.hold()
+        if self._is_stalled:
+            self._ahead += size
+            waiting = self.sender.address.backlog_bytes
+            if (self._ahead > AHEAD_BYTES or waiting > WAITING_BYTES) and not self._is_held:
+                self._is_held = True
+                _input_of(self.sender).hold_input(True)
+
+    def _release_sender(self) -> None:
+        if self._is_stalled:
+            self._is_stalled = False
+            self._wait += 1
+            _input_of(self.sender).stall(False)
+        if self._is_held:
+            self._is_held = False
+            _input_of(self.sender).hold_input(False)
+
+    def _on_patience(self, wait: int) -> None:
+        if self._wait != wait or not self._is_stalled:
+            return
+        if self.consumer is None:
+            self.sender.address.forget(self)
+            self._outcome = RELEASED
+            self._give_up()
+        else:
+            self.lost()
+
+    def _give_up(self) -> None:
+        """End what the receiver has of it, and let the rest pass by."""
+        self._is_given_up = True
+        self.payload = b""
+        self._more = bytearray()
+        if self._parts is not None:
+            self._parts.abort()
+            self._leave()
+        self._release_sender()
+
+    def _leave(self) -> None:
+        consumer, self.consumer, self._parts = self.consumer, None, None
+        assert consumer is not None
+        if self._is_given_up and self.sink is not None:
+            self.sink = None
+            consumer.unsettled -= 1
+            consumer.count(FAILED)
+        consumer.large = None
+        consumer.is_blocked = _port_of(consumer).holds_back
+        consumer.address.due()
+
+    def _add(self, part: bytes | memoryview) -> None:
+        self._more += part
+        self.sender.address.backlog_bytes += len(part)

@@ -1,0 +1,1 @@
+"""Queues, topics and subscriptions: messages that are stored until each is settled."""

@@ -1,0 +1,651 @@
+"""The part of a queue or subscription that lies on disk only, and how it is read.
+
+Rules:
+1. On disk only is everything from one offset on; rows before it are in memory or settled. A few rows may
+   have been taken ahead of their turn, for a selector or because they have expired.
+2. Reading waits in another process (``Storage.fetch``), at most one read at a time: a page for receivers, then
+   one for those who search all of it, so that neither waits for the other's end.
+3. What is not known to be committed is never taken from disk.
+4. Of a log that is shared with others, only frames are read of which something is needed here, and little between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from enmasse.messaging.errors import DamagedFrameError
+from enmasse.messaging.facts import known_facts
+from enmasse.messaging.log.entry import (
+    ENTRY_OVERHEAD_BYTES,
+    OUT,
+    ROW_BYTES,
+    STAGED,
+    WAITING,
+    Entry,
+    FrameRef,
+    Payloads,
+    attempts_of,
+    guessed_bytes,
+    settled_rows,
+)
+from enmasse.messaging.log.frame import FLAG_VOLATILE, Frame, frame_head
+from enmasse.messaging.log.layout import log_key, log_range
+from enmasse.messaging.log.shared_log import SharedLog
+from enmasse.messaging.queues.merging import Merging
+from enmasse.messaging.queues.scheduled import Scheduled
+from enmasse.messaging.storage import Fetched, Table
+
+if TYPE_CHECKING:
+    from enmasse.messaging.delivery import Consumer
+    from enmasse.messaging.log.message_log import MessageLog
+    from enmasse.messaging.queues.backlog import Backlog
+    from enmasse.messaging.selectors.selector import Selector
+
+
+MAX_RESIDENT_BYTES = 64 << 20
+"""Bytes of one address in memory, receivers' unsettled messages included, beyond which it reads no further."""
+
+PAGE_BYTES = 1 << 20
+"""Bytes that are read at once."""
+
+GAP = 256
+"""Offsets of messages for others that are read over, rather than read what lies behind them on its own."""
+
+Take = Callable[[Entry], None]
+Wanted = Callable[[bytes, int, int, int], bool]
+"""Given a message, its failed deliveries, its arrival by the core's steady clock, and its offset."""
+
+
+class Pager:
+    """The part on disk of one queue or subscription.
+
+    Args:
+        backlog: the part in memory.
+        log: the log of the frames.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_backlog",
+        "_estimated_below",
+        "_is_receivers_turn",
+        "_log",
+        "_scan_at",
+        "_sought",
+        "at",
+        "frame_at",
+        "is_reading",
+        "merging",
+        "scheduled",
+        "sweeps",
+        "waiting",
+    )
+
+    def __init__(self, backlog: Backlog, log: MessageLog) -> None:
+        self._backlog = backlog
+        self._log = log
+        self.merging = Merging(backlog, log)
+        self.scheduled = (Scheduled(self, backlog.core, is_dated=False), Scheduled(self, backlog.core, is_dated=True))
+        self.at: int | None = None
+        """The first offset that is on disk only; ``None`` where nothing is."""
+        self.frame_at = 0
+        """The frame in which it lies, or that follows."""
+        self.is_reading = False
+        self.sweeps = 0
+        """Searches of the whole part on disk that are under way."""
+        self.waiting: list[Callable[[], None]] = []
+        """Callbacks that continue these, once it is their turn to read."""
+        self._is_receivers_turn = False
+        self._asked = 0
+        """The first offset that was not known to be committed when the read that is under way was requested."""
+        self._estimated_below = 0
+        """Frames below have their bytes counted by guess."""
+        self._sought: dict[str, Selector] = {}
+        """The selectors for which the part on disk was searched, by their texts."""
+        self._scan_at = 0
+        """The offset up to which rows for receivers with selectors were searched."""
+
+    @property
+    def is_behind(self) -> bool:
+        """True if messages that can be handed out have yet to come from disk."""
+        if self.at is None:
+            return False
+        following = self._following(self.at)
+        return following is not None and following < self._log.visible
+
+    def _following(self, offset: int) -> int | None:
+        """Return the first offset from this one on that may be needed."""
+        share = self._backlog.share
+        if share is None or not isinstance(self._log, SharedLog):
+            return offset
+        return share.held.following(offset)
+
+    def _skip(self) -> None:
+        """Pass by what lies next on disk and is for others."""
+        if self.at is None:
+            return
+        following = self._following(self.at)
+        if following is None:
+            following = self._log.visible
+        if following > self.at:
+            self.at = self.frame_at = following
+
+    def span(self, first: int) -> tuple[int, int]:
+        """Return from where to where to read a page that begins at an offset or behind it."""
+        end = 1 << 63
+        share = self._backlog.share
+        if share is None or not isinstance(self._log, SharedLog):
+            return first, end
+        start = share.held.following(first)
+        return (first, first) if start is None else (start, share.held.reach(start, GAP))
+
+    def is_for_others(self, frame: Frame) -> bool:
+        """Return whether nothing of a frame is needed here."""
+        share = self._backlog.share
+        return share is not None and isinstance(self._log, SharedLog) and frame.first_offset not in share.held
+
+    def is_ahead(self, following: int) -> bool:
+        """Return whether rows below an offset have yet to come from disk."""
+        return self.at is not None and following > self.at
+
+    # While messages are written
+
+    def placed(self, first: int, row: int) -> None:
+        """Note a row that is about to be written and not to stay in memory."""
+        if self.at is None:
+            self.at = first + row
+            self.frame_at = first
+
+    def written(self, flying: list[Entry]) -> None:
+        """Note that rows that waited for it are on disk: with nothing older there they stay in memory."""
+        backlog = self._backlog
+        waiting = [entry for entry in flying if entry.state in (WAITING, STAGED)]
+        if not waiting:
+            return
+        frame = waiting[0].frame
+        assert frame is not None
+        self._skip()
+        is_next = self.at is None or self.at >= frame.first
+        if is_next and self._has_room() and not self.is_reading:
+            for entry in waiting:
+                assert entry.frame is not None
+                backlog.frames.setdefault(entry.frame.first, entry.frame)
+                backlog.add(entry)
+            self._caught_up()
+            return
+        sizes: dict[FrameRef, int] = {}
+        for entry in waiting:
+            if entry.frame is not None:
+                sizes[entry.frame] = sizes.get(entry.frame, 0) + len(entry.payload)
+        for ref, size in sizes.items():
+            if ref.first not in backlog.frames and ref.live == ref.rows:
+                self.merging.left_memory(ref, size)
+
+    def unwritten(self, visible: int) -> None:
+        """Note that a cut is not on disk."""
+        if self.at is not None and self.at >= visible:
+            self.at = None
+
+    def _caught_up(self) -> None:
+        """Note that nothing is on disk only any more: new messages stay in memory, as long as there is room."""
+        backlog = self._backlog
+        self.at = None
+        backlog.is_spilling = False
+        waiting, backlog.waiting = backlog.waiting, []
+        for index, entry in enumerate(waiting):
+            if entry.state == STAGED:
+                backlog.waiting.append(entry)
+            elif entry.state == WAITING:
+                backlog.add(entry)
+                if backlog.resident_bytes > backlog.window:
+                    backlog.is_spilling = True
+                    backlog.waiting += waiting[index + 1 :]
+                    return
+
+    # Coming back
+
+    def load(self, first: int) -> None:
+        """Start after a restart: everything from this offset on is on disk."""
+        self.at = self.frame_at = first
+        self._estimated_below = self._log.visible
+        self._backlog.is_spilling = True
+
+    def _has_room(self) -> bool:
+        backlog = self._backlog
+        return bool(backlog.options.last_value_key) or 2 * backlog.resident_bytes <= backlog.window
+
+    def go_on(self) -> None:
+        """Read a page, unless a read is under way: for receivers and for searches by turns."""
+        if self.is_reading or self.merging.is_under_way:
+            return
+        self._is_receivers_turn = not self._is_receivers_turn
+        if self.waiting and not self._is_receivers_turn:
+            self.waiting.pop(0)()
+        if not self.is_reading:
+            self._read_on()
+        if self.waiting and not self.is_reading:
+            self.waiting.pop(0)()
+
+    def _read_on(self) -> None:
+        """Read on if there is room, or a receiver that nothing in memory suits."""
+        if self.at is None:
+            return
+        backlog = self._backlog
+        self._skip()
+        if self.at >= self._log.visible:
+            if not backlog.is_flying:
+                self._caught_up()
+            return
+        if backlog.options.last_value_key or backlog.is_trimming or (backlog.consumers and self._has_room()):
+            self._fetch(self.frame_at, self._fetched)
+            return
+        starving = [c for c in backlog.consumers if c.port.credit > 0 and not c.is_blocked]
+        if starving and backlog.resident_bytes < MAX_RESIDENT_BYTES and not self._seek(starving):
+            self._fetch(self.frame_at, self._fetched)
+
+    def _fetch(self, first: int, done: Fetched) -> None:
+        start, end = self.span(first)
+        self.fetch(Table.FRAME, log_key(self.log_id, 0, start), log_key(self.log_id, 0, end), done)
+
+    def fetch(self, table: Table, first: bytes, last: bytes, done: Fetched) -> None:
+        """Read a page; ``is_reading`` holds until then, and the address has its turn afterwards."""
+        self.is_reading = True
+        self._asked = self._log.visible
+        limit = max(4_096, min(PAGE_BYTES, self._backlog.window // 4))
+
+        def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
+            self.is_reading = False
+            done(records, damaged)
+            # Whatever was read, others may have waited for their turn to read.
+            self._backlog.due()
+
+        self._backlog.core.storage.fetch(table, first, last, limit, fetched)
+
+    @property
+    def log_id(self) -> int:
+        """The number of the log."""
+        return self._log.log_id
+
+    def wait(self, read: Callable[[], None]) -> None:
+        """Call back when no read is under way, and receivers have had their turn."""
+        if self.is_closed:
+            read()
+            return
+        self.waiting.append(read)
+        self._backlog.due()
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the address was deleted, or what it had on disk."""
+        return self._backlog.is_closed or self._backlog.pager is not self
+
+    def close(self) -> None:
+        """Close, as the address or its messages on disk were deleted: searches end."""
+        waiting, self.waiting = self.waiting, []
+        for read in waiting:
+            read()
+
+    def forget(self, first: int) -> None:
+        """Forget a frame that was deleted."""
+        for scheduled in self.scheduled:
+            scheduled.forget(first)
+
+    def times_of(self, frame: Frame) -> Sequence[int]:
+        """Return the arrival times of a frame's messages, by the core's steady clock."""
+        return self._log.times(frame)
+
+    def bring(self, entry: Entry) -> None:
+        """Bring a message that was left on disk into memory."""
+        self._backlog.add(entry)
+
+    @staticmethod
+    def attempts_of(ref: FrameRef, row: int) -> int:
+        """Return the failed deliveries of a row."""
+        return ref.attempts.get(row, 0) if ref.attempts else 0
+
+    def _fetched(self, records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
+        backlog = self._backlog
+        if self.is_closed or self.at is None:
+            return
+        visible = self._log.visible
+        reached = self.at if records or damaged else self._next_frame(self.frame_at)
+        for key in damaged:
+            reached = max(reached, self.lose(key))
+        for _, value in records:
+            frame = Frame(value, verify=False)
+            if frame.first_offset >= visible:
+                break
+            self._take(frame)
+            reached = max(reached, frame.next_offset)
+        self.at = self.frame_at = max(self.at, reached)
+        for first in [first for first, ref in backlog.frames.items() if not ref.live and first < self.at]:
+            del backlog.frames[first]
+
+    def _next_frame(self, first: int) -> int:
+        """Return where the next frame on disk begins, after a page that held nothing.
+
+        What filled the page when it was asked for may have been deleted since, and more may follow.
+        """
+        keys = log_key(self.log_id, 0, first), log_range(self.log_id, 0)[1]
+        for key, _, _ in self._backlog.core.storage.heads(Table.FRAME, *keys):
+            return int.from_bytes(key[-8:], "big")
+        return self._asked
+
+    def _take(self, frame: Frame) -> None:
+        """Bring a frame's rows into memory."""
+        backlog = self._backlog
+        assert self.at is not None
+        if self.is_forgotten(frame) or self.is_for_others(frame):
+            return
+        ref = self.ref_of(frame)
+        rows = ref.rows_left(max(0, self.at - frame.first_offset))
+        ref.taken = None
+        payloads = ref.payloads(frame)
+        self._correct(frame, ref, payloads)
+        if backlog.timing.is_wanted or backlog.order is not None or ref.attempts or ref.own is not None:
+            times = self._log.times(frame)
+            for row in rows:
+                self._take_row(ref, row, payloads[row], times[row])
+        else:
+            self._take_plain(frame, ref, payloads, rows)
+        if ref.live:
+            backlog.frames[ref.first] = ref
+        else:
+            self._log.touch(ref)
+
+    def _take_plain(self, frame: Frame, ref: FrameRef, payloads: Payloads, rows: list[int]) -> None:
+        """Bring rows into memory that ask for nothing, as most do; a row's head says what it asks for."""
+        backlog = self._backlog
+        heads = frame.cells(frame.heads)
+        times = self._log.times(frame)
+        is_plain = {head: known_facts(head).is_plain for head in set(heads)}
+        for row in rows:
+            payload = payloads[row]
+            if not is_plain[heads[row]] or backlog.order is not None:
+                self._take_row(ref, row, payload, times[row])
+                continue
+            entry = Entry(payload, None, 0)
+            entry.frame = ref
+            entry.row = row
+            backlog.seq = entry.seq = backlog.seq + 1
+            backlog.resident_bytes += len(payload) + ENTRY_OVERHEAD_BYTES
+            backlog.line_up(entry)
+
+    def _take_row(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> None:
+        """Bring a row into memory, unless its time is far away."""
+        if any(scheduled.leave(ref, row, payload, since_us) for scheduled in self.scheduled):
+            self._backlog.timing.is_wanted = True
+        else:
+            self._backlog.add(self.make(ref, row, payload, since_us))
+
+    def make(self, ref: FrameRef, row: int, payload: bytes, since_us: int) -> Entry:
+        """Make an entry for a row; it is not in memory yet."""
+        backlog = self._backlog
+        facts = known_facts(payload)
+        if facts.is_plain and not backlog.timing.is_wanted:
+            entry = Entry(payload, None, 0)
+        else:
+            entry = backlog.timing.make_entry(payload, None, 0, facts, since_us)
+        entry.frame = ref
+        entry.row = row
+        if ref.attempts:
+            entry.attempts = ref.attempts.get(row, 0)
+        return entry
+
+    def is_forgotten(self, frame: Frame) -> bool:
+        """Return whether a frame's messages ended with an earlier start of the node; it is about to be deleted."""
+        return frame.is_volatile and frame.first_offset < self._estimated_below
+
+    def ref_of(self, frame: Frame) -> FrameRef:
+        """Return what is settled of a frame, as far as this process or the journal knows."""
+        return self._ref_at(frame.first_offset, frame.rows, is_volatile=frame.is_volatile)
+
+    def _ref_at(self, first: int, rows: int, *, is_volatile: bool) -> FrameRef:
+        backlog = self._backlog
+        known = backlog.frames.get(first)
+        if known is not None:
+            return known
+        log = self._log
+        if isinstance(log, SharedLog) and backlog.share is not None:
+            own = log.rows_of(backlog.share, first)
+            if own is not None and len(own) == rows:
+                own = None
+            ref = FrameRef(log, backlog.owner, first, rows, own, backlog.share)
+        else:
+            ref = FrameRef(log, backlog.owner, first, rows)
+        ref.is_exact = ref.first >= self._estimated_below
+        ref.is_volatile = is_volatile
+        key = log_key(*backlog.owner, ref.first)
+        storage = backlog.core.storage
+        settled = storage.get(Table.SETTLED, key)
+        if settled:
+            gone = settled_rows(settled)
+            ref.settled = sorted(gone if ref.own is None else gone.intersection(ref.own))
+            ref.live -= len(ref.settled)
+            ref.settled_cut = len(ref.settled)
+            ref.has_record = True
+        attempts = storage.get(Table.ATTEMPTS, key)
+        if attempts:
+            gone = set(ref.settled)
+            ref.attempts = {row: count for row, count in attempts_of(attempts).items() if row not in gone}
+            ref.has_attempts = True
+        return ref
+
+    def _correct(self, frame: Frame, ref: FrameRef, payloads: Payloads) -> None:
+        """Count the bytes of a frame that were guessed when the node started."""
+        if ref.is_exact:
+            return
+        ref.is_exact = True
+        gone = set(ref.settled)
+        rows = range(ref.rows) if ref.own is None else ref.own
+        exact = sum(len(payloads[row]) + ROW_BYTES for row in rows if row not in gone)
+        self._backlog.count_bytes(exact - guessed_bytes(len(frame.data), frame.rows, ref.live))
+
+    def lose(self, key: bytes) -> int:
+        """Lose the messages of a damaged frame, and return the next offset."""
+        backlog = self._backlog
+        first = int.from_bytes(key[-8:], "big")
+        for _, head, size in backlog.core.storage.heads(Table.FRAME, key, key + b"\0"):
+            _, rows, _, _ = frame_head(head)
+            ref = backlog.frames.get(first)
+            live = self._live_rows(first, rows) if ref is None else ref.live
+            if not live:
+                return first + rows
+            backlog.depth -= live
+            backlog.damaged += live
+            if first < self._estimated_below:
+                backlog.count_bytes(-guessed_bytes(size, rows, live))
+            backlog.core.report(
+                backlog.name,
+                DamagedFrameError(f"{live} messages of {backlog.name!r} in the frame at offset {first} are damaged"),
+            )
+            return first + rows
+        return first + 1
+
+    def _live_rows(self, first: int, rows: int) -> int:
+        """Return how many rows are needed of a frame that cannot be read."""
+        share, log = self._backlog.share, self._log
+        if share is None or not isinstance(log, SharedLog):
+            return rows
+        if first not in share.held:
+            return 0
+        own = log.rows_of(share, first)
+        settled = settled_rows(self._backlog.core.storage.get(Table.SETTLED, log_key(*share.owner, first)) or b"")
+        return rows - len(settled) if own is None else len(set(own) - settled)
+
+    # Taking rows ahead of their turn
+
+    def _seek(self, starving: list[Consumer]) -> bool:
+        """Search on disk for what receivers with selectors want; false if one of them takes anything."""
+        selectors = [getattr(consumer, "selector", None) for consumer in starving]
+        wanted = {selector.text: selector for selector in selectors if selector is not None}
+        if None in selectors:
+            return False
+        attached = {selector.text for c in self._backlog.consumers if (selector := getattr(c, "selector", None))}
+        self._sought = {text: selector for text, selector in self._sought.items() if text in attached}
+        if not wanted.keys() <= self._sought.keys():
+            # What was passed by for others may be what these want.
+            self._scan_at = 0
+            self._sought |= wanted
+        chosen = tuple(self._sought.values())
+
+        def is_wanted(payload: bytes, attempts: int, _since_us: int, _offset: int) -> bool:
+            return any(selector.matches(payload, attempts) for selector in chosen)
+
+        def found(position: int) -> None:
+            self._scan_at = position
+            self._backlog.due()
+
+        self._scan_at = max(self._scan_at, self.frame_at)
+        if self._scan_at < self._log.visible:
+            self._pick(self._scan_at, is_wanted, self._backlog.add, found)
+        return True
+
+    def sweep(self, is_wanted: Wanted, take: Take, done: Callable[[], None]) -> None:
+        """Take every row that is wanted from the part on disk, a page at a time.
+
+        Args:
+            is_wanted: chooses rows.
+            take: called with each of them, to settle or to move; no receiver can be given it.
+            done: called when everything was searched.
+        """
+
+        def taken(entry: Entry) -> None:
+            entry.state = OUT
+            self._backlog.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
+            take(entry)
+
+        def ended() -> None:
+            self.sweeps -= 1
+            done()
+
+        def swept(position: int) -> None:
+            if self.is_closed:
+                ended()
+            elif self.at is None or position >= self._log.visible:
+                delayed, dated = self.scheduled
+                delayed.sweep(is_wanted, taken, lambda: dated.sweep(is_wanted, taken, ended))
+            else:
+                # Others read meanwhile; what they bring into memory is searched there.
+                self._pick(max(position, self.frame_at), is_wanted, taken, lambda at: self.wait(lambda: swept(at)))
+
+        self.sweeps += 1
+        self.wait(lambda: swept(self.frame_at))
+
+    def _pick(self, first: int, is_wanted: Wanted, take: Take, done: Callable[[int], None]) -> None:
+        """Take the wanted rows of one page; ``done`` is called with the start of the next page."""
+        following = self._following(first)
+        if following is None or following >= self._log.visible:
+            done(self._log.visible)
+            return
+
+        def fetched(records: list[tuple[bytes, bytes]], damaged: list[bytes]) -> None:
+            visible = self._log.visible
+            position = following if records or damaged else self._next_frame(following)
+            for key in damaged:
+                position = max(position, int.from_bytes(key[-8:], "big") + 1)
+            for _, value in records:
+                frame = Frame(value, verify=False)
+                if self.is_closed or self.at is None or frame.first_offset >= visible:
+                    position = visible
+                    break
+                self._pick_rows(frame, is_wanted, take)
+                position = max(position, frame.next_offset)
+            done(position)
+
+        self._fetch(following, fetched)
+
+    def _pick_rows(self, frame: Frame, is_wanted: Wanted, take: Take) -> None:
+        assert self.at is not None
+        if self.is_forgotten(frame) or self.is_for_others(frame):
+            return
+        ref = self.ref_of(frame)
+        times = self._log.times(frame)
+        payloads = ref.payloads(frame)
+        for row in ref.rows_left(max(0, self.at - frame.first_offset)):
+            payload = payloads[row]
+            if is_wanted(payload, self.attempts_of(ref, row), times[row], frame.first_offset + row):
+                self._correct(frame, ref, payloads)
+                if ref.taken is None:
+                    ref.taken = set()
+                ref.taken.add(row)
+                self._backlog.frames[ref.first] = ref
+                take(self.make(ref, row, payload, times[row]))
+
+    # Rows that a client has, and which it is sent again when it comes back
+
+    def reserve(self, first: int, row: int) -> bool:
+        """Keep a row on disk from being handed out in its turn.
+
+        Args:
+            first: the first offset of its frame.
+            row: its row there.
+
+        Returns:
+            False if it is settled, or in memory.
+        """
+        key = log_key(self.log_id, 0, first)
+        for _, head, _ in self._backlog.core.storage.heads(Table.FRAME, key, key + b"\0"):
+            _, rows, _, flags = frame_head(head)
+            ref = self._ref_at(first, rows, is_volatile=bool(flags & FLAG_VOLATILE))
+            if ref.is_volatile or self.at is None or first + row < self.at or row not in ref.rows_left():
+                return False
+            if ref.taken is None:
+                ref.taken = set()
+            ref.taken.add(row)
+            self._backlog.frames[first] = ref
+            return True
+        return False
+
+    def recall(
+        self, rows: dict[int, set[int]], take: Callable[[int, int, Entry], None], done: Callable[[], None]
+    ) -> None:
+        """Read rows that were reserved.
+
+        Args:
+            rows: those of each frame, by its first offset.
+            take: called with each: the first offset, the row, and the message, which is out as if handed out.
+            done: called when all were read; one that is settled meanwhile, or cannot be read, is left out.
+        """
+        firsts = sorted(rows, reverse=True)
+
+        def read_on() -> None:
+            if not firsts or self.is_closed:
+                done()
+                return
+            first = firsts.pop()
+            self.wait(lambda: self._recall(first, rows[first], take, read_on))
+
+        read_on()
+
+    def _recall(
+        self, first: int, rows: set[int], take: Callable[[int, int, Entry], None], done: Callable[[], None]
+    ) -> None:
+        if self.is_closed:
+            done()
+            return
+        key = log_key(self.log_id, 0, first)
+
+        def fetched(records: list[tuple[bytes, bytes]], _damaged: list[bytes]) -> None:
+            for _, value in () if self.is_closed else records:
+                frame = Frame(value, verify=False)
+                ref = self.ref_of(frame)
+                times = self._log.times(frame)
+                payloads = ref.payloads(frame)
+                self._correct(frame, ref, payloads)
+                self._backlog.frames[first] = ref
+                for row in sorted(rows.difference(ref.settled)):
+                    entry = self.make(ref, row, payloads[row], times[row])
+                    entry.state = OUT
+                    # Its place is before all that was read in turn.
+                    entry.seq = first + row - (1 << 62)
+                    self._backlog.resident_bytes += len(entry.payload) + ENTRY_OVERHEAD_BYTES
+                    take(first, row, entry)
+            done()
+
+        self.fetch(Table.FRAME, key, key + b"\0", fetched)
+
+    def leave(self, entry: Entry) -> None:
+        """Forget a row that was recalled: it stays reserved, on disk."""
+        self._backlog.resident_bytes -= len(entry.payload) + ENTRY_OVERHEAD_BYTES

@@ -1,0 +1,340 @@
+"""Durable subscriptions of sessions: they lose their oldest messages where others would hold up the topic's senders.
+
+Rules:
+1. All subscriptions of a session have one account of bytes (``SessionRoom``). What would exceed it makes room: the
+   subscription that gets a message loses its oldest first; one that has none lets the largest other lose its own.
+2. What is not durable, and not stored by the topic in any case, is for connected clients only.
+3. While nobody is connected messages wait on disk and not in memory, whatever their number.
+4. A connection that goes, and a node that dies, is no failed attempt: nothing becomes a dead letter of that.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.facts import PLAIN, Facts
+from enmasse.messaging.log.entry import Entry
+from enmasse.messaging.log.layout import delete_log
+from enmasse.messaging.patterns import Pattern, parse_filter
+from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
+from enmasse.messaging.storage import Operation, Table
+
+if TYPE_CHECKING:
+    from enmasse.messaging.address import Address, AddressSpace
+    from enmasse.messaging.core import Core
+    from enmasse.messaging.queues.topic import Topic
+    from enmasse.model.kinds.address_settings import AddressSettings
+
+
+ENDLESS_BYTES = 1 << 62
+"""The room that a topic finds in a subscription which makes room by itself."""
+
+OFFLINE_WINDOW = -1
+"""The bytes in memory of a subscription without a client: no message stays there."""
+
+Key = tuple[int, int]
+"""The number of a session's log, and of its filter."""
+
+
+class SessionRoom:
+    """The account of what a session's subscriptions store; it takes the place of their space.
+
+    Args:
+        space: the space, whose own account counts the same bytes.
+    """
+
+    __slots__ = ("_bytes", "dropped", "space", "subscriptions")
+
+    def __init__(self, space: AddressSpace) -> None:
+        self.space = space
+        self.subscriptions: dict[SessionSubscription, None] = {}
+        self.dropped = 0
+        """Messages that were lost as the session was full."""
+        self._bytes = 0
+
+    @property
+    def bytes_stored(self) -> int:
+        """The bytes that the session stores."""
+        return self._bytes
+
+    @bytes_stored.setter
+    def bytes_stored(self, value: int) -> None:
+        if self.space.max_bytes:
+            self.space.bytes_stored += value - self._bytes
+        self._bytes = value
+
+    @property
+    def max_bytes(self) -> int:
+        """The bytes that the session may store."""
+        return self.space.max_session_bytes
+
+    def exceeds(self, size: int) -> bool:
+        """Return true if so many bytes more are too many, for the session or for the space."""
+        space = self.space
+        if self._bytes + size > space.max_session_bytes:
+            return True
+        return 0 < space.max_bytes < space.bytes_stored + size
+
+    def balance(self, address: Address) -> None:
+        """Do nothing: its subscriptions wait for nobody's room."""
+
+    def make_room(self, size: int, wanted: SessionSubscription) -> None:
+        """Lose messages until so many bytes fit, or until there is nothing in memory that could be lost."""
+        while self.exceeds(size):
+            loser = wanted
+            if not wanted.depth:
+                loser = max(self.subscriptions, key=lambda one: one.bytes_stored, default=wanted)
+            if not loser.drop_oldest():
+                return
+
+
+class SessionSubscription(Subscription):
+    """A durable subscription of a session to one topic.
+
+    Args:
+        key: identifies its filter.
+    """
+
+    __slots__ = ("is_trimming", "key", "room")
+    holds_back = False
+
+    def __init__(
+        self,
+        core: Core,
+        name: str,
+        log_id: int,
+        *,
+        topic: str,
+        pattern: Pattern,
+        options: AddressSettings,
+        key: Key,
+    ) -> None:
+        self.key = key
+        self.room: SessionRoom | None = None
+        self.is_trimming = False
+        super().__init__(core, name, log_id, topic=topic, pattern=pattern, options=options)
+        self.window = OFFLINE_WINDOW
+
+    @property
+    def skips_volatile(self) -> bool:  # type: ignore[override]  # others never change
+        """True while nobody is connected: what would be in memory alone is not kept."""
+        return not self.consumers
+
+    # Room
+
+    @property
+    def free_bytes(self) -> int:
+        """The bytes that may still be stored: it makes room by itself."""
+        return 0 if self.core.is_pressed else ENDLESS_BYTES
+
+    def join(self, space: AddressSpace) -> None:
+        """Join a space; what is stored counts once the session's account is known."""
+        self.space = space
+        if self.room is not None and space.max_bytes:
+            space.bytes_stored += self.bytes_stored
+
+    def belong(self, room: SessionRoom) -> None:
+        """Count what is stored in a session's account from now on."""
+        self.room = room
+        room.subscriptions[self] = None
+        self.budget = room
+        room.bytes_stored += self.bytes_stored
+
+    def enqueue(
+        self,
+        payload: bytes,
+        producer: Any,
+        producer_id: int,
+        *,
+        durable: bool,
+        facts: Facts = PLAIN,
+        is_staged: bool = False,
+        row: Any = None,
+    ) -> Entry:
+        """Add a message at the end; the oldest make room for it."""
+        room = self.room
+        if room is not None:
+            size = len(payload) + self.overhead
+            if room.exceeds(size):
+                room.make_room(size, self)
+        if not (self.consumers or self.is_spilling or self.log is None):
+            # Nothing that is written waits in memory for a client that may never come.
+            self.is_spilling = True
+        return super().enqueue(
+            payload, producer, producer_id, durable=durable, facts=facts, is_staged=is_staged, row=row
+        )
+
+    def drop_oldest(self) -> bool:
+        """Lose the oldest message; false if it has yet to come from disk."""
+        entry = self.next_entry()
+        if entry is None:
+            if self.pager is not None and self.pager.at is not None:
+                self.is_trimming = True
+                self.due()
+            return False
+        self.dropped += 1
+        if self.room is not None:
+            self.room.dropped += 1
+        self.settle(entry)
+        return True
+
+    def on_turn(self, now: float) -> None:
+        """Hand out; and lose what is too much and has come from disk."""
+        if self.is_trimming:
+            room = self.room
+            while room is not None and room.exceeds(0) and self.drop_oldest():
+                pass
+            self.is_trimming = (
+                room is not None and room.exceeds(0) and self.pager is not None and (self.pager.at is not None)
+            )
+        super().on_turn(now)
+
+    # Clients
+
+    def connected(self) -> None:
+        """Bring messages into memory, as there is a client that takes them."""
+        self.window = self.core.window_bytes
+        self.due()
+
+    def disconnected(self) -> None:
+        """Leave messages on disk, as no client is there any more."""
+        if not self.consumers:
+            self.window = OFFLINE_WINDOW
+
+    def close(self, condition: str, description: str) -> None:
+        """Close, as the session or its filter is over."""
+        super().close(condition, description)
+        self._leave()
+
+    def abandon(self, condition: str, description: str) -> None:
+        """Drop the messages, as the topic is deleted; the session may find another one of its name."""
+        super().abandon(condition, description)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.room is not None:
+            self.room.subscriptions.pop(self, None)
+            self.room = None
+
+
+class SessionSubscribing:
+    """The subscriptions of sessions to one topic."""
+
+    __slots__ = ("_kept", "_options", "_topic")
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._kept: dict[Key, SessionSubscription] = {}
+        self._options: AddressSettings | None = None
+
+    def __len__(self) -> int:
+        """The number of durable ones."""
+        return len(self._kept)
+
+    @property
+    def logs(self) -> set[int]:
+        """The numbers under which they keep their accounts."""
+        return {subscription.log_id for subscription in self._kept.values()}
+
+    @property
+    def kept(self) -> list[SessionSubscription]:
+        """The durable ones."""
+        return list(self._kept.values())
+
+    def find(self, key: Key) -> SessionSubscription | None:
+        """Return the subscription that a session's filter has here."""
+        return self._kept.get(key)
+
+    def subscribe(self, key: Key, source: str, name: str) -> SessionSubscription:
+        """Make a durable subscription; it is on disk with the next batch.
+
+        Args:
+            key: identifies the filter.
+            source: the names that are wanted, as a topic filter.
+            name: what to call it in a report.
+        """
+        topic = self._topic
+        log_id, _ = topic.core.new_log()
+        subscription = self._build(key, log_id, parse_filter(source), name)
+        record = {"session": key[0], "filter": key[1], "log": log_id, "source": source}
+        value = json.dumps(record, separators=(",", ":")).encode()
+
+        def decided(reason: str | None) -> None:
+            if reason is not None and self._kept.get(key) is subscription:
+                write()
+
+        def write() -> None:
+            # Of the numbers in use, the journal is given the latest each time: others were given meanwhile.
+            topic.core.store(
+                [topic.core.log_counter(), Operation(Table.SUBSCRIPTION, self._record_key(log_id), value)], decided
+            )
+
+        write()
+        return subscription
+
+    def load(self, record: dict[str, Any]) -> None:
+        """Take up a durable subscription of an earlier run of the node."""
+        source = record["source"]
+        self._build((record["session"], record["filter"]), record["log"], parse_filter(source), source)
+
+    def _build(self, key: Key, log_id: int, pattern: Pattern, name: str) -> SessionSubscription:
+        topic = self._topic
+        subscription = SessionSubscription(
+            topic.core, name, log_id, topic=topic.name, pattern=pattern, options=self.options, key=key
+        )
+        self._kept[key] = subscription
+        topic.subscribe(subscription)
+        return subscription
+
+    def watch(self, source: str) -> VolatileSubscription:
+        """Make a subscription that ends with its connection."""
+        topic = self._topic
+        subscription = VolatileSubscription(topic.core, source, 0, topic=topic.name, pattern=parse_filter(source))
+        topic.subscribe(subscription)
+        return subscription
+
+    def end(self, subscription: SessionSubscription) -> None:
+        """End a durable subscription, and delete everything of it."""
+        if self._kept.get(subscription.key) is not subscription:
+            return
+        del self._kept[subscription.key]
+        topic = self._topic
+        topic.unsubscribe(subscription)
+        subscription.close("amqp:resource-deleted", "the session's subscription is over")
+        log_id = subscription.log_id
+
+        def deleted() -> None:
+            topic.core.store_in_time(list(delete_log(topic.core.storage, log_id)))
+
+        topic.core.store_in_time([Operation(Table.SUBSCRIPTION, self._record_key(log_id), None)], deleted)
+
+    def _record_key(self, log_id: int) -> bytes:
+        return self._topic.log.log_id.to_bytes(4, "big") + log_id.to_bytes(4, "big")
+
+    @property
+    def options(self) -> AddressSettings:
+        """The settings of the topic as they are for a session."""
+        if self._options is None:
+            self._options = replace(
+                self._topic.options,
+                full_policy="drop-oldest",
+                max_attempts=0,
+                redelivery_delay=0,
+                reject_policy="deadletter",
+                max_consumers=0,
+                exclusive=False,
+            )
+        return self._options
+
+    def configure(self) -> None:
+        """Apply the topic's changed options."""
+        self._options = None
+        for subscription in self._kept.values():
+            subscription.configure(self.options)
+
+    def close(self) -> None:
+        """Close, as the topic is deleted."""
+        for subscription in self.kept:
+            self.end(subscription)

@@ -1,0 +1,339 @@
+"""Receivers on a topic: which subscription each of them belongs to.
+
+Rules:
+1. Without further options a receiver is a volatile subscriber of its own.
+2. A source whose terminus is durable names a durable subscription by container id and link name. It
+   outlives the link for as long as its expiry policy and time-out say [AMQP 3.5.3]; closing the link ends
+   it, detaching does not.
+3. With the capability ``shared`` several receivers of one container have a subscription together, with
+   ``global`` too those of all containers; it is named by the link name up to its first ``|``.
+4. A receiver without a source, with the link name of a durable subscription of its container, joins that.
+5. A durable subscription belongs to the user who made it: others need the right to manage the space. One that was
+   made without a login, or by a version that kept no owners, belongs to the first user who attaches to it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.address import DurableSource
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.log.layout import delete_log
+from enmasse.messaging.patterns import parse
+from enmasse.messaging.queues.consumer import BacklogConsumer
+from enmasse.messaging.queues.subscription import Subscription, VolatileSubscription
+from enmasse.messaging.retaining import ALWAYS, NEW, feed, handling_of
+from enmasse.messaging.selectors.selector import compile_selector, selector_of
+from enmasse.messaging.storage import Operation, Table
+from enmasse.wire.amqp.performatives import AmqpError
+
+if TYPE_CHECKING:
+    from enmasse.messaging.address import AttachOptions
+    from enmasse.messaging.delivery import ConsumerPort
+    from enmasse.messaging.queues.topic import Topic
+
+
+MAX_NAME_BYTES = 320
+
+STOLEN = AmqpError("amqp:link:stolen", "the subscription's link was attached anew")
+
+Name = tuple[str, str]
+"""Container (empty for all) and name."""
+
+
+class SubscriberConsumer(BacklogConsumer):
+    """A receiver of a durable subscription that it has made."""
+
+    __slots__ = ("lasting",)
+    lasting: Lasting
+
+    def on_detached(self, *, closed: bool = False) -> None:
+        """Note that the link is detached; closing it ends the subscription."""
+        super().on_detached()
+        self.lasting.left(closed=closed)
+
+
+class Lasting:
+    """A durable subscription that receivers have made, and when it ends."""
+
+    __slots__ = (
+        "_subscribing",
+        "_waits",
+        "is_shared",
+        "name",
+        "policy",
+        "record",
+        "source",
+        "subscription",
+        "timeout_s",
+    )
+
+    def __init__(
+        self, subscribing: Subscribing, name: Name, subscription: Subscription, record: dict[str, Any]
+    ) -> None:
+        self._subscribing = subscribing
+        self.name = name
+        self.subscription = subscription
+        self.record = record
+        self.source: str = record["source"]
+        self.policy: str = record["policy"]
+        self.timeout_s: int = record["timeout"]
+        self.is_shared: bool = record["shared"]
+        self._waits = 0
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """The capabilities that a receiver asks for to join it."""
+        return ("shared", "global") if self.is_shared and not self.name[0] else ("shared",) * self.is_shared
+
+    @property
+    def durable_source(self) -> DurableSource:
+        """The subscription as its receiver named it."""
+        selector = self.subscription.selector
+        text = None if selector is None else selector.text
+        return DurableSource(self.source, text, self.policy, self.timeout_s, self.capabilities)
+
+    def is_open_to(self, user: str, *, may_manage: bool) -> bool:
+        """Return whether a user may read from it, and end it."""
+        return may_manage or self.record.get("owner", user) == user
+
+    def left(self, *, closed: bool) -> None:
+        """Note that a receiver was detached."""
+        if self.subscription.consumers:
+            return
+        if closed:
+            self.end()
+        else:
+            self.wait("link-detach")
+
+    def wait(self, event: str) -> None:
+        """Start the time-out, if this event is the one after which only that is left."""
+        order = ("link-detach", "session-end", "connection-close")
+        if self.policy not in order or order.index(event) < order.index(self.policy):
+            return
+        self._waits += 1
+        mine = self._waits
+
+        def over() -> None:
+            if self._waits == mine and not self.subscription.consumers:
+                self.end()
+
+        self._subscribing.topic.core.call_later(self.timeout_s, over)
+
+    def joined(self) -> None:
+        """Note that a receiver has joined again."""
+        self._waits += 1
+
+    def end(self) -> None:
+        """End the subscription."""
+        self._subscribing.end(self)
+
+
+class Subscribing:
+    """The subscriptions of one topic that its receivers make."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self._lasting: dict[Name, Lasting] = {}
+        self._shared: dict[Name, VolatileSubscription] = {}
+        """Volatile subscriptions that several receivers may have together."""
+        self._names: dict[Subscription, Name] = {}
+        """The names of these."""
+
+    # Receivers
+
+    def attach(self, port: ConsumerPort, options: AttachOptions) -> BacklogConsumer:
+        """Attach a receiver.
+
+        Raises:
+            AttachError: its selector is malformed, a limit is reached, or the subscription belongs to another user.
+        """
+        is_shared = "shared" in options.capabilities
+        container = "" if "global" in options.capabilities else options.container
+        name = container, options.name.partition("|")[0] if is_shared else options.name
+        if options.is_durable:
+            return self._attach_lasting(port, options, name, is_shared=is_shared)
+        wanted = handling_of(options.filters)
+        subscription = self._shared.get(name) if is_shared else None
+        is_new = subscription is None
+        if subscription is None:
+            subscription = self._make_volatile(options)
+            if is_shared:
+                self._shared[name] = subscription
+                self._names[subscription] = name
+        consumer = BacklogConsumer(subscription, port, options.presettle, None)
+        subscription.add_consumer(consumer)
+        if wanted == ALWAYS or (wanted == NEW and is_new):
+            feed(subscription)
+        return consumer
+
+    def _make_volatile(self, options: AttachOptions) -> VolatileSubscription:
+        topic = self.topic
+        source = options.source or topic.name
+        policy = topic.options.slow_policy
+        subscription = VolatileSubscription(
+            topic.core,
+            source,
+            topic.core.new_volatile_log() if policy == "spill" else 0,
+            topic=topic.name,
+            pattern=parse(source),
+            policy=policy,
+            selector=selector_of(options.filters),
+        )
+        topic.subscribe(subscription)
+        return subscription
+
+    def _attach_lasting(
+        self, port: ConsumerPort, options: AttachOptions, name: Name, *, is_shared: bool
+    ) -> SubscriberConsumer:
+        if not name[1] or len("".join(name).encode()) > MAX_NAME_BYTES:
+            raise AttachError(
+                "amqp:invalid-field",
+                f"a durable subscription's container id and link name have 1 to {MAX_NAME_BYTES} bytes",
+            )
+        selector = selector_of(options.filters)
+        wanted = handling_of(options.filters)
+        source = options.source or self.topic.name
+        lasting = self._lasting.get(name)
+        if lasting is not None and not lasting.is_open_to(options.user, may_manage=options.may_manage):
+            raise AttachError(
+                "amqp:unauthorized-access",
+                f"the durable subscription {name[1]!r} of container {name[0]!r} belongs to another user: "
+                "take another link name or container id, or let a user with the permission manage end it",
+            )
+        text = "" if selector is None else selector.text
+        if lasting is not None and not lasting.subscription.consumers:
+            before = lasting.subscription.selector
+            is_other = lasting.is_shared is not is_shared
+            if is_other or lasting.source != source or ("" if before is None else before.text) != text:
+                # Another pattern or selector makes it another subscription [JMS 2.0 8.3.3].
+                lasting.end()
+                lasting = None
+        wants_values = wanted == ALWAYS or (wanted == NEW and lasting is None)
+        if lasting is None:
+            lasting = self._make_lasting(name, source, text, options)
+        elif options.user and "owner" not in lasting.record:
+            lasting.record["owner"] = options.user
+            self._keep(lasting)
+        subscription = lasting.subscription
+        if subscription.consumers and not is_shared:
+            for consumer in list(subscription.consumers):
+                consumer.port.detach(STOLEN)
+                subscription.remove_consumer(consumer)
+        lasting.joined()
+        consumer = SubscriberConsumer(subscription, port, options.presettle, None)
+        consumer.lasting = lasting
+        subscription.add_consumer(consumer)
+        if wants_values:
+            feed(subscription)
+        return consumer
+
+    def find(self, container: str, link: str, user: str, *, may_manage: bool) -> Lasting | None:
+        """Return the durable subscription that a link name alone stands for, if it is open to a user."""
+        name = link.partition("|")[0]
+        found = [self._lasting.get(key) for key in ((container, link), (container, name), ("", name))]
+        return next((one for one in found if one is not None and one.is_open_to(user, may_manage=may_manage)), None)
+
+    def forget(self, subscription: Subscription) -> None:
+        """Forget a volatile subscription that has ended."""
+        name = self._names.pop(subscription, None)
+        if name is not None:
+            del self._shared[name]
+
+    # Durable ones
+
+    def _make_lasting(self, name: Name, source: str, selector: str, options: AttachOptions) -> Lasting:
+        log_id, _ = self.topic.core.new_log()
+        record = {
+            "container": name[0],
+            "name": name[1],
+            "log": log_id,
+            "source": source,
+            "selector": selector,
+            "policy": options.expiry_policy,
+            "timeout": options.expiry_timeout_s,
+            "shared": "shared" in options.capabilities,
+        }
+        if options.user:
+            record["owner"] = options.user
+        lasting = self._build(record)
+        self._keep(lasting)
+        return lasting
+
+    def _keep(self, lasting: Lasting) -> None:
+        """Have a subscription survive a restart, once that can be written and unless it has ended by then."""
+        core = self.topic.core
+        record = Operation(
+            Table.SUBSCRIPTION, self._key(lasting.subscription.log_id), json.dumps(lasting.record).encode()
+        )
+
+        def decided(reason: str | None) -> None:
+            if reason is not None and self._lasting.get(lasting.name) is lasting:
+                self._keep(lasting)
+
+        # Of the numbers in use, the journal is given the latest each time: others were given meanwhile.
+        core.store([core.log_counter(), record], decided)
+
+    def _key(self, log_id: int) -> bytes:
+        return self.topic.log.log_id.to_bytes(4, "big") + log_id.to_bytes(4, "big")
+
+    def _build(self, record: dict[str, Any]) -> Lasting:
+        topic = self.topic
+        subscription = Subscription(
+            topic.core,
+            f"{topic.name}::{record['name']}",
+            record["log"],
+            topic=topic.name,
+            pattern=parse(record["source"]),
+            options=topic.options,
+            selector=compile_selector(record["selector"]) if record["selector"] else None,
+        )
+        name = record["container"], record["name"]
+        lasting = Lasting(self, name, subscription, record)
+        self._lasting[name] = lasting
+        topic.subscribe(subscription)
+        return lasting
+
+    @property
+    def logs(self) -> set[int]:
+        """The numbers under which durable subscriptions keep their accounts."""
+        return {lasting.subscription.log_id for lasting in self._lasting.values()}
+
+    def load(self) -> None:
+        """Load the durable subscriptions that the journal holds."""
+        first = self.topic.log.log_id.to_bytes(4, "big")
+        last = (self.topic.log.log_id + 1).to_bytes(4, "big")
+        found = self.topic.core.storage.scan(Table.SUBSCRIPTION, first, last, 1 << 30)
+        for _, value in found:
+            record = json.loads(value)
+            if "session" in record:
+                self.topic.sessions.load(record)
+            else:
+                self._build(record).wait("connection-close")
+
+    def configure(self) -> None:
+        """Apply the topic's changed options to its durable subscriptions."""
+        for lasting in self._lasting.values():
+            lasting.subscription.configure(self.topic.options)
+
+    def close(self) -> None:
+        """Close, as the topic is deleted."""
+        for lasting in list(self._lasting.values()):
+            lasting.end()
+
+    def end(self, lasting: Lasting) -> None:
+        """End a durable subscription, and delete everything of it."""
+        if self._lasting.get(lasting.name) is not lasting:
+            return
+        del self._lasting[lasting.name]
+        topic = self.topic
+        subscription = lasting.subscription
+        topic.unsubscribe(subscription)
+        subscription.close("amqp:resource-deleted", f"subscription {lasting.name[1]!r} is over")
+        log_id = subscription.log_id
+
+        def deleted() -> None:
+            topic.core.store_in_time(list(delete_log(topic.core.storage, log_id)))
+
+        topic.core.store_in_time([Operation(Table.SUBSCRIPTION, self._key(log_id), None)], deleted)

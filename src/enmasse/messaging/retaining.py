@@ -1,0 +1,288 @@
+"""Sets retained values by messages, and gives them to receivers.
+
+Rules:
+1. A message with the annotation ``x-opt-retain`` goes to the receivers as any other does, and becomes the value of
+   the name that it was sent to. With an empty body it clears the value.
+2. One that is durable is accepted once both it and the value are on disk. For any other nobody waits.
+3. One for whose value there is no room is rejected, and nobody gets it.
+4. A receiver asks for values by the filter ``enmasse:retained``: ``always``, or ``new`` for a subscription that did
+   not exist before. They are annotated ``x-opt-retained``, which no sender can make up.
+5. A subscription is given values as far as it has room, a few in each turn. What became a value since it asked comes
+   to it as any other message, and so not as a value, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.facts import PLAIN, facts_of, known_facts
+from enmasse.messaging.limits import EXCEEDED
+from enmasse.messaging.log.entry import with_ttl
+from enmasse.wire.amqp.codec import encode, skip
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError
+from enmasse.wire.amqp.sections import (
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    RETAIN,
+    RETAINED,
+    Sections,
+    with_message_annotations,
+    without_message_annotations,
+)
+
+if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
+    from enmasse.messaging.delivery import Producer
+    from enmasse.messaging.facts import Facts
+    from enmasse.messaging.queues.subscription import Subscription
+    from enmasse.messaging.retained import Value
+    from enmasse.messaging.retained_log import RetainedLog
+
+
+RETAINED_FILTER = "enmasse:retained"
+ALWAYS, NEW, NEVER = "always", "new", "never"
+
+FED_AT_ONCE = 32
+"""Values that a subscription is given in one go, of which there are two in a turn: some half a millisecond."""
+
+FED_BYTES = 256 << 10
+"""Bytes in memory for one subscription beyond which its further values wait."""
+
+EMPTY_BYTES = 64
+"""No body that is empty is longer, if it has no dozen sections; a longer one is not read."""
+
+RETAIN_NAME = RETAIN.encode()
+_RETAINED = RETAINED.encode()
+_SMALL_ANNOTATIONS = b"\x00\x53\x72\xc1"
+_RETAINED_FIELD = encode(RETAINED) + encode(True)
+_MOST_BYTES, _MOST_FIELDS = 0xFF - len(_RETAINED_FIELD), 0xFE
+_HEADER_START = b"\x00\x53\x70"
+_LIST_8 = b"\xc0"
+_BEFORE_PROPERTIES = frozenset(b"\x00\x53" + bytes((code,)) for code in range(HEADER, MESSAGE_ANNOTATIONS + 1))
+_AFTER_ANNOTATIONS = frozenset(b"\x00\x53" + bytes((code,)) for code in range(MESSAGE_ANNOTATIONS + 1, 0x79))
+
+
+def handling_of(filters: dict[str, Any]) -> str:
+    """Return when a receiver wants retained values: ``always``, ``new`` or ``never``.
+
+    Args:
+        filters: of its source, by descriptor.
+
+    Raises:
+        AttachError: the filter has another value.
+    """
+    value = filters.get(RETAINED_FILTER, NEVER)
+    if value not in (ALWAYS, NEW, NEVER):
+        raise AttachError(
+            "amqp:invalid-field", f"the filter {RETAINED_FILTER} is {ALWAYS}, {NEW} or {NEVER}, not {value!r:.100}"
+        )
+    return str(value)
+
+
+# Messages that are to be retained
+
+
+def plain_start(payload: bytes) -> bytes:
+    """Return the start of a message up to the code of the section behind its annotations, if these are nothing to us.
+
+    A message that begins in the same way is not to be retained either. The start is empty if the message is, or if it
+    has no such sections.
+    """
+    at = 0
+    try:
+        while payload[at : at + 3] in _BEFORE_PROPERTIES:
+            start, at = at, skip(payload, at + 3, len(payload))
+            if payload.find(RETAIN_NAME, start, at) >= 0:
+                return b""
+    except DecodeError:
+        return b""
+    return payload[: at + 3] if payload[at : at + 3] in _AFTER_ANNOTATIONS else b""
+
+
+def retained_message(payload: bytes) -> tuple[bytes, Facts]:
+    """Return a message without what is not for senders to say, and its facts; one that cannot be read has none."""
+    try:
+        return without_retained(payload), facts_of(payload)
+    except DecodeError:
+        return payload, PLAIN
+
+
+def without_retained(payload: bytes) -> bytes:
+    """Return a message without the annotation of retained values, which is not for senders to say.
+
+    Raises:
+        DecodeError: its annotations cannot be read.
+    """
+    return without_message_annotations(payload, (RETAINED,)) if _RETAINED in payload else payload
+
+
+def is_clearing(payload: bytes) -> bool:
+    """Return whether a message has an empty body: no bytes, no text, or nothing at all."""
+    sections = Sections(payload)
+    try:
+        start, stop = sections.body_range
+        if stop - start > EMPTY_BYTES:
+            return False
+        body = sections.body
+    except DecodeError:
+        return False
+    return body is None or (isinstance(body, bytes | str | list) and not body)
+
+
+class RetainingSender:
+    """The sender of a message that is retained: it is answered when both the message and the value are done with."""
+
+    __slots__ = ("_delivery_id", "_open", "_producer", "_state")
+
+    def __init__(self, producer: Producer, delivery_id: int) -> None:
+        self._producer = producer
+        self._delivery_id = delivery_id
+        self._open = 2
+        self._state: Any = ACCEPTED
+
+    def settle(self, _delivery_id: int, state: Any) -> None:
+        """Note the outcome of the message."""
+        self._note(state)
+
+    def retained(self, reason: str | None) -> None:
+        """Note that the value is on disk, or why it is not."""
+        self._note(ACCEPTED if reason is None else RELEASED)
+
+    def _note(self, state: Any) -> None:
+        if state is not ACCEPTED:
+            self._state = state
+        self._open -= 1
+        if not self._open:
+            self._producer.settle(self._delivery_id, self._state)
+
+
+def why_not(values: RetainedLog, name: str, payload: bytes) -> AmqpError | None:
+    """Return why a message that is to be retained is not taken; ``None`` if it is.
+
+    Args:
+        values: of the address.
+        name: the address, or the name below it that the message was sent to.
+        payload: the message.
+    """
+    assert values.index is not None
+    problem = values.index.refusal(name, len(payload))
+    if problem is None or is_clearing(payload):
+        return None
+    return AmqpError(EXCEEDED, problem)
+
+
+def retain(
+    values: RetainedLog, name: str, payload: bytes, facts: Facts, producer: Producer, delivery_id: int, *, waits: bool
+) -> Any:
+    """Make a message that was taken the value of its name, or clear that.
+
+    Args:
+        values: of the address.
+        name: the address, or the name below it that the message was sent to.
+        payload: the message as receivers get it.
+        facts: of the message.
+        producer: its sender's end.
+        delivery_id: the sender's.
+        waits: whether the sender's outcome waits for the disk.
+
+    Returns:
+        What is to be told the outcome of the message instead of the sender, with the same id.
+    """
+    sender = RetainingSender(producer, delivery_id) if waits else None
+    done = None if sender is None else sender.retained
+    if is_clearing(payload):
+        values.clear(name, done)
+    else:
+        values.set(name, payload, facts, done)
+    return producer if sender is None else sender
+
+
+# Receivers of values
+
+
+def copy_of(value: Value, core: Core) -> bytes:
+    """Return a retained value for a receiver: annotated as such, with the time to live that it has left."""
+    payload = value.payload
+    if value.ends_us:
+        payload = with_ttl(payload, max(1, (value.ends_us - core.steady_us) // 1_000))
+    at = 0
+    if payload.startswith(_HEADER_START) and payload[3:4] == _LIST_8:
+        at = 5 + payload[4]
+    if (
+        payload.startswith(_SMALL_ANNOTATIONS, at)
+        and payload[at + 4] < _MOST_BYTES
+        and payload[at + 5] < _MOST_FIELDS
+    ):
+        # Nearly always: one more field, without a look at the others.
+        size, stop = payload[at + 4], at + 5 + payload[at + 4]
+        head = payload[: at + 4] + bytes((size + len(_RETAINED_FIELD), payload[at + 5] + 2))
+        return head + payload[at + 6 : stop] + _RETAINED_FIELD + payload[stop:]
+    try:
+        return with_message_annotations(payload, {RETAINED: True})
+    except DecodeError:
+        # It was read when it was set; the journal has its own checks.
+        return payload
+
+
+class Feed:
+    """Gives retained values to a subscription, as far as it has room.
+
+    Args:
+        subscription: belongs to a topic.
+        values: the values, with ``None`` wherever others may go on; see ``Retained.search``.
+        version: of the latest value that it is to get; see ``Retained.version``.
+    """
+
+    __slots__ = ("_subscription", "_values", "_version")
+
+    def __init__(self, subscription: Subscription, values: Iterator[Value | None], version: int) -> None:
+        self._subscription = subscription
+        self._values = values
+        self._version = version
+
+    def go_on(self) -> bool:
+        """Give the subscription what there is room for; return whether there may be more."""
+        subscription, core = self._subscription, self._subscription.core
+        for _ in range(FED_AT_ONCE):
+            if core.is_pressed and subscription.log is not None:
+                core.hold(subscription)
+                return True
+            if not self._has_room():
+                return True
+            try:
+                value = next(self._values)
+            except StopIteration:
+                return False
+            if value is None:
+                break
+            if value.version <= self._version:
+                payload = copy_of(value, core)
+                subscription.receive(payload, known_facts(payload))
+        subscription.due()
+        return True
+
+    def _has_room(self) -> bool:
+        subscription = self._subscription
+        if subscription.log is None:
+            return subscription.resident_bytes < FED_BYTES
+        return subscription.free_bytes > 0
+
+
+def feed(subscription: Subscription, *, skips_system: bool = False) -> None:
+    """Give a topic's subscription all retained values of the topic that match its pattern, beginning in this turn.
+
+    Args:
+        subscription: belongs to a topic; values that it was being given are given again from the first one on.
+        skips_system: a wildcard in the first place stands for no word that begins with ``$`` [MQTT-4.7.2-1].
+    """
+    topic = subscription.topic
+    assert topic is not None
+    index = topic.retained.index
+    if index is None or not topic.retained.values:
+        return
+    found = index.search(subscription.pattern, home=topic.retained, skips_system=skips_system)
+    subscription.feed = Feed(subscription, found, index.version)
+    subscription.due()

@@ -1,0 +1,1 @@
+"""Selectors: conditions over messages, in the language of JMS, compiled to closures."""

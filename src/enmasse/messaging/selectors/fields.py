@@ -1,0 +1,277 @@
+"""The fields of a message that a selector can name [AMQP JMS Mapping 1.0, 3.2].
+
+``JMS...`` names are header fields of JMS, ``amqp....`` names are fields of the header and the
+properties as AMQP calls them, any other is an application property.
+
+Single values are found without decoding what stands before them: a selector is applied to every message for
+every receiver, and mostly asks for one or two values. Messages in an unusual encoding are read the careful
+way, by ``Sections``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from enmasse.messaging.errors import SelectorError
+from enmasse.messaging.facts import DELIVERY_TIME
+from enmasse.wire.amqp.codec import decode, skip
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.section_kinds import HEADER, HEADER_FIELDS, PROPERTIES, PROPERTY_FIELDS, Header
+from enmasse.wire.amqp.sections import APPLICATION_PROPERTIES, Sections
+
+_U32 = struct.Struct(">I")
+_UNUSUAL = -2
+_MISSING = -1
+
+_WIDTHS = tuple({4: 1, 5: 2, 6: 3, 7: 5, 8: 9, 9: 17}.get(code >> 4, 0) for code in range(256))
+"""Bytes of a value of fixed width with that code, 0 of others."""
+
+
+def key_of(name: str) -> bytes:
+    """Return a name as the key of a map in its usual encoding; empty if it is too long for that."""
+    content = name.encode()
+    return bytes((0xA1, len(content))) + content if len(content) < 256 else b""
+
+
+def _value_of(payload: bytes, wanted: int) -> int:
+    """Return where the value of a section starts, ``_MISSING`` or ``_UNUSUAL``."""
+    at = 0
+    size = len(payload)
+    while at < size:
+        if payload[at] or payload[at + 1] != 0x53:
+            return _UNUSUAL
+        code = payload[at + 2]
+        if code >= wanted:
+            return at + 3 if code == wanted else _MISSING
+        kind = payload[at + 3]
+        if kind & 0xFE == 0xC0:
+            at += 5 + payload[at + 4]
+        elif kind == 0x45:
+            at += 4
+        elif kind & 0xFE == 0xD0:
+            at += 8 + _U32.unpack_from(payload, at + 4)[0]
+        else:
+            return _UNUSUAL
+    return _MISSING if at == size else _UNUSUAL
+
+
+def _after(payload: bytes, at: int, end: int) -> int:
+    """Return where the value that starts there ends."""
+    code = payload[at]
+    width = _WIDTHS[code]
+    if width:
+        return at + width
+    if code in (0xA0, 0xA1, 0xA3):
+        return at + 2 + payload[at + 1]
+    return skip(payload, at, end)
+
+
+def _content(payload: bytes, at: int) -> tuple[int, int, int]:
+    """Start, end and number of the elements of a compound value."""
+    if payload[at] & 0x10:
+        return at + 9, at + 5 + _U32.unpack_from(payload, at + 1)[0], _U32.unpack_from(payload, at + 5)[0]
+    return at + 3, at + 2 + payload[at + 1], payload[at + 2]
+
+
+def application_property(payload: bytes, name: str, key: bytes) -> Any:
+    """Return an application property; ``None`` if the message has none of that name.
+
+    Args:
+        payload: the message.
+        name: the name.
+        key: what ``key_of`` gave for it.
+
+    Raises:
+        DecodeError: the message is malformed on the way there.
+    """
+    try:
+        at = _value_of(payload, APPLICATION_PROPERTIES)
+        if at == _MISSING:
+            return None
+        if at != _UNUSUAL and key and payload[at] in (0xC1, 0xD1):
+            at, end, count = _content(payload, at)
+            if end > len(payload) or count & 1:
+                raise DecodeError("the application properties are cut short")
+            size = len(key)
+            for _ in range(0, count, 2):
+                if payload[at] != 0xA1:
+                    break
+                if payload[at : at + size] == key:
+                    return decode(payload, at + size, end)[0]
+                at = _after(payload, _after(payload, at, end), end)
+            else:
+                if at != end:
+                    raise DecodeError("the application properties are not a map")
+                return None
+    except (IndexError, struct.error):
+        raise DecodeError("a section is cut short") from None
+    return Sections(payload).application_properties.get(name)
+
+
+def list_field(payload: bytes, section: int, index: int, kind: Any, name: str) -> Any:
+    """Return a field of the header or of the properties; ``None`` if the message does not say it.
+
+    Args:
+        payload: the message.
+        section: ``HEADER`` or ``PROPERTIES``.
+        index: the field's place.
+        kind: the type or types that it may have.
+        name: the field's, as ``Header`` or ``Properties`` call it.
+
+    Raises:
+        DecodeError: the message is malformed on the way there, or the field has another type.
+    """
+    try:
+        at = _value_of(payload, section)
+        if at == _MISSING or (at != _UNUSUAL and payload[at] == 0x45):
+            return None
+        if at != _UNUSUAL and payload[at] in (0xC0, 0xD0):
+            at, end, count = _content(payload, at)
+            if end > len(payload):
+                raise DecodeError("a section is cut short")
+            if index >= count:
+                return None
+            for _ in range(index):
+                at = _after(payload, at, end)
+            value = decode(payload, at, end)[0]
+            if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+                raise DecodeError(f"{value!r:.60} is no {name}")
+            return value
+    except (IndexError, struct.error):
+        raise DecodeError("a section is cut short") from None
+    sections = Sections(payload)
+    return getattr(sections.header if section == HEADER else sections.properties, name)
+
+
+class MessageFields:
+    """A message as selectors see it; fields that one has looked up are kept for the next.
+
+    Args:
+        payload: the bytes of a message whose format is AMQP's own (0).
+        attempts: its deliveries that failed at this address.
+    """
+
+    __slots__ = ("attempts", "found", "payload")
+
+    def __init__(self, payload: bytes, attempts: int = 0) -> None:
+        self.payload = payload
+        self.attempts = attempts
+        self.found: dict[str, Any] = {}
+        """Application properties that were looked up."""
+
+
+Field = Callable[[MessageFields], Any]
+"""Finds a value in a message: ``None`` where there is none. Raises ``DecodeError`` if that is malformed."""
+
+
+def _identity(value: Any) -> Any:
+    """Return a message id as JMS shows it [AMQP JMS Mapping 1.0, 3.2.1.1]."""
+    if isinstance(value, UUID):
+        return f"ID:AMQP_UUID:{value}"
+    if isinstance(value, bytes):
+        return f"ID:AMQP_BINARY:{value.hex().upper()}"
+    return f"ID:AMQP_ULONG:{value}" if isinstance(value, int) else value
+
+
+def _header(name: str) -> Field:
+    index, kind = _HEADER_PLACES[name]
+    default = getattr(Header(), name)
+
+    def find(fields: MessageFields) -> Any:
+        value = list_field(fields.payload, HEADER, index, kind, name)
+        return default if value is None else value
+
+    return find
+
+
+def _property(name: str, shown: Callable[[Any], Any] = lambda value: value) -> Field:
+    index, kind = _PROPERTY_PLACES[name]
+    return lambda fields: shown(list_field(fields.payload, PROPERTIES, index, kind, name))
+
+
+def _uuid_text(value: Any) -> Any:
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _bytes_text(value: Any) -> Any:
+    return None if value is None else value.decode(errors="replace")
+
+
+def _delivery_count(fields: MessageFields) -> int:
+    count: int = _counted(fields)
+    return count + fields.attempts
+
+
+_HEADER_PLACES = {name: (index, kind) for index, (name, kind) in enumerate(HEADER_FIELDS)}
+_PROPERTY_PLACES = {name: (index, kind) for index, (name, kind) in enumerate(PROPERTY_FIELDS)}
+_counted = _header("delivery_count")
+_durable = _header("durable")
+_user = _property("user_id", _bytes_text)
+
+
+_JMS: dict[str, Field] = {
+    "JMSCorrelationID": _property("correlation_id", _identity),
+    "JMSDeliveryMode": lambda fields: "PERSISTENT" if _durable(fields) else "NON_PERSISTENT",
+    "JMSDeliveryTime": lambda fields: Sections(fields.payload).message_annotations.get(DELIVERY_TIME),
+    "JMSDestination": _property("to"),
+    "JMSExpiration": _property("absolute_expiry_time"),
+    "JMSMessageID": _property("message_id", _identity),
+    "JMSPriority": _header("priority"),
+    "JMSRedelivered": lambda fields: _delivery_count(fields) > 0,
+    "JMSReplyTo": _property("reply_to"),
+    "JMSTimestamp": _property("creation_time"),
+    "JMSType": _property("subject"),
+    "JMSXDeliveryCount": lambda fields: _delivery_count(fields) + 1,
+    "JMSXGroupID": _property("group_id"),
+    "JMSXGroupSeq": _property("group_sequence"),
+    "JMSXUserID": _user,
+}
+_AMQP: dict[str, Field] = {
+    **{f"amqp.{name}": _header(name) for name, _ in HEADER_FIELDS},
+    **{f"amqp.{name}": _property(name, _uuid_text) for name, _ in PROPERTY_FIELDS},
+    "amqp.delivery_count": _delivery_count,
+    "amqp.user_id": _user,
+}
+_OWN_PREFIXES = ("JMSX", "JMS_")
+"""Names that JMS leaves to applications and providers as properties."""
+
+
+def field_of(name: str, *, is_quoted: bool = False, position: int = 0) -> Field:
+    """Return a function that finds the value of a name.
+
+    Args:
+        name: the name.
+        is_quoted: whether it is the name of an application property in any case.
+        position: where it stands in the selector, for errors.
+
+    Raises:
+        SelectorError: it has the form of a message's field, but there is none of that name.
+    """
+    if not is_quoted:
+        found = _JMS.get(name) or _AMQP.get(name)
+        if found is not None:
+            return found
+        known: tuple[str, ...] = ()
+        if name.startswith("amqp."):
+            known = tuple(_AMQP)
+        elif name.startswith("JMS") and not name.startswith(_OWN_PREFIXES):
+            known = tuple(_JMS)
+        if known:
+            raise SelectorError(
+                f"{name} is no field of a message; there are {', '.join(sorted(known))}. "
+                f'An application property of that name is written "{name}"',
+                position,
+            )
+    key = key_of(name)
+
+    def find(fields: MessageFields) -> Any:
+        found = fields.found
+        if name in found:
+            return found[name]
+        value = found[name] = application_property(fields.payload, name, key)
+        return value
+
+    return find

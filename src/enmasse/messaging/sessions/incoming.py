@@ -1,0 +1,193 @@
+"""The packet ids of QoS 2 that a session has received: each message is stored once, whatever is sent again.
+
+Rules:
+1. A message and its packet id are on disk with the same batch; only then the client is told so (PUBREC).
+2. A packet id that was received is received until the client releases it (PUBREL). Its end is on disk before the
+   client is told (PUBCOMP): then the client may use it for another message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from enmasse.messaging.errors import full, malformed
+from enmasse.messaging.facts import facts_of
+from enmasse.messaging.transaction import OutcomeLog, TakesMessages
+from enmasse.wire.amqp.errors import DecodeError
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, Rejected
+from enmasse.wire.amqp.sections import check_order
+
+if TYPE_CHECKING:
+    from enmasse.messaging.core import Log
+    from enmasse.messaging.queues.topic import Topic
+    from enmasse.messaging.sessions.session import Session
+
+
+Answer = Callable[[Any], None]
+"""Called with the outcome of a message, as AMQP has it."""
+
+
+def _ignore(_outcome: Any) -> None:
+    """Ignore an outcome that nobody waits for any more."""
+
+
+def _nobody() -> None:
+    """Tell nobody, as the connection has gone."""
+
+
+class Incoming:
+    """The packet ids that a session has received and its client has not released.
+
+    Args:
+        session: the session.
+    """
+
+    __slots__ = ("_ids", "_releasing", "_session", "has_record")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._ids: dict[int, Answer | None] = {}
+        """By packet id, whom to tell once its message is stored; ``None`` if it is."""
+        self._releasing: dict[int, Callable[[], None]] = {}
+        """By packet id, whom to tell once its end is on disk."""
+        self.has_record = False
+        """True if the journal may have a record."""
+
+    def __len__(self) -> int:
+        """The number of packet ids."""
+        return len(self._ids)
+
+    def __iter__(self) -> Any:
+        """Iterate over the packet ids."""
+        return iter(self._ids)
+
+    def __contains__(self, packet_id: object) -> bool:
+        """Return true if the message of a packet id is stored."""
+        return packet_id in self._ids and self._ids[packet_id] is None
+
+    def load(self, packet_ids: list[int]) -> None:
+        """Take up what an earlier run of the node received."""
+        self._ids = dict.fromkeys(packet_ids)
+        self.has_record = bool(packet_ids)
+
+    def receive(self, packet_id: int, address: TakesMessages, target: str, payload: bytes, done: Answer) -> None:
+        """Store a message at an address, once.
+
+        Args:
+            packet_id: of its PUBLISH.
+            address: where it goes.
+            target: the name that the client gave.
+            payload: the message as AMQP has it.
+            done: called with the outcome: accepted once it is stored, or was before.
+        """
+        if packet_id in self._ids:
+            if self._ids[packet_id] is None:
+                done(ACCEPTED)
+            else:
+                # It is on its way for a connection that has gone since.
+                self._ids[packet_id] = done
+            return
+        session = self._session
+        try:
+            facts = facts_of(payload)
+            check_order(payload)
+            payload = address.annotate(payload, target)
+        except DecodeError as error:
+            done(malformed(error))
+            return
+        if session.core.is_pressed:
+            done(RELEASED)
+            return
+        if not address.has_room(len(payload)):
+            options = getattr(address, "options", None)
+            done(full(address.name) if getattr(options, "full_policy", "block") != "block" else RELEASED)
+            return
+        problem = address.why_not_retained(payload, target) if facts.retain else None
+        if problem is not None:
+            done(Rejected(problem))
+            return
+        self._ids[packet_id] = done
+        self._write(packet_id, self._enlist(address, target, payload))
+
+    def _enlist(self, address: TakesMessages, target: str, payload: bytes) -> Log:
+        if address.kind == "topic":
+            topic: Topic = address  # type: ignore[assignment]  # its kind says so
+            return topic.enlist_message(payload, target, _ignore, origin=self._session)
+        return address.enlist_message(payload, target, _ignore)
+
+    def note(self, packet_id: int, done: Callable[[], None]) -> None:
+        """Note that an address which stores nothing has taken a message; ``done`` is called once that is on disk."""
+
+        def decided(outcome: Any) -> None:
+            if outcome is ACCEPTED:
+                done()
+            else:
+                # It was accepted; the client has to hear of it at some time.
+                self.note(packet_id, done)
+
+        self._ids[packet_id] = decided
+        self._write(packet_id, None)
+
+    def _write(self, packet_id: int, log: Log | None) -> None:
+        def decided(reason: str | None) -> None:
+            answer = self._ids.get(packet_id)
+            if answer is None:
+                return
+            if reason is None:
+                self._ids[packet_id] = None
+                answer(ACCEPTED)
+            else:
+                del self._ids[packet_id]
+                answer(RELEASED)
+
+        session = self._session
+        if session.is_lasting:
+            session.journal.write(session, decided, *(() if log is None else (log,)))
+        elif log is None:
+            decided(None)
+        else:
+            session.core.write_together([log, OutcomeLog(session.name, decided)])
+
+    def release(self, packet_id: int, done: Callable[[], None]) -> bool:
+        """Forget a packet id, as the client asks.
+
+        Args:
+            packet_id: the packet id.
+            done: called once that is on disk.
+
+        Returns:
+            False if it was not received.
+        """
+        session = self._session
+        if packet_id in self._releasing:
+            self._releasing[packet_id] = done
+            return True
+        if packet_id not in self:
+            return False
+        del self._ids[packet_id]
+        if not session.is_lasting:
+            done()
+            return True
+        self._releasing[packet_id] = done
+
+        def decided(reason: str | None) -> None:
+            if reason is None:
+                self._releasing.pop(packet_id, done)()
+            else:
+                # The record will be written again, as the journal does by itself; the client waits for that.
+                session.journal.write(session, decided)
+
+        session.journal.write(session, decided)
+        return True
+
+    def detach(self) -> None:
+        """Tell a connection that has gone nothing any more."""
+        for packet_id, answer in self._ids.items():
+            if answer is not None:
+                self._ids[packet_id] = _ignore
+        self._releasing = dict.fromkeys(self._releasing, _nobody)
+
+    def clear(self) -> None:
+        """Forget everything, as the session is over."""
+        self._ids.clear()

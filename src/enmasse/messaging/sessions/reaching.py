@@ -1,0 +1,253 @@
+"""What a filter of a session reaches: the addresses it stands for, and its links and durable subscriptions there.
+
+Rules:
+1. What a filter reaches it has a subscription of its own for, at each topic: a durable one (``SessionSubscription``)
+   if the session outlives its connection and the filter's QoS is not 0, else one that ends with the connection. A
+   group that shares a filter has one for all its members.
+2. A filter with wildcards reaches topics and multicast addresses, those declared later included; others are
+   reached by their exact names alone, as an outcome there takes something away, or by ``Space.find`` as for any
+   receiver.
+3. Of each address a filter has what the user's grants cover wholly, and no address whose part they do not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enmasse.messaging.address import Address, AttachOptions
+from enmasse.messaging.delivery import FAILED
+from enmasse.messaging.direct.multicast import MulticastConsumer
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.queues.consumer import BacklogConsumer
+from enmasse.messaging.queues.session_subscription import SessionSubscription
+from enmasse.messaging.queues.subscription import Subscription
+from enmasse.messaging.queues.topic import Topic
+from enmasse.messaging.retaining import feed
+from enmasse.messaging.sessions.session_filter import SessionLink
+from enmasse.messaging.streams.readers import CONSUMER
+from enmasse.wire.amqp.performatives import RELEASED
+
+if TYPE_CHECKING:
+    from enmasse.messaging.sessions.session_filter import SessionFilter
+
+
+def reach(filter_: SessionFilter, *, is_new: bool = False) -> list[tuple[Address, str]]:
+    """Return the addresses that a filter reaches, with what it stands for there.
+
+    Args:
+        filter_: the filter.
+        is_new: true to complain of what a client should hear of when it subscribes.
+
+    Raises:
+        AttachError: an exact name leads nowhere; of a filter with wildcards, the grants cover nothing, or it
+            stands for too many addresses.
+    """
+    session = filter_.session
+    wanted = filter_.filter
+    if not wanted.is_wild:
+        try:
+            return [(session.sessions.space.find(wanted.topic), wanted.topic)]
+        except AttachError:
+            if is_new:
+                raise
+            return []
+    reached: list[tuple[Address, str]] = []
+    most = session.sessions.limits.filter_addresses
+    is_refused = False
+    for name, owns_subtree in session.sessions.names.reached_by(wanted):
+        source = wanted.part_of(name, owns_subtree=owns_subtree)
+        if source is None:
+            continue
+        if not session.may_reach(source):
+            is_refused = True
+            continue
+        if most and len(reached) >= most:
+            if not is_new:
+                break
+            raise AttachError(
+                "amqp:resource-limit-exceeded",
+                f"filter {wanted.text!r:.200} stands for more than {most} addresses, as many as one may: "
+                "use several that are narrower, or ask for a larger plan",
+            )
+        address = session.sessions.space.address(name)
+        if address is not None and session.sessions.space.serves(address):
+            reached.append((address, source))
+    if is_new and not reached and (is_refused or not session.may_reach(wanted.topic)):
+        session.require_allowed(wanted.topic)
+    return reached
+
+
+def connect(filter_: SessionFilter, address: Address, source: str) -> SessionLink | None:
+    """Let a filter reach an address; return the new link, if a client is connected.
+
+    Args:
+        filter_: the filter.
+        address: the address.
+        source: what the filter stands for there.
+    """
+    session = filter_.session
+    name = address.name
+    if name in filter_.links:
+        return None
+    kept = _kept(filter_, address, source) if isinstance(address, Topic) else None
+    if session.holder is None:
+        return None
+    link = SessionLink(session, filter_, address, source)
+    link.port = session.holder.make_port(link)
+    presettle = filter_.qos == 0
+    if kept is not None:
+        link.is_kept = filter_.group is None
+        link.consumer = kept.add_consumer(BacklogConsumer(kept, link.port, presettle, None))
+        kept.connected()
+    elif isinstance(address, Topic):
+        watched = address.sessions.watch(source)
+        watched.origin = session if filter_.no_local else None
+        link.consumer = watched.add_consumer(BacklogConsumer(watched, link.port, presettle, None))
+    else:
+        try:
+            link.consumer = address.attach_consumer(link.port, _options(filter_, source))
+        except AttachError:
+            session.holder.left(link)
+            raise
+    filter_.links[name] = link
+    return link
+
+
+def _kept(filter_: SessionFilter, topic: Topic, source: str) -> SessionSubscription | None:
+    """Return the durable subscription that a filter has at a topic, made now if it should have one."""
+    session = filter_.session
+    if filter_.group is not None:
+        return filter_.group.subscription(topic, source)
+    if not filter_.is_durable:
+        return None
+    found = filter_.kept.get(topic.name)
+    if found is not None and not found.is_closed and found.topic is topic:
+        return found
+    key = session.log_id, filter_.number
+    found = topic.sessions.find(key) or topic.sessions.subscribe(key, source, session.name)
+    found.origin = session if filter_.no_local else None
+    found.belong(session.room)
+    filter_.kept[topic.name] = found
+    return found
+
+
+def _options(filter_: SessionFilter, source: str) -> AttachOptions:
+    """Return the wishes of a receiver at an address that is reached by its exact name."""
+    session = filter_.session
+    named = {CONSUMER: f"mqtt/{session.client_id}"} if session.is_lasting and len(session.client_id) <= 200 else {}
+    return AttachOptions(
+        presettle=filter_.qos == 0,
+        container=session.client_id,
+        name=filter_.text,
+        user=session.user,
+        source=source,
+        properties=named,
+    )
+
+
+def _join(filter_: SessionFilter, address: Address, source: str) -> None:
+    session = filter_.session
+    link = connect(filter_, address, source)
+    if link is not None:
+        session.require_holder().joined(link)
+
+
+def join_all(filter_: SessionFilter) -> None:
+    """Let a filter of a connected session reach all that the grants cover now."""
+    session = filter_.session
+    for address, source in reach(filter_):
+        try:
+            _join(filter_, address, source)
+        except AttachError:
+            session.sessions.unreached += 1
+            return
+
+
+def give_retained(filter_: SessionFilter) -> None:
+    """Send the retained values of the names that a filter stands for [MQTT-3.3.1-6]."""
+    for link in filter_.links.values():
+        consumer = link.consumer
+        if isinstance(consumer, MulticastConsumer):
+            consumer.give_retained()
+        elif isinstance(consumer.address, Subscription) and isinstance(link.address, Topic):
+            feed(consumer.address, skips_system=True)
+
+
+def disconnect(filter_: SessionFilter) -> None:
+    """Detach the links of a filter."""
+    for link in list(filter_.links.values()):
+        leave(link)
+
+
+def leave(link: SessionLink) -> None:
+    """Detach a link from its address: what it was sent and has no outcome is given back, or stays in flight."""
+    session = link.session
+    link.filter.links.pop(link.address.name, None)
+    if not link.is_open:
+        return
+    link.is_open = False
+    consumer = link.consumer
+    is_backlog = isinstance(consumer, BacklogConsumer)
+    for delivery in link.port.take_unsettled():
+        consumer.on_outcome(delivery, RELEASED if is_backlog else FAILED)
+    consumer.on_detached()
+    kept = consumer.address
+    if isinstance(kept, SessionSubscription):
+        kept.disconnected()
+    if session.holder is not None:
+        session.holder.left(link)
+
+
+def forget_kept(filter_: SessionFilter) -> None:
+    """End the durable subscriptions of a filter."""
+    kept, filter_.kept = filter_.kept, {}
+    for subscription in kept.values():
+        if subscription.topic is not None:
+            subscription.topic.sessions.end(subscription)
+
+
+def address_came(filter_: SessionFilter, name: str, *, owns_subtree: bool) -> None:
+    """Let a filter reach an address that is declared now, if it stands for it and the grants allow it."""
+    session = filter_.session
+    wanted = filter_.filter
+    try:
+        if not wanted.is_wild:
+            _resolve(filter_)
+            return
+        source = wanted.part_of(name, owns_subtree=owns_subtree)
+        most = session.sessions.limits.filter_addresses
+        if source is None or not session.may_reach(source) or (most and len(filter_.reached) >= most):
+            return
+        if session.holder is None and not (filter_.is_durable or filter_.group):
+            return
+        address = session.sessions.space.address(name)
+        if address is not None and session.sessions.space.serves(address):
+            _join(filter_, address, source)
+    except AttachError:
+        # The connection has as many links as it may: it goes without this address.
+        session.sessions.unreached += 1
+
+
+def _resolve(filter_: SessionFilter) -> None:
+    """Let an exact name reach the address that it leads to now."""
+    session = filter_.session
+    topic = filter_.filter.topic
+    try:
+        address = session.sessions.space.find(topic)
+    except AttachError:
+        return
+    for name in filter_.reached:
+        if name != address.name:
+            address_went(filter_, name)
+    if address.name not in filter_.reached and session.may_reach(topic):
+        _join(filter_, address, topic)
+
+
+def address_went(filter_: SessionFilter, name: str) -> None:
+    """Leave an address that a filter does not reach any more."""
+    link = filter_.links.get(name)
+    if link is not None:
+        leave(link)
+    kept = filter_.kept.pop(name, None)
+    if kept is not None and kept.topic is not None:
+        kept.topic.sessions.end(kept)

@@ -1,0 +1,426 @@
+"""A session: what a client has subscribed to, what waits for it, and what is in flight between both.
+
+Rules:
+1. A session is a named set of subscriptions: its filters have what they reach (``reaching``).
+2. Filters of one session that overlap get a copy each, with each one's own QoS and identifier: as Mosquitto does
+   unless told otherwise, and as [MQTT-3.3.4-2] allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.queues.consumer import BacklogConsumer
+from enmasse.messaging.queues.session_subscription import SessionRoom
+from enmasse.messaging.sessions import reaching, records
+from enmasse.messaging.sessions.filters import Filter
+from enmasse.messaging.sessions.incoming import Incoming
+from enmasse.messaging.sessions.outgoing import Outgoing
+from enmasse.messaging.sessions.session_filter import SessionFilter, SessionLink, SubscribeRequest
+
+if TYPE_CHECKING:
+    from enmasse.errors import RemoteError
+    from enmasse.messaging.core import Core
+    from enmasse.messaging.queues.backlog import Backlog
+    from enmasse.messaging.sessions.journal import SessionJournal
+    from enmasse.messaging.sessions.records import Flight
+    from enmasse.messaging.sessions.session_filter import SessionHolder
+    from enmasse.messaging.sessions.sessions import Sessions
+    from enmasse.messaging.sessions.wills import Will
+    from enmasse.messaging.storage import Operation
+
+
+NEVER: Final = 0xFFFF_FFFF
+"""The expiry of a session that does not end by itself, in seconds [MQTT 3.1.2.11.2]."""
+
+
+class Session:
+    """The session of one client.
+
+    Args:
+        sessions: the sessions of its space.
+        client_id: the client's name for itself.
+        user: whose it is; empty where no login is needed.
+        log_id: its number in the journal; 0 if nothing of it is kept there.
+
+    Attributes:
+        is_present: true if it was there when the client connected.
+        expiry_s: how long it is kept without a client; 0 ends it with the connection, ``NEVER`` keeps it.
+        outgoing: what is in flight towards the client.
+        incoming: what was received of it with QoS 2.
+        filters: by their texts.
+        holder: the connection that has it, while there is one.
+        left_us: when its client went, by the wall clock; 0 while one is there.
+        will: the will of the connection.
+    """
+
+    __slots__ = (
+        "_has_no_local", "_next_number", "_waiting", "_writes", "client_id", "expiry_s", "filters", "holder",
+        "incoming", "is_over", "is_present", "left_us", "log_id", "may_receive", "may_send", "outgoing", "room",
+        "sessions", "user", "will",
+    )  # fmt: skip
+
+    def __init__(self, sessions: Sessions, client_id: str, user: str, log_id: int) -> None:
+        self.sessions = sessions
+        self.client_id = client_id
+        self.user = user
+        self.log_id = log_id
+        self.is_present = False
+        self.is_over = False
+        self.expiry_s = 0
+        self.left_us = 0
+        self.filters: dict[str, SessionFilter] = {}
+        self.holder: SessionHolder | None = None
+        self.may_receive: Callable[[str], bool] | None = None
+        self.may_send: Callable[[str], bool] | None = None
+        self.will: Will | None = None
+        self.room = SessionRoom(sessions.space)
+        self.outgoing = Outgoing(self)
+        self.incoming = Incoming(self)
+        self._has_no_local = False
+        self._next_number = 0
+        self._writes = 0
+        """Changes on their way to the disk."""
+        self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return f"session {self.client_id!r:.200} of {self.sessions.space.name}"
+
+    @property
+    def has_no_local(self) -> bool:
+        """True if some of its filters do not want what its client sends."""
+        return self._has_no_local
+
+    @property
+    def core(self) -> Core:
+        """The core."""
+        return self.sessions.core
+
+    @property
+    def journal(self) -> SessionJournal:
+        """The log of what is in flight."""
+        return self.sessions.journal
+
+    @property
+    def is_lasting(self) -> bool:
+        """True if it is in the journal, as it outlives its connection."""
+        return self.log_id > 0
+
+    @property
+    def bytes_stored(self) -> int:
+        """The bytes of the messages that wait for the client."""
+        return self.room.bytes_stored
+
+    @property
+    def depth(self) -> int:
+        """The number of the messages that wait for the client, those in flight included."""
+        return sum(subscription.depth for subscription in self.room.subscriptions)
+
+    def require_holder(self) -> SessionHolder:
+        """Return the connection."""
+        assert self.holder is not None
+        return self.holder
+
+    def record(self) -> Operation:
+        """Return the operation that writes it."""
+        return records.put(
+            self.log_id,
+            records.SESSION,
+            {
+                "space": self.sessions.space.name,
+                "client": self.client_id,
+                "user": self.user,
+                "expiry": self.expiry_s,
+                "left": self.left_us,
+            },
+        )
+
+    # Filters
+
+    def subscribe(self, wish: SubscribeRequest) -> int:
+        """Subscribe to what a filter stands for, or change the options of one that is there [MQTT-3.8.4-3].
+
+        Returns:
+            The QoS that is granted.
+
+        Raises:
+            AttachError: it is no filter, leads nowhere or to too much, or the grants do not cover it.
+        """
+        before = self.filters.get(wish.filter)
+        filter_ = SessionFilter(self, self._next_number + 1, Filter(wish.filter)) if before is None else before
+        if not filter_.filter.is_wild:
+            self.require_allowed(filter_.filter.topic)
+        was_durable = before is not None and before.is_durable
+        no_local = filter_.no_local
+        filter_.apply(wish)
+        self._has_no_local = self._has_no_local or wish.no_local
+        if before is not None and (was_durable != filter_.is_durable or no_local != wish.no_local):
+            reaching.disconnect(filter_)
+            reaching.forget_kept(filter_)
+        reached = reaching.reach(filter_, is_new=True)
+        if before is None:
+            if filter_.filter.group:
+                filter_.group = self.sessions.groups.join(filter_)
+            self._next_number += 1
+            self.filters[wish.filter] = filter_
+            self.sessions.index.add(filter_.filter.words, filter_)
+        wants_retained = not filter_.filter.group and (
+            wish.retain_handling == 0 or (wish.retain_handling == 1 and before is None)
+        )
+        try:
+            fresh = [reaching.connect(filter_, address, source) for address, source in reached]
+        except AttachError:
+            if before is None:
+                self._drop(filter_)
+            raise
+        if self.is_lasting:
+            self.store([records.put(self.log_id, records.FILTER, filter_.record(), filter_.number)])
+        for link in fresh:
+            if link is not None:
+                self.require_holder().joined(link)
+        if wants_retained:
+            reaching.give_retained(filter_)
+        return wish.qos
+
+    def unsubscribe(self, text: str) -> bool:
+        """End a filter; false if there is none."""
+        filter_ = self.filters.get(text)
+        if filter_ is None:
+            return False
+        self._drop(filter_)
+        if self.is_lasting:
+            self.store([records.remove(self.log_id, records.FILTER, filter_.number)])
+        return True
+
+    def _drop(self, filter_: SessionFilter) -> None:
+        reaching.disconnect(filter_)
+        reaching.forget_kept(filter_)
+        self.filters.pop(filter_.text, None)
+        self.sessions.index.remove(filter_.filter.words, filter_)
+        if filter_.group is not None:
+            filter_.group.leave(filter_)
+
+    def require_allowed(self, source: str) -> None:
+        """Raise an ``AttachError`` if the user may not receive from a name or filter."""
+        if not self.may_reach(source):
+            raise AttachError("amqp:unauthorized-access", f"user {self.user!r} may not receive from {source!r:.200}")
+
+    def may_reach(self, source: str) -> bool:
+        """Return true if the user may receive from a name or filter, as far as that is known now."""
+        if self.may_receive is not None:
+            return self.may_receive(source)
+        # Nobody is connected: what the grants do not cover then is ended before anything of it is sent.
+        grants = self.sessions.grants(self.user)
+        return grants is None or grants.may_receive(source)
+
+    # Links
+
+    def link_ended(self, link: SessionLink, error: RemoteError | None) -> None:
+        """Note that an address has detached a link."""
+        link.is_open = False
+        link.filter.links.pop(link.address.name, None)
+        holder = self.holder
+        if holder is not None:
+            holder.left(link)
+            if not link.filter.filter.is_wild and error is not None:
+                holder.filter_ended(link.filter.text, error)
+
+    @property
+    def links(self) -> Iterator[SessionLink]:
+        """The links of the connection."""
+        return (link for filter_ in self.filters.values() for link in filter_.links.values())
+
+    def link_like(self, before: SessionLink) -> SessionLink | None:
+        """Return the link that is in the place of one of an earlier connection."""
+        found = before.filter.links.get(before.address.name)
+        return found if found is not None and found.consumer.address is before.consumer.address else None
+
+    def link_of(self, flight: Flight) -> SessionLink | None:
+        """Return the link for what an earlier run of the node had in flight."""
+        for link in self.links:
+            consumer = link.consumer
+            if link.filter.number != flight.number or not isinstance(consumer, BacklogConsumer):
+                continue
+            if consumer.address.owner[0] == flight.place.owner:
+                return link
+        return None
+
+    def _filter_of(self, flight: Flight) -> SessionFilter | None:
+        return next((one for one in self.filters.values() if one.number == flight.number), None)
+
+    def backlog_of(self, flight: Flight) -> Backlog | None:
+        """Return the queue or subscription in which such a message lies."""
+        filter_ = self._filter_of(flight)
+        if filter_ is None:
+            return None
+        backlogs: list[Any] = [*(filter_.kept if filter_.group is None else filter_.group.kept).values()]
+        if not backlogs and not filter_.filter.is_wild:
+            backlogs = [self.sessions.space.address(filter_.filter.topic)]
+        owner = flight.place.owner
+        return next((one for one in backlogs if getattr(one, "owner", (0, 0))[0] == owner), None)
+
+    def is_shared(self, flight: Flight) -> bool:
+        """Return true if such a message was for a filter that a group shares."""
+        filter_ = self._filter_of(flight)
+        return filter_ is not None and filter_.group is not None
+
+    # Addresses that come and go, and grants
+
+    def review(self) -> None:
+        """End what the grants do not cover any more, and reach what they cover now."""
+        holder = self.holder
+        if holder is None:
+            return
+        for filter_ in list(self.filters.values()):
+            error = AttachError(
+                "amqp:unauthorized-access",
+                f"user {self.user!r} may not receive from {filter_.filter.topic!r:.200} any more",
+            )
+            lost = [link for link in filter_.links.values() if not self.may_reach(link.source)]
+            for link in lost:
+                reaching.address_went(filter_, link.address.name)
+            if lost and not filter_.links:
+                self.unsubscribe(filter_.text)
+                holder.filter_ended(filter_.text, error)
+            elif lost:
+                holder.filter_ended(filter_.text, error)
+            elif filter_.filter.is_wild:
+                reaching.join_all(filter_)
+            if self.holder is not holder:
+                return
+
+    # The connection
+
+    def resume(self) -> None:
+        """Begin to send, once the client knows that it is connected: first what was in flight, then what waits."""
+        holder = self.require_holder()
+        for filter_ in list(self.filters.values()):
+            reached = [(address, source) for address, source in reaching.reach(filter_) if self.may_reach(source)]
+            sources = {address.name: source for address, source in reached}
+            for name in list(filter_.kept):
+                if name not in sources:
+                    # The grants do not cover it any more, or a name leads elsewhere now.
+                    reaching.address_went(filter_, name)
+            for address, source in reached:
+                try:
+                    reaching.connect(filter_, address, source)
+                except AttachError:
+                    # The connection has as many links as it may: it goes without this address.
+                    self.sessions.unreached += 1
+        fresh = list(self.links)
+
+        def go_on() -> None:
+            if self.holder is not holder:
+                return
+            self.outgoing.send_again()
+            for link in fresh:
+                if link.is_open and self.holder is holder:
+                    holder.joined(link)
+
+        self.outgoing.recall(go_on)
+
+    def put_pubrel(self, packet_id: int) -> None:
+        """Send PUBREL, if the client is there."""
+        if self.holder is not None:
+            self.holder.put_pubrel(packet_id)
+
+    def disconnect(self) -> None:
+        """Let go of the connection: links are detached, and what is in flight stays where that is right."""
+        self.outgoing.detach()
+        self.incoming.detach()
+        for filter_ in self.filters.values():
+            reaching.disconnect(filter_)
+        self.holder = self.may_receive = self.may_send = None
+        self._waiting.clear()
+
+    def detach(self, holder: SessionHolder, *, is_clean_close: bool, expiry_s: int | None = None) -> None:
+        """Note that a connection is gone; one that does not have the session any more changes nothing.
+
+        Args:
+            holder: the connection.
+            is_clean_close: true if the client said goodbye and does not want its will to be sent.
+            expiry_s: how long the session is to be kept from now on, if the client said so.
+        """
+        if self.holder is holder:
+            self.sessions.left(self, is_clean_close=is_clean_close, expiry_s=expiry_s)
+
+    def end(self) -> None:
+        """Forget everything in memory, as the session is over."""
+        self.is_over = True
+        self.disconnect()
+        self.outgoing.end()
+        self.incoming.clear()
+        for filter_ in list(self.filters.values()):
+            self._drop(filter_)
+        self.journal.forget(self)
+
+    def on_waited(self) -> None:
+        """End, as the client has stayed away for too long."""
+        self.sessions.expired(self)
+
+    # The journal
+
+    def restore(self, filters: dict[int, dict[str, Any]]) -> None:
+        """Take up the filters of an earlier run of the node."""
+        for number, record in filters.items():
+            filter_ = SessionFilter.of(self, number, record)
+            self.filters[filter_.text] = filter_
+            self._next_number = max(self._next_number, number)
+            self._has_no_local = self._has_no_local or filter_.no_local
+            self.sessions.index.add(filter_.filter.words, filter_)
+            if filter_.filter.group:
+                filter_.group = self.sessions.groups.join(filter_)
+
+    def take_up(self, flights: list[Flight]) -> None:
+        """Take up the subscriptions, and what was in flight, of an earlier run of the node."""
+        for filter_ in self.filters.values():
+            if filter_.is_durable or filter_.group is not None:
+                for address, source in reaching.reach(filter_):
+                    if self.may_reach(source):
+                        reaching.connect(filter_, address, source)
+        self.outgoing.load(flights)
+
+    def store(self, operations: list[Operation]) -> None:
+        """Have something written; see ``after_stored``."""
+        self._writes += 1
+        self.core.store_in_time(operations, self._stored)
+
+    def _stored(self) -> None:
+        self._writes -= 1
+        if not self._writes:
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                call()
+
+    def after_stored(self, call: Callable[[], None]) -> None:
+        """Call back once everything that was asked for is on disk; for SUBACK and UNSUBACK."""
+        if self._writes:
+            self._waiting.append(call)
+        else:
+            call()
+
+    def cut(self) -> tuple[list[Operation], list[int], bool]:
+        """Return what is to be written of what is in flight; see ``journal.Written``."""
+        if self.is_over or not self.is_lasting:
+            return [], [], False
+        operations = []
+        flights, ready, is_more_coming = self.outgoing.cut()
+        if flights or self.outgoing.has_record:
+            self.outgoing.has_record = bool(flights)
+            operations.append(records.put_outgoing(self.log_id, flights))
+        if len(self.incoming) or self.incoming.has_record:
+            self.incoming.has_record = len(self.incoming) > 0
+            operations.append(records.put_incoming(self.log_id, self.incoming))
+        return operations, ready, is_more_coming
+
+    def written(self, packet_ids: list[int]) -> None:
+        """Send what waited for that."""
+        self.outgoing.written(packet_ids)
+
+    def unwritten(self) -> None:
+        """Have both records written again, whatever the journal has."""
+        self.outgoing.has_record = self.incoming.has_record = True

@@ -1,0 +1,185 @@
+"""A session's filters and links, and what the connection that has a session does for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from enmasse.messaging.delivery import Consumer, ConsumerPort
+from enmasse.messaging.queues.consumer import BacklogConsumer
+from enmasse.messaging.sessions.filters import Filter
+
+# A session and its filters know each other.
+if TYPE_CHECKING:
+    from enmasse.errors import RemoteError
+    from enmasse.messaging.address import Address
+    from enmasse.messaging.queues.session_subscription import SessionSubscription
+    from enmasse.messaging.sessions.groups import Group
+    from enmasse.messaging.sessions.session import Session
+
+
+class SessionPort(ConsumerPort, Protocol):
+    """The receiving end of one link of a session's client."""
+
+    def publish(self, packet_id: int, payload: bytes, qos: int, is_duplicate: bool) -> None:
+        """Put a message out under a packet id that it has already; that uses no credit."""
+
+
+class SessionHolder(Protocol):
+    """The connection that has a session at the moment."""
+
+    def make_port(self, link: SessionLink) -> SessionPort:
+        """Return the receiving end of a link.
+
+        Raises:
+            AttachError: the connection may have no more links, or the address.
+        """
+
+    def joined(self, link: SessionLink) -> None:
+        """Give credit, as a link has its end at its address."""
+
+    def left(self, link: SessionLink) -> None:
+        """Forget a link, as it has left its address."""
+
+    def taken_over(self) -> None:
+        """Close, as another connection has the session now."""
+
+    def deleted(self) -> None:
+        """Close, as somebody who may manage the space has ended the session."""
+
+    def filter_ended(self, text: str, error: RemoteError) -> None:
+        """Note that a filter, or an address that it stood for, is not for this client any more."""
+
+    def put_pubrel(self, packet_id: int) -> None:
+        """Send PUBREL for what the client has had before."""
+
+
+class SubscribeRequest(NamedTuple):
+    """A filter and its options, as a client asks for them.
+
+    Attributes:
+        filter: the topic filter.
+        qos: the highest QoS that messages are sent with.
+        no_local: true if the client's own messages are not for it.
+        retain_as_published: true if the retain flag is to be as the publisher had it.
+        retain_handling: 0 sends retained values, 1 only for a new subscription, 2 none.
+        identifier: the subscription identifier; 0 is none.
+    """
+
+    filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+    identifier: int = 0
+
+
+class SessionLink:
+    """A receiving link: one address that a filter of a connected session reaches.
+
+    Attributes:
+        session: the session.
+        filter: the filter.
+        address: the address that it reaches.
+        source: what the filter stands for there, as a filter.
+        port: the connection's end.
+        consumer: the address's end.
+        is_kept: true if what is in flight on it stays with the session.
+        is_open: true until it is detached.
+    """
+
+    __slots__ = ("address", "consumer", "filter", "is_kept", "is_open", "port", "session", "source")
+
+    port: SessionPort
+    consumer: Consumer
+
+    def __init__(self, session: Session, filter_: SessionFilter, address: Address, source: str) -> None:
+        self.session = session
+        self.filter = filter_
+        self.address = address
+        self.source = source
+        self.is_kept = False
+        self.is_open = True
+
+    def keeps(self, qos: int) -> bool:
+        """Return true if a message in flight stays with the session while its client is away."""
+        return self.is_kept or (qos == 2 and isinstance(self.consumer, BacklogConsumer))
+
+    def ended(self, error: RemoteError | None = None) -> None:
+        """Note that the address has detached the connection's end."""
+        if self.is_open:
+            self.session.link_ended(self, error)
+
+
+class SessionFilter:
+    """A filter of a session, and the addresses that it reaches.
+
+    Attributes:
+        number: its number within the session.
+        filter: the filter.
+        links: while a client is connected, its links by the names of addresses.
+        kept: its durable subscriptions by the names of topics.
+        group: the group that shares it, if it is shared.
+    """
+
+    __slots__ = (
+        "filter", "group", "identifier", "kept", "links", "no_local", "number", "qos", "retain_as_published",
+        "retain_handling", "session",
+    )  # fmt: skip
+
+    def __init__(self, session: Session, number: int, filter_: Filter) -> None:
+        self.session = session
+        self.number = number
+        self.filter = filter_
+        self.qos = 0
+        self.no_local = False
+        self.retain_as_published = False
+        self.retain_handling = 0
+        self.identifier = 0
+        self.links: dict[str, SessionLink] = {}
+        self.kept: dict[str, SessionSubscription] = {}
+        self.group: Group | None = None
+
+    @property
+    def text(self) -> str:
+        """The filter as the client wrote it."""
+        return self.filter.text
+
+    @property
+    def is_durable(self) -> bool:
+        """True if what it wants waits for the client."""
+        return self.qos > 0 and self.session.is_lasting and self.group is None
+
+    @property
+    def reached(self) -> list[str]:
+        """The names of the addresses that it reaches now."""
+        return list(self.links or self.kept)
+
+    def apply(self, wish: SubscribeRequest) -> None:
+        """Take the options of a request."""
+        self.qos = wish.qos
+        self.no_local = wish.no_local
+        self.retain_as_published = wish.retain_as_published
+        self.retain_handling = wish.retain_handling
+        self.identifier = wish.identifier
+
+    def record(self) -> dict[str, Any]:
+        """Return what the journal keeps of it."""
+        return {
+            "filter": self.text,
+            "qos": self.qos,
+            "noLocal": self.no_local,
+            "retainAsPublished": self.retain_as_published,
+            "retainHandling": self.retain_handling,
+            "identifier": self.identifier,
+        }
+
+    @classmethod
+    def of(cls, session: Session, number: int, record: dict[str, Any]) -> SessionFilter:
+        """Return the filter that a record describes."""
+        made = cls(session, number, Filter(record["filter"]))
+        made.qos = record["qos"]
+        made.no_local = record["noLocal"]
+        made.retain_as_published = record["retainAsPublished"]
+        made.retain_handling = record["retainHandling"]
+        made.identifier = record["identifier"]
+        return made

@@ -1,0 +1,1 @@
+"""Streams: partitions of messages that are kept and read by offset."""

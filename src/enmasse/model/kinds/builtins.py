@@ -1,0 +1,411 @@
+"""The built-in pipelines by name, and the parameters of each.
+
+Rules:
+1. Every parameter that can have a sensible default has one: an address or two are enough to begin.
+2. The parameter's name says what an address or a table is for; lengths of time are durations, ranges of normal
+   values are bands: ``10:35``, ``:80``, ``-25:``.
+3. The same classes check a Pipeline when it is applied and are passed to the code that builds its queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from enmasse.model.kinds.durations import Duration, milliseconds
+from enmasse.model.schema.errors import Problem
+from enmasse.model.schema.names import address_problem, is_label, pattern_problem
+from enmasse.model.schema.schema import Model, describe_value, explain
+
+
+def band_limits(text: str) -> tuple[float, float]:
+    """Return the lowest and the highest value of a band; an end left empty is infinite.
+
+    Raises:
+        ValueError: the text is no band.
+    """
+    low_text, colon, high_text = text.partition(":")
+    low, high = float(low_text or "-inf"), float(high_text or "inf")
+    # A NaN is in no order with anything, so it is refused here too.
+    if not colon or not low <= high:
+        raise ValueError(f"{text!r} is no band")
+    return low, high
+
+
+def _check_band(text: str) -> str:
+    try:
+        band_limits(text)
+    except ValueError:
+        raise PydanticCustomError("band", "expected a band as LOW:HIGH, such as 10:35 or :80") from None
+    return text
+
+
+Band = Annotated[str, AfterValidator(_check_band)]
+"""A field that holds a band: the lowest and the highest normal value."""
+
+
+def _check_address(text: str) -> str:
+    if problem := address_problem(text):
+        raise PydanticCustomError("address", "{problem}", {"problem": problem})
+    return text
+
+
+def _check_pattern(text: str) -> str:
+    if problem := pattern_problem(text):
+        raise PydanticCustomError("pattern", "{problem}", {"problem": problem})
+    return text
+
+
+def _check_table(text: str) -> str:
+    if not is_label(text.replace("_", "-")):
+        raise PydanticCustomError("table", "expected lower-case letters, digits and '_'")
+    return text
+
+
+AddressName = Annotated[str, AfterValidator(_check_address)]
+AddressPattern = Annotated[str, AfterValidator(_check_pattern)]
+TableName = Annotated[str, AfterValidator(_check_table)]
+"""Also the name of a model: both are folders."""
+FieldNames = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class BuiltinParameters(Model):
+    """The base of the parameters of built-in pipelines."""
+
+    does: ClassVar[str]
+    """What it does, in a few words."""
+
+    def reads(self) -> tuple[str, ...]:
+        """Return the addresses that it reads; patterns where it takes patterns."""
+        return ()
+
+    def writes(self) -> tuple[str, ...]:
+        """Return the addresses that it sends to."""
+        return ()
+
+    def tables(self) -> tuple[str, ...]:
+        """Return the tables of the lake that it writes."""
+        return ()
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong beyond the types of single parameters."""
+        yield from ()
+
+
+class TelemetryParameters(BuiltinParameters):
+    """Parameters of pipelines that read telemetry from an address."""
+
+    address: AddressName
+    """The stream with the messages of the devices."""
+    starting_offsets: str | None = None
+    """Where a pipeline that is new begins: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
+    max_rows_per_batch: int | None = Field(default=None, ge=1)
+    """Messages of one micro-batch at most; left out: all that are there."""
+
+    def reads(self) -> tuple[str, ...]:
+        """Return the one address."""
+        return (self.address,)
+
+
+class _TableOrAddress(TelemetryParameters):
+    """Parameters of pipelines that write into a table, to an address, or both."""
+
+    table: TableName | None = None
+    """The table of the lake that is written."""
+    to: AddressName | None = None
+    """The address that the same goes to, as messages of JSON."""
+
+    def writes(self) -> tuple[str, ...]:
+        """Return the address, if there is one."""
+        return () if self.to is None else (self.to,)
+
+    def tables(self) -> tuple[str, ...]:
+        """Return the table, if there is one."""
+        return () if self.table is None else (self.table,)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a problem if the results go nowhere."""
+        if self.table is None and self.to is None:
+            yield Problem("table", "required: a table, an address in 'to', or both")
+
+
+class LakeParameters(TelemetryParameters):
+    """Every message into a table that stays."""
+
+    does = "keeps every message in a table, by the day of its event"
+
+    table: TableName = "raw"
+    """The table of the messages as they came."""
+    readings_table: TableName | None = None
+    """A table with one row for each number in a message: device, metric, value, time."""
+    oldest: Duration = "30d"
+    """How much older than its arrival an event may be to go to its own day; a clock that is further off would
+    make a folder for each of its errors, so such a message goes to the day of its arrival."""
+    compact_every: Duration = "1h"
+    """How often small files are joined to large ones."""
+    keep_versions: Duration = "7d"
+    """How long files stay that compaction replaced, for readers of older versions."""
+
+    def tables(self) -> tuple[str, ...]:
+        """Return the table of messages, and that of readings if there is one."""
+        return (self.table,) if self.readings_table is None else (self.table, self.readings_table)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a problem if both tables are the same."""
+        if self.readings_table == self.table:
+            yield Problem("readingsTable", f"expected another table than {describe_value(self.table)}")
+
+
+class LastValueParameters(_TableOrAddress):
+    """The last value of each device and metric."""
+
+    does = "keeps the last value of each device and metric, by the moment of the reading"
+
+    metrics: FieldNames = ()
+    """The fields of the messages that count; left out: every one that holds a number."""
+    table: TableName | None = "last_value"
+
+
+class WindowsParameters(_TableOrAddress):
+    """Statistics of each device and metric by window of time."""
+
+    does = "counts, mean, least, greatest and deviation of each device, metric and window"
+
+    metrics: FieldNames = ()
+    """The fields of the messages that count; left out: every one that holds a number."""
+    table: TableName | None = "windows"
+    size: Duration = "10s"
+    """How long a window is."""
+    slide: Duration | None = None
+    """How far apart windows begin; left out: one begins where the one before ends."""
+    lateness: Duration = "10s"
+    """How much older than the newest reading one may be and still count."""
+    emit: Literal["final", "changes"] = "final"
+    """Whether a window is written once it is complete, or again with every change."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a problem if windows leave gaps between them."""
+        yield from super().problems()
+        if self.slide is not None and milliseconds(self.slide) > milliseconds(self.size):
+            yield Problem("slide", f"expected at most size, {self.size}, got {describe_value(self.slide)}")
+
+
+class _Alerting(TelemetryParameters):
+    """Parameters of pipelines that raise alerts."""
+
+    alerts: AddressName | None = None
+    """The address that alerts go to."""
+    table: TableName | None = None
+    """A table that alerts go to."""
+    forget_after: Duration = "24h"
+    """A device without a message for so long is forgotten, and new when it comes again."""
+    max_devices: int = Field(default=1_000_000, ge=1)
+    """How many devices, times metrics, are remembered; those with the oldest last message go first."""
+
+    def writes(self) -> tuple[str, ...]:
+        """Return the address, if there is one."""
+        return () if self.alerts is None else (self.alerts,)
+
+    def tables(self) -> tuple[str, ...]:
+        """Return the table, if there is one."""
+        return () if self.table is None else (self.table,)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a problem if alerts go nowhere."""
+        if self.alerts is None and self.table is None:
+            yield Problem("alerts", "required: an address in 'alerts', a table, or both")
+
+
+class AnomaliesParameters(_Alerting):
+    """Alerts about readings that are not as they should be, or not as they were."""
+
+    does = "alerts when a reading leaves its band, or is far from what the device sent before"
+
+    metrics: FieldNames = ()
+    """The fields of the messages that are checked; left out: every one that holds a number."""
+    bands: dict[str, Band] = Field(default_factory=dict)
+    """By metric, the values that are as they should be."""
+    device_bands: dict[str, dict[str, Band]] = Field(default_factory=dict)
+    """By device and metric, bands instead of those."""
+    deviations: float | None = Field(default=None, gt=0)
+    """How many standard deviations a reading may be away from its device's mean; left out: any number."""
+    alpha: float = Field(default=0.05, ge=0, le=1)
+    """The weight of the newest reading in mean and deviation (EWMA); 0: all weigh the same (z-score)."""
+    warm_up: int = Field(default=20, ge=2)
+    """The readings of a device and metric that are needed before deviations count."""
+    min_deviation: float = Field(default=0.0, ge=0)
+    """The least standard deviation to reckon with: the sensor's own noise."""
+    repeat_after: Duration | None = None
+    """How often an alert is repeated while readings stay outside; left out: never."""
+    cleared: bool = True
+    """Report the end of an alert, too."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a problem if there is no rule."""
+        yield from super().problems()
+        if not self.bands and not self.device_bands and self.deviations is None:
+            yield Problem("bands", "required: bands, deviceBands or deviations, else nothing is an anomaly")
+
+
+class HeartbeatParameters(_Alerting):
+    """Alerts about devices that fell silent."""
+
+    does = "alerts when a device is not heard any more, and when it is back"
+
+    starting_offsets: str | None = None
+    """Where a pipeline that is new begins; left out: ``latest``, for yesterday's silence is no news."""
+    after: Duration = "1m"
+    """How long a device may be silent."""
+    check_every: Duration | None = None
+    """How often devices are checked for silence; left out: a quarter of ``after``, between 0.5 and 10 seconds."""
+    cleared: bool = True
+    """Report the return of a device, too."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a problem if a device would be forgotten before it is missed, or missed while its messages wait."""
+        yield from super().problems()
+        if self.max_rows_per_batch is not None:
+            expected = "leave it out: a batch has to hold all that is there, or a device waits in it unheard"
+            yield Problem("maxRowsPerBatch", expected)
+        if milliseconds(self.forget_after) <= milliseconds(self.after):
+            yield Problem(
+                "forgetAfter", f"expected more than after, {self.after}, got {describe_value(self.forget_after)}"
+            )
+
+
+class TrainParameters(BuiltinParameters):
+    """A model, trained over a table of the lake."""
+
+    does = "trains a model over a table, again and again"
+
+    model: TableName
+    """What the model is called."""
+    table: TableName = "raw"
+    """A table of messages as ``lake`` writes it, or one that has the features as columns."""
+    kind: Literal["kmeans", "regression"] = "kmeans"
+    """The distance from the nearest of a few centres, or the residual of a linear regression."""
+    features: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    """The fields of a message, or columns, that the model uses."""
+    target: str | None = None
+    """Of a regression: the field that it predicts."""
+    clusters: int = Field(default=4, ge=1, le=1000)
+    """Of kmeans: how many centres."""
+    quantile: float = Field(default=0.999, gt=0, lt=1)
+    """The share of the training rows that are as they should be; what scores higher is an anomaly."""
+    within: Duration | None = None
+    """How far back rows are taken; left out: all."""
+    max_rows: int = Field(default=1_000_000, ge=1)
+    """Rows to train with at most; of more, so many are chosen by chance."""
+    min_rows: int = Field(default=100, ge=2)
+    """Rows without which there is no training."""
+    every: Duration | None = None
+    """How old a model becomes before it is trained again; left out: once is enough."""
+    keep: int = Field(default=5, ge=1)
+    """Versions that are kept."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield problems of the target and the features of a model."""
+        if (self.kind == "regression") != (self.target is not None):
+            expected = "required: the field to predict" if self.target is None else "only a regression has one"
+            yield Problem("target", expected)
+        if self.target in self.features:
+            yield Problem("target", f"expected a field that is not one of the features, got '{self.target}'")
+        if len(set(self.features)) != len(self.features):
+            yield Problem("features", "expected each one once")
+
+
+class ScoreParameters(_TableOrAddress):
+    """A trained model, applied to a stream."""
+
+    does = "applies a trained model to every message"
+
+    model: TableName
+    """What the model is called."""
+    only: Literal["all", "anomalies"] = "all"
+    """Which messages are written."""
+
+
+class MeteringParameters(BuiltinParameters):
+    """The usage of each address."""
+
+    does = "counts messages and bytes of each address by window of time"
+
+    addresses: Annotated[tuple[AddressPattern, ...], Field(strict=False, min_length=1)]
+    """The streams that are counted; patterns such as ``plant/#`` mean the space's streams when a query starts."""
+    table: TableName = "usage"
+    """The table of windows, addresses, messages and bytes."""
+    window: Duration = "1h"
+    """How long a window is."""
+    lateness: Duration = "1h"
+    """How long a window is kept in mind after it ended."""
+    starting_offsets: str | None = None
+    """Where a pipeline that is new begins."""
+
+    def reads(self) -> tuple[str, ...]:
+        """Return addresses and patterns."""
+        return self.addresses
+
+    def tables(self) -> tuple[str, ...]:
+        """Return the table of usage."""
+        return (self.table,)
+
+
+class CommandsParameters(BuiltinParameters):
+    """From an alert to a command that a device can take."""
+
+    does = "sends a command to a queue for each alert"
+
+    alerts: AddressName
+    """The stream, queue or subscription with alerts as ``anomalies`` and ``heartbeat`` send them."""
+    commands: AddressName
+    """The queue that commands go to."""
+    ttl: Duration = "1m"
+    """How long a command is of use."""
+    match: dict[str, Any] = Field(default_factory=dict)
+    """Fields of an alert and what they must be, or a list of what they may be; left out: every alert counts."""
+    body: dict[str, Any] = Field(default_factory=lambda: {"alert": "{id}", "device": "{device}", "text": "{text}"})
+    """The command, as JSON; ``{field}`` in a text stands for a field of the alert."""
+    once_within: Duration = "10m"
+    """For how long an alert that comes again is known."""
+    starting_offsets: str | None = None
+    """Where a pipeline that is new begins."""
+
+    def reads(self) -> tuple[str, ...]:
+        """Return the address of the alerts."""
+        return (self.alerts,)
+
+    def writes(self) -> tuple[str, ...]:
+        """Return the queue."""
+        return (self.commands,)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a problem if commands would be alerts again, without end."""
+        if self.alerts == self.commands:
+            yield Problem("commands", f"expected another address than that of the alerts, '{self.alerts}'")
+
+
+BUILTINS: Final[Mapping[str, type[BuiltinParameters]]] = {
+    "lake": LakeParameters,
+    "last-value": LastValueParameters,
+    "windows": WindowsParameters,
+    "anomalies": AnomaliesParameters,
+    "heartbeat": HeartbeatParameters,
+    "train": TrainParameters,
+    "score": ScoreParameters,
+    "metering": MeteringParameters,
+    "commands": CommandsParameters,
+}
+
+
+def builtin_problems(name: str, parameters: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with a built-in pipeline; paths begin at the parameters, ``name`` stands for its name."""
+    kind = BUILTINS.get(name)
+    if kind is None:
+        return [Problem("name", f"expected one of {', '.join(BUILTINS)}, got {describe_value(name)}")]
+    try:
+        return list(kind.model_validate(dict(parameters)).problems())
+    except ValidationError as error:
+        return explain(error, kind)

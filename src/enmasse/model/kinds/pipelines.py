@@ -1,0 +1,363 @@
+"""Pipeline: a computation over messages, with tables, statistics, alerts and commands as results; run by Spark."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters, builtin_problems
+from enmasse.model.kinds.durations import Duration
+from enmasse.model.kinds.flow import flow_problems, position_problem, trigger_problem
+from enmasse.model.schema.conditions import Unapplied
+from enmasse.model.schema.errors import Problem
+from enmasse.model.schema.names import is_subdomain
+from enmasse.model.schema.quantities import Quantity, amount_of
+from enmasse.model.schema.resource import ResourceStatus, SpaceMember
+from enmasse.model.schema.schema import Model, describe_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+DecodingFormat = Literal["raw", "json", "cbor", "avro", "senml", "text"]
+OutputMode = Literal["append", "update", "complete"]
+TableFormat = Literal["delta", "parquet"]
+QueryState = Literal["Starting", "Running", "Waiting", "Failed", "Paused", "Finished"]
+
+DEFAULT_TRIGGER: Final = "1s"
+"""The time between two micro-batches of a pipeline that does not say."""
+
+MAX_RELATIONS: Final = 50
+"""Sources, steps and sinks of one pipeline, each: far more than a person can read, and checked in a moment."""
+
+MIN_MEMORY: Final = 512 * 1024 * 1024
+"""Bytes; Spark refuses to start with less than 450 MiB."""
+
+DEFAULT_MEMORY: Final = 640 * 1024 * 1024
+"""Bytes of Java's heap where a pipeline asks for none."""
+
+_MASTERS = re.compile(r"spark://[^\s,@]+(,[^\s,@]+)*|k8s://[^\s@]+|yarn|local(\[(\*|[1-9][0-9]{0,2})\])?")
+
+_LOCAL = re.compile(r"local(\[(?P<cores>[0-9]+)\])?")
+
+
+class Watermark(Model):
+    """The delay up to which late rows count."""
+
+    column: str
+    """The column with the moment of the event, a TIMESTAMP."""
+    delay: Duration
+    """How much older than the newest row one may be."""
+
+
+class SourceSpec(Model):
+    """An address or a table that the pipeline reads: a relation by its name."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """What steps and sinks call it."""
+    address: str | None = None
+    """An address of the space; a stream is read by offset, everything else is consumed."""
+    table: str | None = None
+    """A table of the space's lake, as it is when the query starts."""
+    format: DecodingFormat | None = None
+    """How bodies are decoded; left out: as the address's ``schema`` says, or raw."""
+    schema_: str | None = Field(default=None, alias="schema", min_length=1)
+    """The columns, as in ``device STRING, temperature DOUBLE``; of Avro its JSON. Left out: the address's own."""
+    starting_offsets: str | None = None
+    """Of a stream: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
+    include_properties: bool | None = None
+    """Whether there are columns for properties, annotations and content type."""
+    watermark: Watermark | None = None
+    """How late a row may be and still count; needed where windows are to end."""
+    bad_records: str | None = None
+    """The address that messages go to that cannot be decoded; left out: they are counted and left out."""
+    max_rows_per_batch: int | None = Field(default=None, ge=1)
+    """Rows of one micro-batch at most; left out: all that are there."""
+    max_bytes_per_batch: Quantity | None = None
+    """Bytes of one micro-batch at most."""
+    fail_on_data_loss: bool | None = None
+    """Whether the query fails when rows are gone before they were read; true if left out."""
+
+
+class StepSpec(Model):
+    """A relation made of others."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """What later steps and sinks call it."""
+    sql: str | None = Field(default=None, min_length=1)
+    """One query over the relations above, in Spark's SQL."""
+    function: str | None = None
+    """``module:function`` of Python, called with batches of rows as pandas frames."""
+    input: str | None = None
+    """What a function gets; left out: the relation above."""
+    schema_: str | None = Field(default=None, alias="schema", min_length=1)
+    """The columns that a function gives."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of the function, by name."""
+    timeout: Duration | None = None
+    """How long one micro-batch may take before it is given up; left out: ten minutes."""
+
+
+class SinkSpec(Model):
+    """Where a relation goes."""
+
+    input: str | None = None
+    """The relation; left out: the last one."""
+    address: str | None = None
+    """An address of the space; ``*``: each row's column ``address`` names it."""
+    table: str | None = None
+    """A table of the space's lake."""
+    format: TableFormat | None = None
+    """Of a table; left out: delta."""
+    mode: OutputMode | None = None
+    """``append`` (the default): rows that are final; ``update``: what changed; ``complete``: all, each time."""
+    keys: tuple[str, ...] = Field(default=(), strict=False)
+    """Of a table with mode ``update``: the columns that name a row."""
+    partition_by: tuple[str, ...] = Field(default=(), strict=False)
+    """Of a table: the columns that lay out its folders."""
+    on_no_consumer: Literal["fail", "skip"] | None = None
+    """Of a direct address: what happens to rows while nobody listens; left out: the batch is tried again."""
+    bad_records: str | None = None
+    """The address that rows go to which the target refuses; left out: the batch fails."""
+
+
+class Builtin(Model):
+    """A pipeline that is there by name."""
+
+    name: str
+    """`lake`, `last-value`, `windows`, `anomalies`, `heartbeat`, `train`, `score`, `metering` or `commands`."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """What it is asked, by name; each has its own."""
+
+
+class Code(Model):
+    """Where the Python of a pipeline's functions is."""
+
+    config_map: str
+    """A ConfigMap of the namespace; its entries that end with ``.py`` are modules."""
+
+
+class Restart(Model):
+    """Start again from another point: once for each ``at``."""
+
+    at: str
+    """Any text that was not there before; the command line writes the moment."""
+    start_from: str | None = Field(default=None, alias="from", min_length=1)
+    """``earliest``, ``latest``, a moment, or JSON by partition; left out: where it was."""
+
+
+class Resources(Model):
+    """The session, cores and memory that a pipeline runs on."""
+
+    session: Literal["shared", "own"] | None = None
+    """Whether it shares the Spark session of its space's pipelines; left out: it does."""
+    cores: int | None = Field(default=None, ge=1)
+    """Of a session of its own."""
+    memory: Quantity | None = None
+    """Of a session of its own: Java's heap."""
+    master: str | None = None
+    """Of a session of its own: the cluster, as `spark://host:7077`; left out: this machine."""
+
+
+class PipelineSpec(Model):
+    """The sources, steps and sinks of a pipeline, and how it runs."""
+
+    credentials_secret: str | None = None
+    """A Secret of the namespace with ``username`` and ``password``: the user of the space it runs as."""
+    sources: tuple[SourceSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
+    """What is read: each a relation by its name."""
+    steps: tuple[StepSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
+    """What is computed, one after the other; each sees what is above it."""
+    sinks: tuple[SinkSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
+    """Where it goes: each a streaming query of its own."""
+    builtin: Builtin | None = None
+    """Instead of sources, steps and sinks."""
+    code: Code | None = None
+    """The Python of the steps that are functions."""
+    trigger: str | None = None
+    """A duration between two micro-batches, or ``availableNow``: read what is there and end. Left out: 1s."""
+    paused: bool = False
+    """Whether it rests, keeping its place."""
+    restart: Restart | None = None
+    """Start again from another point."""
+    resources: Resources | None = None
+    """What it runs on."""
+
+
+class QueryStatus(Model):
+    """One streaming query of a pipeline."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """After what it writes."""
+    state: QueryState = "Starting"
+    """What it does now."""
+    batch: int | None = None
+    """The number of the last micro-batch."""
+    rows: int = 0
+    """Read since the runner started."""
+    input_rows_per_second: float | None = None
+    """How fast rows came before the last batch."""
+    processed_rows_per_second: float | None = None
+    """How fast the last batch went through them."""
+    batch_duration_ms: int | None = None
+    """How long the last batch took."""
+    last_progress: str | None = None
+    """When the last batch ended."""
+    watermark: str | None = None
+    """The moment before which rows are too late."""
+    watermark_delay_ms: int | None = None
+    """How far the watermark is behind the present."""
+    state_rows: int | None = None
+    """Rows of state, such as windows that have not ended."""
+    state_bytes: int | None = None
+    """Memory that the state takes."""
+    late_rows: int | None = None
+    """Left out because they were older than the watermark."""
+    lag: int | None = None
+    """Rows that are there and were not read yet."""
+    bad_records: int | None = None
+    """That could not be decoded, or were refused."""
+    restarts: int = 0
+    """How often it was started again after a failure."""
+    error: str | None = None
+    """Of the last failure."""
+
+
+class PipelineStatus(ResourceStatus):
+    """The progress of a pipeline."""
+
+    observed_generation: int | None = None
+    """The generation of the spec that this was found for."""
+    queries: tuple[QueryStatus, ...] = Field(default=(), strict=False)
+    """Each of its streaming queries."""
+    rows: int = 0
+    """Rows read since the runner started, over all queries."""
+    rate: float | None = None
+    """Rows read a second, over all queries."""
+    lag: int | None = None
+    """Rows that are there and were not read yet, over all queries."""
+    last_error: str | None = None
+    """The last failure of any query."""
+    restarted_at: str | None = None
+    """The last ``restart.at`` that was done."""
+    warnings: tuple[str, ...] = Field(default=(), strict=False)
+    """What works and may surprise, as that a queue is consumed."""
+
+
+class Pipeline(SpaceMember):
+    """A computation over the addresses of a space."""
+
+    api_version: Literal["enmasse.io/v1beta1"] = "enmasse.io/v1beta1"
+    kind: Literal["Pipeline"] = "Pipeline"
+    spec: PipelineSpec
+    status: PipelineStatus = PipelineStatus()
+
+    @property
+    def asks(self) -> dict[Literal["memory", "cpu"], Decimal]:
+        """Bytes and cores that it asks for a session of its own; what it leaves open is left out."""
+        resources = self.spec.resources
+        if resources is None:
+            return {}
+        memory, cores = resources.memory, resources.cores
+        if (resources.master or "").startswith("local"):
+            # Spark goes by it and not by the field.
+            local = _LOCAL.fullmatch(resources.master or "")
+            cores = None if local is None else int(local["cores"] or 1)
+        found: dict[Literal["memory", "cpu"], Decimal] = {} if memory is None else {"memory": amount_of(memory)}
+        return found if cores is None else {**found, "cpu": Decimal(cores)}
+
+    def spec_problems(self) -> Iterator[Problem]:
+        """Yield what is wrong beyond the types of single fields."""
+        spec = self.spec
+        if spec.builtin is None:
+            yield from flow_problems(spec)
+        else:
+            yield from _builtin_problems(spec.builtin)
+            for name in ("sources", "steps", "sinks", "code"):
+                if getattr(spec, name):
+                    yield Problem(f"spec.{name}", "cannot stand beside builtin, which has its own")
+        if spec.trigger is not None and (problem := trigger_problem(spec.trigger)):
+            yield Problem("spec.trigger", problem)
+        if spec.restart is not None:
+            yield from _restart_problems(spec.restart)
+        if spec.resources is not None:
+            yield from _resources_problems(spec.resources)
+        module_map = spec.code.config_map if spec.code is not None else None
+        for path, referred in (("credentialsSecret", spec.credentials_secret), ("code.configMap", module_map)):
+            if referred is not None and not is_subdomain(referred):
+                yield Problem(f"spec.{path}", f"expected the name of an object, got {describe_value(referred)}")
+
+
+def unapplied_by_type(spec: PipelineSpec, type_of: Callable[[str], str | None]) -> Iterator[Unapplied]:
+    """Yield the fields of a pipeline that have no effect on addresses of the types it names.
+
+    Args:
+        spec: of the pipeline.
+        type_of: returns the type of an address of the space; None: there is none.
+    """
+    read = []
+    for index, source in enumerate(spec.sources):
+        if source.address is None:
+            continue
+        read.append(kind := type_of(source.address))
+        for field in ("starting_offsets", "fail_on_data_loss"):
+            if getattr(source, field) is not None and kind not in (None, "stream"):
+                why = f"only a stream has offsets, and '{source.address}' is of type {kind}"
+                yield Unapplied(f"spec.sources[{index}].{SourceSpec.model_fields[field].alias}", why)
+        if source.format == "raw" and source.bad_records is not None:
+            yield Unapplied(f"spec.sources[{index}].badRecords", "of format raw, there is nothing to decode")
+    for index, sink in enumerate(spec.sinks):
+        kind = type_of(sink.address) if sink.address is not None else None
+        if sink.on_no_consumer is not None and kind not in (None, "anycast", "multicast"):
+            why = f"messages wait in '{sink.address}', which is of type {kind}, whether somebody listens or not"
+            yield Unapplied(f"spec.sinks[{index}].onNoConsumer", why)
+    if spec.builtin is not None and (builtin := BUILTINS.get(spec.builtin.name)) is not None:
+        parameters = builtin.model_validate(dict(spec.builtin.parameters))
+        own = [] if isinstance(parameters, MeteringParameters) else [type_of(name) for name in parameters.reads()]
+        read += own
+        if own and _is_without_offsets(own) and spec.builtin.parameters.get("startingOffsets") is not None:
+            yield Unapplied("spec.builtin.parameters.startingOffsets", "only a stream has offsets")
+    if spec.restart is not None and spec.restart.start_from is not None and read and _is_without_offsets(read):
+        yield Unapplied("spec.restart.from", "only a stream has offsets, and the pipeline reads none")
+
+
+def _is_without_offsets(types: list[str | None]) -> bool:
+    return all(kind not in (None, "stream") for kind in types)
+
+
+def _builtin_problems(builtin: Builtin) -> Iterator[Problem]:
+    for problem in builtin_problems(builtin.name, builtin.parameters):
+        if problem.path == "name" and builtin.name not in BUILTINS:
+            yield Problem("spec.builtin.name", problem.message)
+        else:
+            # Parameters are a map of anything: an unknown one is refused, and never dropped as an unknown field is.
+            path = f"spec.builtin.parameters.{problem.path}" if problem.path else "spec.builtin.parameters"
+            yield Problem(path, problem.message)
+
+
+def _restart_problems(restart: Restart) -> Iterator[Problem]:
+    if not restart.at:
+        yield Problem("spec.restart.at", "required: any text that was not there before, such as the present time")
+    if restart.start_from is not None and (problem := position_problem(restart.start_from)):
+        yield Problem("spec.restart.from", problem)
+
+
+def _resources_problems(resources: Resources) -> Iterator[Problem]:
+    if resources.session != "own":
+        for field in ("cores", "memory", "master"):
+            if getattr(resources, field):
+                yield Problem(f"spec.resources.{field}", "needs session: own; a shared one has those of its space")
+    if resources.memory is not None and amount_of(resources.memory) < MIN_MEMORY:
+        yield Problem("spec.resources.memory", f"expected at least 512Mi, got {describe_value(resources.memory)}")
+    if resources.master and not _MASTERS.fullmatch(resources.master):
+        expected = "expected spark://HOST:PORT, k8s://URL, yarn, local or local[N]"
+        yield Problem("spec.resources.master", f"{expected}, got {describe_value(resources.master)}")

@@ -1,0 +1,399 @@
+"""AddressSpace: a tenant's group of addresses, reachable over one connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from enmasse.model.kinds.limits import SpaceLimits
+from enmasse.model.schema.conditions import Unapplied
+from enmasse.model.schema.errors import Problem
+from enmasse.model.schema.kinds import DEFAULT_SPACE_PLANS
+from enmasse.model.schema.names import host_problem, is_label, pattern_problem
+from enmasse.model.schema.resource import Resource, ResourceStatus
+from enmasse.model.schema.schema import Model, describe_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+SpaceType = Literal["standard", "brokered"]
+
+NO_AUTHENTICATION: Final = "none"
+"""The authentication service that admits everyone."""
+
+
+class SecretReference(Model):
+    """The name of a secret in the space's namespace."""
+
+    name: str
+    """The name of the secret."""
+
+
+class AuthenticationOverrides(Model):
+    """Settings of an external authentication service that a space overrides."""
+
+    host: str | None = None
+    """Where the service is."""
+    port: int | None = Field(default=None, ge=1, le=65535)
+    """Its port."""
+    realm: str | None = None
+    """The realm that knows the users of the space."""
+    ca_cert_secret: SecretReference | None = None
+    """Whom to trust: entry `ca.crt`."""
+
+
+class AuthenticationServiceReference(Model):
+    """Which service knows the users of a space."""
+
+    name: str | None = None
+    """An AuthenticationService."""
+    type: Literal["none", "standard", "external"] | None = None
+    """Instead of a name: the first service of this type."""
+    overrides: AuthenticationOverrides | None = None
+    """Of an external service that allows it."""
+
+    @property
+    def is_none(self) -> bool:
+        """True for the service that admits everyone."""
+        return self.kind == NO_AUTHENTICATION
+
+    @property
+    def kind(self) -> Literal["none", "standard"] | None:
+        """The type of the service: it admits everyone, or only the space's users; None if it does not exist."""
+        if self.name in {None, NO_AUTHENTICATION, "none-authservice"} and self.type in {None, NO_AUTHENTICATION}:
+            return NO_AUTHENTICATION
+        if self.name in {None, "standard", "standard-authservice"} and self.type in {None, "standard"}:
+            return "standard"
+        return None
+
+
+class Certificate(Model):
+    """Where an endpoint's certificate comes from."""
+
+    provider: Literal["selfsigned", "wildcard", "certBundle", "openshift"] = "selfsigned"
+    """`selfsigned`: issued by the installation; `certBundle`: your own; `wildcard`: the operator's."""
+    secret_name: str | None = None
+    """The secret that holds it."""
+    tls_cert: str | None = None
+    """Of a certBundle: the certificate in PEM, in base64."""
+    tls_key: str | None = Field(default=None, repr=False)
+    """Of a certBundle: its key in PEM, in base64."""
+
+
+class Exposure(Model):
+    """The way to an endpoint from outside a cluster."""
+
+    type: Literal["route", "loadbalancer"]
+    """A host name on a shared port, or ports of its own."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Of the object that exposes it."""
+    route_host: str | None = None
+    """One more host name, of a domain that an operator granted to the namespace; left out: one is made."""
+    route_service_port: Literal["amqps", "https"] | None = None
+    """What the route leads to."""
+    route_tls_termination: Literal["passthrough", "reencrypt"] | None = None
+    """Who ends TLS."""
+    load_balancer_ports: tuple[str, ...] = Field(default=(), strict=False)
+    """What is reached from outside: `amqp`, `amqps`, `amqp-wss`."""
+    load_balancer_source_ranges: tuple[str, ...] = Field(default=(), strict=False)
+    """From where."""
+
+
+class Export(Model):
+    """An object into which the facts an application needs for connecting are written."""
+
+    kind: Literal["ConfigMap", "Secret", "Service"]
+    """What is written."""
+    name: str
+    """Its name, in the namespace of the space."""
+
+
+class Endpoint(Model):
+    """An access point of a space, with a certificate and a way from outside."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """Told apart by it."""
+    service: Literal["messaging"]
+    """What is reached."""
+    cert: Certificate | None = None
+    expose: Exposure | None = None
+    exports: tuple[Export, ...] = Field(default=(), strict=False)
+    """Where the facts for connecting are written."""
+    port: int | None = Field(default=None, ge=1, le=65535)
+    """A port of the space's own, where clients need not name it; one of those that its plan offers."""
+
+
+class HostPort(Model):
+    """A server of another messaging service."""
+
+    host: str
+    """Its host name or address."""
+    port: int | None = Field(default=None, ge=1, le=65535)
+    """Left out: 5672, or 5671 with TLS."""
+
+
+class SecretKey(Model):
+    """One entry of a secret."""
+
+    name: str
+    """The name of the secret, in the namespace of the space."""
+    key: str | None = None
+    """The entry; left out: the name of what is asked for."""
+
+
+class ValueOrSecret(Model):
+    """A value given here, or the place in a secret where it lies."""
+
+    value: str | None = Field(default=None, repr=False)
+    """The value itself."""
+    value_from_secret: SecretKey | None = None
+    """Where it lies."""
+
+
+class ConnectorTls(Model):
+    """Certificates towards another messaging service."""
+
+    ca_cert: ValueOrSecret | None = None
+    """Whom to trust."""
+    client_cert: ValueOrSecret | None = None
+    """What to show."""
+    client_key: ValueOrSecret | None = None
+    """Its key."""
+
+
+class ConnectorCredentials(Model):
+    """User and password at another messaging service."""
+
+    username: ValueOrSecret
+    """The user."""
+    password: ValueOrSecret
+    """Its password."""
+
+
+class ConnectorAddress(Model):
+    """A pattern of addresses that another messaging service serves."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """Told apart by it."""
+    pattern: str
+    """Words between `/`; `*` is one word, `#` any rest."""
+
+
+class Connector(Model):
+    """A connection to another messaging service."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str = Field(pattern=r"^[a-zA-Z0-9]+$")
+    """Letters and digits; forwarders name it."""
+    endpoint_hosts: tuple[HostPort, ...] = Field(strict=False, min_length=1)
+    """The servers: the first, and others for when it fails."""
+    role: Literal["route-container", "normal", "edge"] = "route-container"
+    """What the connection is to the other side."""
+    idle_timeout: int | None = Field(default=None, ge=0)
+    """Seconds of silence after which it is closed; 0: never."""
+    max_frame_size: int | None = Field(default=None, ge=512)
+    """Bytes."""
+    tls: ConnectorTls | None = None
+    """Whom to trust and what to show; left out: no TLS."""
+    credentials: ConnectorCredentials | None = None
+    """As whom to log in; left out: anonymously."""
+    addresses: tuple[ConnectorAddress, ...] = Field(default=(), strict=False)
+    """What is reached over there."""
+
+
+class NetworkPolicy(Model):
+    """Kubernetes network policy rules that are merged into the space's own."""
+
+    ingress: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    """Who may connect."""
+    egress: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    """What may be connected to."""
+
+
+class MqttOptions(Model):
+    """What clients of MQTT meet."""
+
+    undeliverable: Literal["disconnect", "acknowledge"] | None = None
+    """What becomes of a client of MQTT 3.1.1 that publishes with QoS 1 or 2 to a name that leads nowhere or that it
+    may not use, as the protocol has no error for it: it is disconnected, or the message is acknowledged, dropped and
+    counted. Left out: `disconnect`."""
+
+
+class AddressSpaceSpec(Model):
+    """The declaration of a space by its tenant."""
+
+    type: SpaceType = "standard"
+    """`standard`: all types of addresses; `brokered`: queues and topics on one node in strict order."""
+    plan: str | None = None
+    """A plan of the space's type; left out: the smallest."""
+    authentication_service: AuthenticationServiceReference = AuthenticationServiceReference(type=NO_AUTHENTICATION)
+    """Who knows its users."""
+    endpoints: tuple[Endpoint, ...] = Field(default=(), strict=False)
+    """Its access points."""
+    connectors: tuple[Connector, ...] = Field(default=(), strict=False)
+    """Connections to other messaging services."""
+    network_policy: NetworkPolicy | None = None
+    """Who may connect to it in a cluster."""
+    limits: SpaceLimits | None = None
+    """How much it takes; a plan may say less."""
+    mqtt: MqttOptions | None = None
+    """What clients of MQTT meet."""
+
+    @property
+    def plan_name(self) -> str:
+        """The plan in effect."""
+        return self.plan or DEFAULT_SPACE_PLANS[self.type]
+
+
+class EndpointStatus(Model):
+    """Where an endpoint is reached."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    service_host: str | None = None
+    """The host name within the installation."""
+    service_ports: dict[str, int] = Field(default_factory=dict)
+    """Ports there, by the name of what they speak."""
+    external_host: str | None = None
+    """The host name from outside."""
+    external_ports: dict[str, int] = Field(default_factory=dict)
+    """Ports there, by the name of what they speak."""
+    cert: str | None = None
+    """Its certificate, PEM."""
+
+
+class ConnectorStatus(Model):
+    """The state of a connector."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    is_ready: bool = False
+    messages: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class RouterStatus(Model):
+    """A node of the space and whom it is connected to."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("id",)
+
+    id: str
+    neighbors: tuple[str, ...] = Field(default=(), strict=False)
+    undelivered: int | None = None
+
+
+class AddressSpaceStatus(ResourceStatus):
+    """The state of a space, as its controller found it."""
+
+    ca_cert: str | None = None
+    """Certificates of the authorities that vouch for the endpoints, PEM."""
+    endpoint_statuses: tuple[EndpointStatus, ...] = Field(default=(), strict=False)
+    """Where it is reached."""
+    connectors: tuple[ConnectorStatus, ...] = Field(default=(), strict=False)
+    """How its connectors are."""
+    routers: tuple[RouterStatus, ...] = Field(default=(), strict=False)
+    """How its nodes are."""
+    limits: SpaceLimits | None = None
+    """In effect: the least of what space and plan say."""
+
+
+class AddressSpace(Resource):
+    """A tenant's group of addresses, reachable over one connection."""
+
+    immutable: ClassVar[tuple[str, ...]] = ("type",)
+
+    api_version: Literal["enmasse.io/v1beta1"] = "enmasse.io/v1beta1"
+    kind: Literal["AddressSpace"] = "AddressSpace"
+    spec: AddressSpaceSpec = AddressSpaceSpec()
+    status: AddressSpaceStatus = AddressSpaceStatus()
+
+    def name_problem(self, name: str) -> str | None:
+        """Return what is wrong with a name."""
+        if is_label(name):
+            return None
+        return (
+            "the name of a space is a single word of lower-case letters, digits and '-', at most "
+            f"63 characters, because host names contain it; got {describe_value(name)}"
+        )
+
+    def spec_problems(self) -> Iterator[Problem]:
+        """Yield what is wrong beyond the types of single fields."""
+        yield from _repeated("spec.endpoints", [item.name for item in self.spec.endpoints])
+        ported = [index for index, item in enumerate(self.spec.endpoints) if item.port is not None]
+        for index in ported[1:]:
+            yield Problem(
+                f"spec.endpoints[{index}].port", "a space has one port of its own, and another endpoint has it"
+            )
+        for index, item in enumerate(self.spec.endpoints):
+            host = item.expose.route_host if item.expose is not None else None
+            if host and (problem := host_problem(host)):
+                yield Problem(f"spec.endpoints[{index}].expose.routeHost", problem)
+        yield from _repeated("spec.connectors", [item.name for item in self.spec.connectors])
+        for index, connector in enumerate(self.spec.connectors):
+            path = f"spec.connectors[{index}].addresses"
+            yield from _repeated(path, [item.name for item in connector.addresses])
+            for number, address in enumerate(connector.addresses):
+                if problem := pattern_problem(address.pattern):
+                    yield Problem(f"{path}[{number}].pattern", problem)
+
+    def unapplied(self) -> Iterator[Unapplied]:
+        """Yield each field that is kept and shown, but changes nothing, as far as the space alone shows."""
+        for index, endpoint in enumerate(self.spec.endpoints):
+            path = f"spec.endpoints[{index}]"
+            if endpoint.cert is not None:
+                yield from _unapplied_certificate(f"{path}.cert", endpoint.cert)
+            if endpoint.expose is not None:
+                yield from _unapplied_exposure(f"{path}.expose", endpoint.expose)
+        if self.spec.connectors:
+            why = "no connection to another messaging service is made; a program of yours can move its messages"
+            yield Unapplied("spec.connectors", why, is_needed=True)
+        if self.spec.network_policy is not None:
+            yield Unapplied("spec.networkPolicy", _NO_FIREWALL, is_needed=True)
+
+
+_NO_FIREWALL: Final = "the service has no firewall; restrict who may connect where its machine or network has one"
+
+
+def _unapplied_certificate(path: str, cert: Certificate) -> Iterator[Unapplied]:
+    given = {"secretName": cert.secret_name, "tlsCert": cert.tls_cert, "tlsKey": cert.tls_key}
+    if cert.provider in ("selfsigned", "wildcard"):
+        why = f"provider {cert.provider} has a certificate of its own; use certBundle for yours"
+        ignored = tuple(given)
+    elif cert.provider == "openshift":
+        why, ignored = "there is no OpenShift here; use selfsigned, or certBundle for your own", ("provider", *given)
+        given["provider"] = cert.provider
+    else:
+        why = "secretName says where the certificate and its key are; leave one of them out"
+        ignored = ("tlsCert", "tlsKey") if cert.secret_name else ()
+    for name in ignored:
+        if given[name] is not None:
+            yield Unapplied(f"{path}.{name}", why)
+
+
+def _unapplied_exposure(path: str, expose: Exposure) -> Iterator[Unapplied]:
+    if expose.type == "loadbalancer":
+        yield Unapplied(f"{path}.type", "there is no load balancer; status.endpointStatuses shows how it is reached")
+    if expose.annotations:
+        yield Unapplied(f"{path}.annotations", "nothing is made outside that could have them")
+    if expose.route_tls_termination == "reencrypt":
+        why = "TLS ends at the node alone, with nothing in between; use passthrough"
+        yield Unapplied(f"{path}.routeTlsTermination", why)
+    if expose.load_balancer_ports:
+        why = "all protocols are reached at the one port that status.endpointStatuses names"
+        yield Unapplied(f"{path}.loadBalancerPorts", why)
+    if expose.load_balancer_source_ranges:
+        yield Unapplied(f"{path}.loadBalancerSourceRanges", _NO_FIREWALL, is_needed=True)
+
+
+def _repeated(path: str, names: list[str]) -> Iterator[Problem]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Problem(f"{path}[{index}].name", f"expected a name used once, but '{name}' occurs before")

@@ -1,0 +1,1 @@
+"""The base of every kind: metadata, conditions, names, quantities, CRDs, errors of validation."""

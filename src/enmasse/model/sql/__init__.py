@@ -1,0 +1,1 @@
+"""Checks of what pipelines say in SQL, of columns and of message schemas."""

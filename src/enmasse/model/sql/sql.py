@@ -1,0 +1,86 @@
+"""The SQL of pipelines and queries, checked without Spark: one query that only computes, over known relations.
+
+Rules:
+1. Everything is on a list: kinds of syntax, functions, relations. What is on none is refused.
+2. What is run is ``CheckedSql.canonical``, made anew from the checked tree, never the text as it was written:
+   so two parsers cannot disagree about what was checked.
+3. Text, number of words and depth are bounded before anything is parsed.
+
+The parser takes a tenth of a second to load. So this module has what others need without it: the entry, its result
+and its error. It imports ``tree`` when the first SQL is checked, and ``tree`` and the modules below it import these
+types: a circle on purpose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+MAX_SQL_CHARACTERS: Final = 20_000
+"""The longest query: pages of SQL, and checked within a few hundredths of a second."""
+
+_KEPT = 128  # checked queries: what is applied again, and again by a controller, is not parsed again
+
+Columns = tuple[str, ...] | None
+"""The names of a relation's columns; None where they are not known."""
+
+
+class SqlError(ValueError):
+    """Raised when a text is no query that may be run.
+
+    Attributes:
+        message: what is wrong.
+        line: where, from 1.
+        column: where in the line, from 1.
+    """
+
+    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(f"line {line}, column {column}: {message}")
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSql:
+    """A query that may be run.
+
+    Attributes:
+        canonical: the SQL to run, in Spark's dialect.
+        relations: those that it reads, by their declared names.
+        functions: those that it calls, in lower case.
+        columns: what it gives, as far as that is known.
+    """
+
+    canonical: str
+    relations: frozenset[str]
+    functions: frozenset[str]
+    columns: Columns
+
+
+def checked_sql(text: str, relations: Mapping[str, Columns]) -> CheckedSql:
+    """Return the checked query of a text.
+
+    Args:
+        text: one query in Spark's SQL.
+        relations: those that it may read, by name, with the columns where they are known.
+
+    Raises:
+        SqlError: it is none, or does more than compute, or reads something else; with the place.
+    """
+    return _checked(text, tuple(sorted(relations.items())))
+
+
+@lru_cache(maxsize=_KEPT)
+def _checked(text: str, relations: tuple[tuple[str, Columns], ...]) -> CheckedSql:
+    if len(text) > MAX_SQL_CHARACTERS:
+        raise SqlError(f"expected at most {MAX_SQL_CHARACTERS} characters, got {len(text)}")
+    # What checks a query and what it is asked by know each other: this file is loaded without sqlglot, which is slow.
+    from enmasse.model.sql.tree import check  # noqa: PLC0415
+
+    return check(text, dict(relations))

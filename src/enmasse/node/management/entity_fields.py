@@ -1,0 +1,327 @@
+"""The attributes of spaces and addresses, and the checks of their values.
+
+A wrong attribute is answered with 400 and a sentence that names it, what it takes and the value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from enmasse.errors import ConfigError
+from enmasse.identity.oidc_settings import read_settings as read_oidc_settings
+from enmasse.messaging.address import Declaration
+from enmasse.messaging.address_types import ADDRESS_TYPES
+from enmasse.messaging.limits import (
+    MAX_FILTER_ADDRESSES,
+    MAX_RETAINED,
+    MAX_RETAINED_BYTES,
+    MAX_SESSION_BYTES,
+    MAX_SESSIONS,
+    SpaceLimits,
+    least,
+)
+from enmasse.messaging.space import Home
+from enmasse.model.kinds.address_settings import (
+    MAX_MS,
+    MAX_NUMBER,
+    MAX_PARTITIONS,
+    SETTINGS,
+    AddressSettings,
+    Setting,
+    read_settings,
+)
+from enmasse.model.schema.names import host_problem
+from enmasse.node.errors import EntityError
+
+SPACE_TYPE = "io.enmasse.space"
+ADDRESS_TYPE = "io.enmasse.address"
+
+MAX_NAME_BYTES = 320
+"""A key of the journal holds it."""
+
+AUTHENTICATIONS = ("none", "standard", "external")
+"""``none`` lets everybody in; ``standard`` only the space's users; ``external`` whom an OIDC provider knows."""
+
+_SECRETS = frozenset({"clientSecret"})
+"""Settings of a space's identity provider that are never reported."""
+
+MAX_PORT = 65_535
+
+MAX_HOSTS = 64
+"""The most further host names of one space."""
+
+SPACE_TYPES = ("standard", "brokered")
+
+Record = dict[str, Any]
+
+_PORTS = {"amqp": 5672, "amqps": 5671}
+_TAKES = {
+    str: "a string",
+    int: "a whole number from 0 on",
+    float: "a number",
+    bool: "true or false",
+    list: "a list of strings",
+    dict: "a map",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One attribute.
+
+    Attributes:
+        type: the type of its value.
+        is_changeable: true if an update may change it.
+        of: the address types that have it; empty for all.
+        choices: the words that it takes; empty for any.
+        choices_of: the words that an address type takes, for types that take only some of ``choices``.
+        least: the smallest number that it takes.
+        most: the greatest number that it takes.
+    """
+
+    type: type
+    is_changeable: bool = False
+    of: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    choices_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    least: float = 0
+    most: float = MAX_NUMBER
+
+
+def _field(setting: Setting) -> Field:
+    return Field(
+        setting.type,
+        is_changeable=not setting.is_fixed,
+        of=setting.taken_of,
+        choices=setting.choices,
+        choices_of=setting.choices_of,
+        least=setting.least,
+        most=setting.most,
+    )
+
+
+FIELDS: dict[str, dict[str, Field]] = {
+    SPACE_TYPE: {
+        "spaceType": Field(str, choices=SPACE_TYPES),
+        "authentication": Field(str, is_changeable=True, choices=AUTHENTICATIONS),
+        "uid": Field(str),
+        "generation": Field(int, is_changeable=True),
+        "maxBytes": Field(int, is_changeable=True),
+        "maxConnections": Field(int, is_changeable=True),
+        "maxDevices": Field(int, is_changeable=True),
+        "maxLinks": Field(int, is_changeable=True),
+        "maxMessageRate": Field(int, is_changeable=True),
+        "maxByteRate": Field(int, is_changeable=True),
+        "maxMessageSize": Field(int, is_changeable=True),
+        "maxTtl": Field(int, is_changeable=True, most=MAX_MS),
+        "maxRetained": Field(int, is_changeable=True),
+        "maxRetainedBytes": Field(int, is_changeable=True),
+        "maxSessions": Field(int, is_changeable=True),
+        "maxSessionBytes": Field(int, is_changeable=True),
+        "maxSessionExpiry": Field(int, is_changeable=True, most=MAX_MS),
+        "maxFilterAddresses": Field(int, is_changeable=True),
+        "hosts": Field(list, is_changeable=True),
+        "port": Field(int, is_changeable=True, most=MAX_PORT),
+        "oidc": Field(dict, is_changeable=True),
+        "acknowledgeUndeliverable": Field(bool, is_changeable=True),
+    },
+    ADDRESS_TYPE: {
+        "space": Field(str),
+        "address": Field(str),
+        "addressType": Field(str, choices=tuple(ADDRESS_TYPES)),
+        "topic": Field(str),
+        "partitions": Field(int),
+        "uid": Field(str),
+        "generation": Field(int, is_changeable=True),
+        "home": Field(str, is_changeable=True),
+        **{setting.name: _field(setting) for setting in SETTINGS.values()},
+    },
+}
+"""The attributes by entity type, in the order in which they are reported."""
+
+
+def checked(entity_type: str, name: str, attributes: dict[str, Any]) -> Record:
+    """Check attributes and return their record, without those that are null.
+
+    Raises:
+        EntityError: 400 an attribute is unknown, or its value is wrong.
+    """
+    if not name or len(name.encode()) > MAX_NAME_BYTES:
+        raise EntityError(400, f"a name has 1 to {MAX_NAME_BYTES} bytes")
+    fields = FIELDS[entity_type]
+    record: Record = {"name": name}
+    for key, value in attributes.items():
+        if key in ("name", "type", "identity"):
+            continue
+        field = fields.get(key)
+        if field is None:
+            raise EntityError(400, f"{entity_type} has no attribute {key!r}; it has {', '.join(fields)}")
+        if value is not None:
+            record[key] = _value(key, field, value)
+    if entity_type == SPACE_TYPE:
+        if name.count("/") != 1 or not all(name.split("/")):
+            raise EntityError(400, f"a space is named <namespace>/<space>, not {name!r}")
+        if "hosts" in record:
+            record["hosts"] = _hosts(record["hosts"])
+        if "oidc" in record:
+            try:
+                read_oidc_settings("attribute oidc", record["oidc"])
+            except ConfigError as error:
+                raise EntityError(400, str(error)) from None
+    return record
+
+
+def _hosts(given: list[Any]) -> list[str]:
+    """Return host names as they are compared: in lower case, each once."""
+    if len(given) > MAX_HOSTS:
+        raise EntityError(400, f"attribute hosts takes at most {MAX_HOSTS} names, not {len(given)}")
+    for host in given:
+        problem = host_problem(host) if isinstance(host, str) else f"expected a host name, got {host!r:.100}"
+        if problem is not None:
+            raise EntityError(400, f"attribute hosts: {problem}")
+    return list(dict.fromkeys(host.lower() for host in given))
+
+
+def _value(key: str, field: Field, value: Any) -> Any:
+    # A value that is given for a map may be a secret in the wrong place.
+    shown = type(value).__name__ if field.type is dict else f"{value!r:.100}"
+    wrong = EntityError(400, f"attribute {key} takes {_TAKES[field.type]}, not {shown}")
+    if field.type is bool:
+        if not isinstance(value, bool):
+            raise wrong
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float) if field.type is float else field.type):
+        raise wrong
+    if isinstance(value, int | float):
+        if value < 0 or not math.isfinite(value):
+            raise wrong
+        if value < field.least:
+            raise EntityError(400, f"attribute {key} takes at least {field.least}, not {value}")
+        if value > field.most:
+            raise EntityError(400, f"attribute {key} takes at most {field.most}, not {value}")
+    elif field.choices and value not in field.choices:
+        raise EntityError(400, f"{value!r:.100} is no {_named(key)}; there are {', '.join(field.choices)}")
+    return field.type(value)
+
+
+def _named(key: str) -> str:
+    names = ("addressType", "fullPolicy", "rejectPolicy", "slowPolicy")
+    return re.sub("(?=[A-Z])", " ", key).lower() if key in names else key
+
+
+def check_address(name: str, record: Record) -> None:
+    """Check that the attributes of an address fit together.
+
+    Raises:
+        EntityError: 400 an attribute is missing, or contradicts another.
+    """
+    for needed in ("space", "address", "addressType"):
+        if not record.get(needed):
+            raise EntityError(400, f"address {name!r} lacks its attribute {needed}")
+    kind = record["addressType"]
+    if ADDRESS_TYPES[kind].needs_topic and not record.get("topic"):
+        raise EntityError(400, f"{kind} {name!r} lacks its attribute topic")
+    if not 1 <= record.get("partitions", 1) <= MAX_PARTITIONS:
+        raise EntityError(400, f"a stream has 1 to {MAX_PARTITIONS} partitions")
+    if any(letter.isspace() for letter in record["address"]) or record["address"].startswith("$"):
+        raise EntityError(400, f"{record['address']!r} is no address: no white space, and no $ at its start")
+    for key, row in FIELDS[ADDRESS_TYPE].items():
+        if row.of and key in record and kind not in row.of:
+            raise EntityError(400, f"only {_list(row.of)} has the attribute {key}, and {name!r} is a {kind}")
+        words = row.choices_of.get(kind, ())
+        if words and key in record and record[key] not in words:
+            raise EntityError(
+                400, f"a {kind} takes as its {_named(key)} one of {', '.join(words)}, not {record[key]!r}"
+            )
+    least, most = record.get("ttlMinimum", 0), record.get("ttlMaximum", 0)
+    if most and least > most:
+        raise EntityError(400, f"ttlMinimum is at most ttlMaximum, but {least} is more than {most}")
+    home_of(record)
+    for key in ("deadletter", "expiry", "fallback"):
+        if record.get(key) == record["address"]:
+            raise EntityError(400, f"attribute {key} of {name!r} names the address itself; name another one")
+
+
+def public(record: Record) -> Record:
+    """Return a record without what only the node itself uses."""
+    return {key: value for key, value in record.items() if key != "log"}
+
+
+def reported(record: Record) -> Record:
+    """Return a record as it is reported: ``public`` and without secrets."""
+    found = public(record)
+    if "oidc" in found:
+        found["oidc"] = {key: value for key, value in found["oidc"].items() if key not in _SECRETS}
+    return found
+
+
+def home_of(record: Record) -> Home | None:
+    """Return the node that serves an address, or None if that is this one.
+
+    Raises:
+        EntityError: 400 its URL names no node.
+    """
+    url = record.get("home", "")
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in _PORTS or not parts.hostname or parts.path or parts.username is not None:
+        raise EntityError(400, f"attribute home takes amqp://HOST[:PORT] or amqps://HOST[:PORT], not {url!r:.100}")
+    return Home(parts.hostname, port or _PORTS[parts.scheme], is_secure=parts.scheme == "amqps")
+
+
+def _list(kinds: tuple[str, ...]) -> str:
+    return f"a {kinds[0]}" if len(kinds) == 1 else f"a {', '.join(kinds[:-1])} or {kinds[-1]}"
+
+
+def space_limits(record: Record) -> SpaceLimits:
+    """Return the limits of a whole space, beside what it stores; what is in memory is bounded if nobody says so."""
+    return SpaceLimits(
+        connections=record.get("maxConnections", 0),
+        devices=record.get("maxDevices", 0),
+        links=record.get("maxLinks", 0),
+        message_rate=record.get("maxMessageRate", 0),
+        byte_rate=record.get("maxByteRate", 0),
+        message_bytes=record.get("maxMessageSize", 0),
+        ttl_ms=record.get("maxTtl", 0),
+        retained=record.get("maxRetained") or MAX_RETAINED,
+        retained_bytes=record.get("maxRetainedBytes") or MAX_RETAINED_BYTES,
+        sessions=record.get("maxSessions") or MAX_SESSIONS,
+        session_bytes=record.get("maxSessionBytes") or MAX_SESSION_BYTES,
+        session_expiry_ms=record.get("maxSessionExpiry", 0),
+        filter_addresses=record.get("maxFilterAddresses") or MAX_FILTER_ADDRESSES,
+    )
+
+
+def settings_of(record: Record, max_ttl_ms: int = 0) -> AddressSettings:
+    """Return the settings of an address that its record holds.
+
+    Args:
+        record: the record of the address.
+        max_ttl_ms: the space's limit of messages' time to live; 0 is without limit.
+    """
+    settings = read_settings(record)
+    most = least(settings.ttl_maximum, max_ttl_ms)
+    if not most:
+        return settings
+    return replace(settings, ttl_minimum=min(settings.ttl_minimum, most), ttl_maximum=most)
+
+
+def declaration_of(record: Record, max_ttl_ms: int = 0) -> Declaration:
+    """Return what the record of an address declares; see ``settings_of``."""
+    return Declaration(
+        log_id=record["log"],
+        uid=record.get("uid", ""),
+        topic=record.get("topic", ""),
+        partitions=record.get("partitions", 1),
+        settings=settings_of(record, max_ttl_ms),
+    )

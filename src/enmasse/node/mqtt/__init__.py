@@ -1,0 +1,1 @@
+"""MQTT's connections, publishers and subscribers, and its messages to AMQP's sections and back."""

@@ -1,0 +1,279 @@
+"""Converts messages of MQTT to AMQP's sections, and back; the table is in docs/reference/mqtt.md.
+
+Rules:
+1. What a client of MQTT sent comes to another one as it was: each property has its place in a message of AMQP.
+2. The body is one data section. Back, data, text and binary values are the payload as they are; whatever else an AMQP
+   client sent becomes JSON, with its content type.
+3. ``durable`` stands for QoS 1 and 2; an annotation tells QoS 1 from 2, which messages of AMQP may have.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from enmasse.errors import LocalError, RemoteError
+from enmasse.node.plain_values import as_bytes, as_text
+from enmasse.wire.amqp.sections import (
+    DEFAULT_PRIORITY,
+    PARTITION_KEY,
+    RETAIN,
+    RETAINED,
+    TOPIC_NAME,
+    Header,
+    Properties,
+    Sections,
+    encode_message,
+)
+from enmasse.wire.amqp.types import Symbol, UByte
+from enmasse.wire.mqtt.packets import PublishProperties
+
+QOS: Final = Symbol("x-opt-mqtt-qos")
+"""1 if a durable message came with QoS 1."""
+
+_PAYLOAD_FORMAT: Final = Symbol("x-opt-mqtt-payload-format")
+_CONTENT_TYPE: Final = Symbol("x-opt-mqtt-content-type")
+_USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
+
+_OURS = frozenset((TOPIC_NAME, RETAIN, RETAINED, QOS, _PAYLOAD_FORMAT, _CONTENT_TYPE, _USER_PROPERTIES))
+
+_EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
+_MAX_TTL_S: Final = 0xFFFFFFFF // 1000
+"""The longest expiry that fits ``ttl``; a longer one is a time of day."""
+
+_U32 = struct.Struct(">I")
+
+_SHOWN = (
+    ("message_id", "message-id"),
+    ("subject", "subject"),
+    ("content_encoding", "content-encoding"),
+    ("group_id", "group-id"),
+    ("group_sequence", "group-sequence"),
+    ("creation_time", "creation-time"),
+)
+"""Properties that MQTT does not have, and the user properties that they become."""
+
+MAX_TEXT_BYTES: Final = 0xFFFF
+"""The longest text, and the most binary data, of a property of MQTT."""
+
+
+def is_lasting(properties: PublishProperties | None) -> bool:
+    """Return whether a head may serve for later messages: an expiry that is a time of day may not."""
+    return properties is None or (properties.message_expiry_s or 0) <= _MAX_TTL_S
+
+
+def head_of(
+    qos: int, is_retained: bool, properties: PublishProperties | None, now_ms: int, *, key: str = ""
+) -> bytes:
+    """Return the sections before the body of a message.
+
+    Args:
+        qos: the quality of service with which it came.
+        is_retained: whether it is to be retained.
+        properties: those of version 5; they have been checked.
+        now_ms: the time of day in milliseconds since 1970 UTC.
+        key: of a message to a stream, its partition key, unless a user property of that name says another.
+
+    Raises:
+        RemoteError: a value cannot be represented.
+    """
+    header = Header(durable=qos > 0)
+    annotations: dict[str, Any] = {}
+    fields = Properties()
+    application: dict[str, Any] = {}
+    if is_retained:
+        annotations[RETAIN] = True
+    if qos == 1:
+        annotations[QOS] = UByte(1)
+    if key:
+        named = () if properties is None else properties.user_properties
+        annotations[PARTITION_KEY] = next((value for name, value in named if name == PARTITION_KEY), key)
+    if properties is not None:
+        expiry_s = properties.message_expiry_s
+        if expiry_s is not None:
+            if expiry_s <= _MAX_TTL_S:
+                # In AMQP 0 is for ever, and here it is over at once.
+                header.ttl = expiry_s * 1000 or 1
+            else:
+                fields.absolute_expiry_time = now_ms + expiry_s * 1000
+        if properties.payload_format:
+            annotations[_PAYLOAD_FORMAT] = UByte(1)
+        if properties.content_type is not None:
+            if properties.content_type.isascii():
+                fields.content_type = properties.content_type
+            else:
+                annotations[_CONTENT_TYPE] = properties.content_type
+        fields.reply_to = properties.response_topic
+        fields.correlation_id = properties.correlation_data
+        pairs = properties.user_properties
+        for name, value in pairs:
+            application.setdefault(name, value)
+        if len(application) != len(pairs):
+            annotations[_USER_PROPERTIES] = [text for pair in pairs for text in pair]
+    try:
+        payload = encode_message(
+            b"",
+            header=header,
+            message_annotations=annotations,
+            properties=fields,
+            application_properties=application,
+        )
+    except (LocalError, UnicodeError) as error:
+        raise RemoteError("amqp:invalid-field", str(error)) from None
+    return payload[: -len(_EMPTY_DATA)]
+
+
+def find_body(payload: bytes) -> tuple[int, int]:
+    """Return the place of a message's body section and of its content, if that is bytes or text to the end.
+
+    Both are 0 for any other body, and for what cannot be read so quickly.
+    """
+    at = 0
+    try:
+        while True:
+            if payload[at] or payload[at + 1] != 0x53:
+                return 0, 0
+            code = payload[at + 2]
+            kind = payload[at + 3]
+            if code > 0x74:
+                if code == 0x75:
+                    is_short, is_long = kind == 0xA0, kind == 0xB0
+                else:
+                    is_short, is_long = code == 0x77 and kind in (0xA0, 0xA1), code == 0x77 and kind in (0xB0, 0xB1)
+                if is_short:
+                    begin = at + 5
+                    end = begin + payload[at + 4]
+                elif is_long:
+                    begin = at + 8
+                    end = begin + _U32.unpack_from(payload, at + 4)[0]
+                else:
+                    return 0, 0
+                return (at, begin) if end == len(payload) else (0, 0)
+            if kind & 0xFE == 0xC0:
+                at += 5 + payload[at + 4]
+            elif kind & 0xFE == 0xD0:
+                at += 8 + _U32.unpack_from(payload, at + 4)[0]
+            elif kind == 0x45:
+                at += 4
+            else:
+                return 0, 0
+    except (IndexError, struct.error):
+        return 0, 0
+
+
+class Content:
+    """The content of a PUBLISH to a client.
+
+    Attributes:
+        payload: its payload.
+        topic: the name below a topic that it was sent to; None if it was sent to the address itself.
+        qos: the highest quality of service with which it may be delivered.
+        is_retain: whether it came to be retained.
+        is_retained: whether it is a copy of a retained value.
+        is_timed: whether the properties tell the time that is left until a time of day.
+        properties: those of version 5.
+    """
+
+    __slots__ = ("is_retain", "is_retained", "is_timed", "payload", "properties", "qos", "topic")
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.topic: str | None = None
+        self.qos = 0
+        self.is_retain = False
+        self.is_retained = False
+        self.is_timed = False
+        self.properties = PublishProperties()
+
+
+def read_message(payload: bytes, now_ms: int) -> Content:
+    """Return the content for a PUBLISH; of a malformed message, its bytes and a property that says so.
+
+    Args:
+        payload: the sections of the message.
+        now_ms: the time of day in milliseconds since 1970 UTC.
+    """
+    try:
+        return _read(Sections(payload), now_ms)
+    except RemoteError as error:
+        content = Content(payload)
+        content.properties.user_properties.append(("x-malformed", error.description))
+        return content
+
+
+def _read(sections: Sections, now_ms: int) -> Content:
+    header, properties, annotations = sections.header, sections.properties, sections.message_annotations
+    value = sections.body
+    body, kind = as_bytes(value)
+    content = Content(body)
+    content.topic = _text(annotations.get(TOPIC_NAME))
+    content.is_retain = annotations.get(RETAIN) is True
+    content.is_retained = annotations.get(RETAINED) is True
+    if header.durable:
+        content.qos = 1 if annotations.get(QOS) == 1 else 2
+    told = content.properties
+    if annotations.get(_PAYLOAD_FORMAT) == 1 or isinstance(value, str):
+        told.payload_format = 1
+    if header.ttl is not None:
+        told.message_expiry_s = (header.ttl + 500) // 1000
+    elif properties.absolute_expiry_time:
+        content.is_timed = True
+        left_ms = properties.absolute_expiry_time - now_ms
+        told.message_expiry_s = max(0, min(0xFFFFFFFF, (left_ms + 500) // 1000))
+    told.content_type = _text(annotations.get(_CONTENT_TYPE)) or _text(properties.content_type)
+    if told.content_type is None and kind and not isinstance(value, str):
+        told.content_type = kind
+    told.response_topic = _topic(properties.reply_to)
+    told.correlation_data = _octets(properties.correlation_id)
+    told.user_properties = _user_properties(sections)
+    return content
+
+
+def _user_properties(sections: Sections) -> list[tuple[str, str]]:
+    annotations = sections.message_annotations
+    found = annotations.get(_USER_PROPERTIES)
+    if isinstance(found, list) and all(isinstance(text, str) for text in found):
+        texts = [str(text) for text in found]
+        pairs = list(zip(texts[::2], texts[1::2], strict=False))
+    else:
+        pairs = [(as_text(name), as_text(value)) for name, value in sections.application_properties.items()]
+    header, properties = sections.header, sections.properties
+    for field, name in _SHOWN:
+        value = getattr(properties, field)
+        if value is not None:
+            pairs.append((name, as_text(value)))
+    if header.priority != DEFAULT_PRIORITY:
+        pairs.append(("priority", str(int(header.priority))))
+    if header.delivery_count:
+        pairs.append(("delivery-count", str(int(header.delivery_count))))
+    pairs += [
+        (str(name), as_text(value))
+        for name, value in annotations.items()
+        if isinstance(name, str) and name not in _OURS
+    ]
+    return [pair for pair in pairs if all(_text(text) is not None for text in pair)]
+
+
+def _text(value: Any) -> str | None:
+    """Return a text that MQTT can carry; None of anything else [MQTT-1.5.4-2]."""
+    if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > MAX_TEXT_BYTES:
+        return None
+    return str(value)
+
+
+def _topic(value: Any) -> str | None:
+    """Return a name that a client can publish to; None of anything else [MQTT-3.3.2-14]."""
+    text = _text(value)
+    return None if not text or "#" in text or "+" in text else text
+
+
+def _octets(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    octets = value if isinstance(value, bytes) else as_text(value).encode(errors="replace")
+    return octets if len(octets) <= MAX_TEXT_BYTES else None
+
+
+def topic_of(content: Content) -> str | None:
+    """Return the topic name of a message that was sent below a topic, if a client can be told it."""
+    return _topic(content.topic)

@@ -1,0 +1,171 @@
+"""Statistics of a space as clients of MQTT read them: messages under ``$SYS/broker``, as Mosquitto has them.
+
+Rules:
+1. They are of the client's space alone, and for users with the permission ``view``.
+2. They cost nothing while nobody is subscribed: they are counted when somebody subscribes, and every ``INTERVAL_S``
+   while there are subscribers. Then those that have changed are sent, with QoS 0 and RETAIN.
+3. A subscription to them ends with its connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.patterns import Pattern, matches, parse_filter
+from enmasse.messaging.sessions.filters import Filter
+from enmasse.version import __version__
+from enmasse.wire.mqtt.packets import PublishProperties, Version
+from enmasse.wire.mqtt.writing import encode_publish, encode_publish_properties
+
+if TYPE_CHECKING:
+    from enmasse.messaging.space import Space
+    from enmasse.node.connections import Connections
+    from enmasse.node.mqtt.connection import MqttConnection
+
+
+INTERVAL_S: Final = 10.0
+"""Mosquitto's own interval."""
+
+MAX_WORDS: Final = 8
+"""The most words of a filter: comparing takes time by its length."""
+
+ROOT: Final = "$SYS"
+
+
+def is_of_statistics(text: str) -> bool:
+    """Return true if a filter is for statistics."""
+    return text == ROOT or text.startswith(f"{ROOT}/")
+
+
+def read_statistics(space: Space, connections: Connections) -> dict[str, str]:
+    """Return the statistics of a space by name: version, clients, messages, bytes and sessions."""
+    clients = receivers = bytes_in = bytes_out = 0
+    for row in connections.connections_of(space):
+        clients += 1
+        receivers += row["receivers"]
+        bytes_in += row["bytesIn"]
+        bytes_out += row["bytesOut"]
+    received = sent = stored = dropped = 0
+    for address in space.addresses.values():
+        came, went = address.traffic()
+        received += came
+        sent += went
+        stored += address.depth or 0
+        dropped += address.dropped
+    sessions = list(space.sessions)
+    away = sum(session.holder is None for session in sessions)
+    found = {
+        "version": f"EnMasse {__version__}",
+        "clients/connected": clients,
+        "clients/disconnected": away,
+        "clients/total": clients + away,
+        "subscriptions/count": receivers,
+        "retained messages/count": len(space.retained),
+        "messages/received": received,
+        "messages/sent": sent,
+        "messages/stored": stored + sum(session.depth for session in sessions),
+        "publish/messages/dropped": dropped + space.unroutable,
+        "store/messages/bytes": space.bytes_stored,
+        "bytes/received": bytes_in,
+        "bytes/sent": bytes_out,
+    }
+    return {f"{ROOT}/broker/{name}": str(value) for name, value in found.items()}
+
+
+class _SpaceStatistics:
+    """The subscribers to one space's statistics, and what they were told last."""
+
+    def __init__(self, space: Space, connections: Connections) -> None:
+        self._space = space
+        self._connections = connections
+        self._told: dict[str, str] = {}
+        self._is_ticking = False
+        self.subscribers: dict[MqttConnection, dict[str, tuple[Pattern, int]]] = {}
+
+    def begin(self, subscriber: MqttConnection, pattern: Pattern, identifier: int) -> None:
+        """Send a subscriber all statistics that it wants, and have it sent later ones."""
+        self._told = read_statistics(self._space, self._connections)
+        _send(subscriber, self._told, pattern, identifier)
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._space.core.call_later(INTERVAL_S, self._tick)
+
+    def _tick(self) -> None:
+        if not self.subscribers:
+            self._is_ticking = False
+            return
+        self._space.core.call_later(INTERVAL_S, self._tick)
+        before, self._told = self._told, read_statistics(self._space, self._connections)
+        changed = {name: value for name, value in self._told.items() if before.get(name) != value}
+        for subscriber, filters in self.subscribers.items():
+            for pattern, identifier in filters.values():
+                _send(subscriber, changed, pattern, identifier)
+
+
+def _send(subscriber: MqttConnection, values: dict[str, str], pattern: Pattern, identifier: int) -> None:
+    engine = subscriber.engine
+    if engine.is_blocked:
+        return
+    properties = b""
+    if engine.version is Version.V5:
+        identifiers = [identifier] if identifier else []
+        properties = encode_publish_properties(PublishProperties(subscription_identifiers=identifiers))
+    for name, value in values.items():
+        if matches(pattern, name):
+            packet = encode_publish(name.encode(), value.encode(), retain=True, properties=properties)
+            if not 0 < engine.peer_maximum_packet_size < len(packet):
+                engine.put(packet)
+
+
+class Statistics:
+    """The statistics that clients of a node are subscribed to, by space."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[Space, _SpaceStatistics] = {}
+
+    def subscribe(self, subscriber: MqttConnection, connections: Connections, text: str, identifier: int) -> None:
+        """Subscribe a client to statistics; they are sent at once.
+
+        Raises:
+            AttachError: the user may not see them, or it is no filter.
+        """
+        space = subscriber.space
+        assert space is not None
+        if not subscriber.admission.rights.may_view:
+            raise AttachError("amqp:unauthorized-access", f"to receive from {ROOT} takes the permission view")
+        pattern = parse_filter(Filter(text).topic)
+        if len(pattern) > MAX_WORDS:
+            raise AttachError("amqp:not-found", f"no statistics have names of {len(pattern)} words")
+        found = self._spaces.get(space)
+        if found is None:
+            found = self._spaces[space] = _SpaceStatistics(space, connections)
+        found.subscribers.setdefault(subscriber, {})[text] = pattern, identifier
+        found.begin(subscriber, pattern, identifier)
+
+    def unsubscribe(self, subscriber: MqttConnection, text: str) -> bool:
+        """End a subscription; false if there is none."""
+        filters = self._filters_of(subscriber)
+        if filters.pop(text, None) is None:
+            return False
+        if not filters:
+            self.leave(subscriber)
+        return True
+
+    def of(self, subscriber: MqttConnection) -> list[str]:
+        """Return the filters of a client."""
+        return list(self._filters_of(subscriber))
+
+    def leave(self, subscriber: MqttConnection) -> None:
+        """End all subscriptions of a client."""
+        space = subscriber.space
+        found = None if space is None else self._spaces.get(space)
+        if space is None or found is None:
+            return
+        found.subscribers.pop(subscriber, None)
+        if not found.subscribers:
+            del self._spaces[space]
+
+    def _filters_of(self, subscriber: MqttConnection) -> dict[str, tuple[Pattern, int]]:
+        found = None if subscriber.space is None else self._spaces.get(subscriber.space)
+        return {} if found is None else found.subscribers.get(subscriber, {})

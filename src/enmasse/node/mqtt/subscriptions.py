@@ -1,0 +1,269 @@
+"""The subscriptions of one client's connection: the holder of its session, and the credit of its receivers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from enmasse.errors import RemoteError
+from enmasse.messaging.sessions.names import REACHED
+from enmasse.messaging.sessions.session_filter import SubscribeRequest
+from enmasse.node.client_connection import ClientLink
+from enmasse.node.mqtt.receiving import Encoder, EncoderKey, Receiver
+from enmasse.node.mqtt.statistics import is_of_statistics
+from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Rejected
+from enmasse.wire.mqtt.packets import Filter, Reason, Subscribe, Unsubscribe, Version
+
+if TYPE_CHECKING:
+    from enmasse.messaging.sessions.session import Session
+    from enmasse.messaging.sessions.session_filter import SessionLink
+    from enmasse.node.mqtt.connection import MqttConnection
+
+
+_CODES: Final = {
+    "amqp:unauthorized-access": Reason.NOT_AUTHORIZED,
+    "amqp:not-found": Reason.TOPIC_FILTER_INVALID,
+    "amqp:not-allowed": Reason.TOPIC_FILTER_INVALID,
+    "amqp:invalid-field": Reason.TOPIC_FILTER_INVALID,
+    "amqp:resource-limit-exceeded": Reason.QUOTA_EXCEEDED,
+    "amqp:not-implemented": Reason.IMPLEMENTATION_SPECIFIC_ERROR,
+}
+"""The codes of filters that are refused, by condition."""
+
+
+class Subscriptions:
+    """The receiving side of one client; the ``SessionHolder`` of its session.
+
+    Attributes:
+        session: the client's, once it is open.
+        written: the receivers that were sent something with QoS 0 since the last write.
+        spent: the receivers that have used credit for QoS 1 and 2 since it was last renewed.
+        is_full: whether the client has as many messages of QoS 1 and 2 as it takes.
+        numbered: the number of receivers of QoS 1 and 2.
+    """
+
+    __slots__ = (
+        "_connection", "_handles", "_links", "engine", "has_aliases", "is_full", "numbered", "session", "spent",
+        "written",
+    )  # fmt: skip
+    session: Session
+
+    def __init__(self, connection: MqttConnection) -> None:
+        self.written: list[Receiver] = []
+        self.spent: list[Receiver] = []
+        self.is_full = False
+        self.numbered = 0
+        self.has_aliases = connection.engine.connect is not None and connection.engine.connect.topic_alias_maximum > 0
+        self.engine = connection.engine
+        self._connection = connection
+        self._links: dict[Receiver, ClientLink] = {}
+        self._handles = 0
+
+    # Packets
+
+    def subscribe(self, packet: Subscribe) -> None:
+        """Subscribe to filters, and answer once that is kept."""
+        codes: list[int] = []
+        text = ""
+        for wanted in packet.filters:
+            try:
+                codes.append(self._subscribe(wanted, packet.identifier))
+            except RemoteError as error:
+                self._connection.log_refused("receiver", wanted.text, error)
+                codes.append(_CODES.get(error.condition, Reason.UNSPECIFIED_ERROR))
+                text = text or f"{wanted.text!r:.200}: {error.description}"
+        self.session.after_stored(lambda: self.engine.put_suback(packet.packet_id, codes, text))
+
+    def _subscribe(self, wanted: Filter, identifier: int) -> int:
+        if is_of_statistics(wanted.text):
+            self._connection.subscribe_to_statistics(wanted.text, identifier)
+            return 0
+        was_there = wanted.text in self.session.filters
+        granted = self.session.subscribe(
+            SubscribeRequest(
+                wanted.text,
+                wanted.qos,
+                wanted.no_local,
+                wanted.retain_as_published,
+                wanted.retain_handling,
+                identifier,
+            )
+        )
+        if was_there:
+            self._apply(wanted.text)
+        return granted
+
+    def _apply(self, text: str) -> None:
+        """Have the ports of a filter that was there before keep to its new options [MQTT-3.8.4-3]."""
+        for link in self.session.filters[text].links.values():
+            port = cast("Receiver", link.port)
+            was_numbered = port.is_numbered
+            port.apply(self._encoder_of(link))
+            if port.is_numbered and not was_numbered:
+                # Unlike that of a port by itself, its credit does not heed what the client takes: it counts as two.
+                self.numbered += 2
+                self.fill()
+            elif was_numbered and not port.is_numbered:
+                self.numbered -= 1
+            self._tell_blocked()
+
+    def unsubscribe(self, packet: Unsubscribe) -> None:
+        """Unsubscribe from filters, and answer once that is kept."""
+        statistics = self._connection.statistics
+        codes = [
+            Reason.SUCCESS
+            if self.session.unsubscribe(text) or statistics.unsubscribe(self._connection, text)
+            else Reason.NO_SUBSCRIPTION_EXISTED
+            for text in packet.filters
+        ]
+        self.session.after_stored(lambda: self.engine.put_unsuback(packet.packet_id, codes))
+
+    def on_puback(self, packet_id: int, reason: int) -> None:
+        """Settle a message of QoS 1: an error rejects it."""
+        self.session.outgoing.acknowledge(packet_id, ACCEPTED if reason < 0x80 else _rejected(reason))
+        if not self._connection.is_due:
+            self._connection.due()
+
+    def on_pubrec(self, packet_id: int, reason: int) -> None:
+        """Settle a message of QoS 2, and release it once that is on disk."""
+        engine = self.engine
+        if reason >= Reason.UNSPECIFIED_ERROR:
+            self.session.outgoing.receive(packet_id, _nothing, _rejected(reason))
+            self._connection.due()
+        elif not self.session.outgoing.receive(packet_id, lambda: engine.put_pubrel(packet_id)):
+            engine.put_pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
+
+    def on_pubcomp(self, packet_id: int) -> None:
+        """Free the packet identifier of a message of QoS 2."""
+        self.session.outgoing.complete(packet_id)
+        self._connection.due()
+
+    # The session's holder
+
+    def make_port(self, link: SessionLink) -> Receiver:
+        """Return the port for one address of a filter.
+
+        Raises:
+            AttachError: the connection, space or address has as many links as it may.
+        """
+        port = Receiver(self, link, self._encoder_of(link), takes=link.address.kind not in REACHED)
+        self._handles += 1
+        client_link = ClientLink(port, link.filter.text, f"r{self._handles}", link.source, is_sender=False)
+        self._connection.count(client_link, link.address)
+        self._links[port] = client_link
+        return port
+
+    def _encoder_of(self, link: SessionLink) -> Encoder:
+        space = self._connection.space
+        assert space is not None
+        # What takes messages away, and streams, are reached by exact names alone.
+        is_exact = link.address.kind not in REACHED
+        key = EncoderKey(
+            space.name,
+            self.engine.version is Version.V5,
+            link.filter.filter.topic if is_exact else link.address.name,
+            is_exact,
+            is_exact,
+            link.filter.retain_as_published,
+            link.filter.identifier,
+        )
+        core = space.core
+        return self._connection.encoders.of(key, lambda: core.wall_us // 1000)
+
+    def joined(self, link: SessionLink) -> None:
+        """Register a link that has its consumer, and let it begin."""
+        port = cast("Receiver", link.port)
+        self._connection.joined(port, self._links[port], link.consumer)
+        self.numbered += port.is_numbered
+        port.begin(self.room)
+
+    def left(self, link: SessionLink) -> None:
+        """Forget a link whose consumer is gone, or that could not be attached."""
+        port = cast("Receiver", link.port)
+        client_link = self._links.pop(port, None)
+        if client_link is None:
+            return
+        self.numbered -= port.has_begun and port.is_numbered
+        port.is_detach_sent = True
+        if port in self._connection.links:
+            self._connection.detached(port)
+        else:
+            self._connection.bounds.detached(client_link)
+
+    def taken_over(self) -> None:
+        """End the connection, as another one has its session [MQTT-3.1.4-3]."""
+        self._connection.fail_with(
+            Reason.SESSION_TAKEN_OVER, "another connection has come with this client identifier", is_urgent=True
+        )
+
+    def deleted(self) -> None:
+        """End the connection, as its session was ended by management."""
+        self._connection.fail_with(Reason.ADMINISTRATIVE_ACTION, "an administrator has ended the session")
+
+    def filter_ended(self, text: str, error: RemoteError) -> None:
+        """Note that a subscription has ended: before version 5 the connection ends with it."""
+        self._connection.log("link-detached", error, role="receiver", address=text)
+        if self.engine.version is not Version.V5:
+            self._connection.fail_with(Reason.NOT_AUTHORIZED, error.description)
+
+    def put_pubrel(self, packet_id: int) -> None:
+        """Release a message of QoS 2 again, as the client has come again."""
+        self.engine.put_pubrel(packet_id)
+
+    # Credit
+
+    @property
+    def room(self) -> int:
+        """The messages of QoS 1 and 2 that the client takes beside those that it has not acknowledged."""
+        return self.session.outgoing.room
+
+    def fill(self) -> None:
+        """Have nothing more of QoS 1 and 2 sent while the client has as many without an answer as it takes."""
+        if not self.is_full and self.room <= 0:
+            self.is_full = True
+            self._tell_blocked()
+
+    def go_on(self) -> None:
+        """Renew the credit of subscriptions of QoS 1 and 2, as messages were acknowledged."""
+        if not (self.spent or self.is_full):
+            return
+        room = self.room
+        if self.is_full and room > 0:
+            self.is_full = False
+            self._tell_blocked()
+        spent, self.spent = self.spent, []
+        for port in spent:
+            if not port.is_detach_sent and not port.renew(room):
+                self.spent.append(port)
+
+    def on_blocked(self, is_blocked: bool) -> None:
+        """Stop or resume sending messages, as the socket is blocked or not."""
+        self._tell_blocked()
+
+    def _tell_blocked(self) -> None:
+        is_blocked, is_full = self.engine.is_blocked, self.is_full
+        for port in list(self._links):
+            wanted = is_blocked or (is_full and port.is_numbered)
+            if port.has_begun and port.consumer.is_blocked is not wanted:
+                port.consumer.on_blocked(wanted)
+
+    def on_written(self) -> None:
+        """Renew the credit of subscriptions of QoS 0, whose messages are being written."""
+        if self.written:
+            written, self.written = self.written, []
+            for port in written:
+                if not port.is_detach_sent:
+                    port.renew_written()
+
+    def close(self) -> None:
+        """Forget what the session has left behind, as the connection is closed."""
+        self._links.clear()
+        self.written.clear()
+        self.spent.clear()
+
+
+def _rejected(reason: int) -> Rejected:
+    return Rejected(AmqpError("mqtt:refused", f"the client answered with the reason code {reason:#04x}"))
+
+
+def _nothing() -> None:
+    """Do nothing: there is no release of what was refused."""

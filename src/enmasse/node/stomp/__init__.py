@@ -1,0 +1,1 @@
+"""STOMP's connections and links, and its messages to AMQP's sections and back."""

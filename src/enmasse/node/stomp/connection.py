@@ -1,0 +1,395 @@
+"""A client's STOMP connection at a node: login, links, acknowledgements and transactions.
+
+Messages pass directly between the engine's frames and the addresses' ends (``links``); this file has what is rare.
+
+Rules:
+1. An address may end a link in the middle of its turn. What follows for the connection (its end, the end of a sender)
+   is done in the connection's own turn, ``on_turn``.
+2. Every error is answered in the same way: ``ERROR``, and the end of the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from enmasse.errors import RemoteError
+from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.queues.subscribing import SubscriberConsumer
+from enmasse.messaging.streams.readers import CONSUMER
+from enmasse.node.bounds import MAX_MESSAGE_BYTES
+from enmasse.node.client_connection import ClientConnection, ClientLink, require_filters
+from enmasse.node.stomp.headers import (
+    INVALID,
+    durable_name,
+    filters_of,
+    is_true,
+    mode_of,
+    required,
+    resolve,
+    subscription_of,
+    window_of,
+)
+from enmasse.node.stomp.links import PATIENCE_S, Receiver, Sender, Sending
+from enmasse.node.stomp.messages import head_of
+from enmasse.node.stomp.settling import Posting, Settling
+from enmasse.version import __version__
+from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
+from enmasse.wire.stomp.connection import LINGER_S, Connection
+from enmasse.wire.stomp.handler import SendSink
+
+if TYPE_CHECKING:
+    from enmasse.messaging.space import Space
+
+
+MAX_SENDERS: Final = 100
+"""The most destinations that a connection sends to; the idle one that was used least recently makes room."""
+
+MAX_WAITING: Final = 1_000
+MAX_WAITING_BYTES: Final = 1 << 20
+"""The most messages of a connection that wait for credit; a connection with more is not read."""
+
+
+class StompConnection(ClientConnection):
+    """One client's connection.
+
+    Attributes:
+        serial: the latest number of a delivery, in either direction.
+        settling: the deliveries without an outcome, and the transactions.
+        unacknowledged: the same deliveries by number.
+        unanswered: the number of the client's messages whose receipt is due.
+        written: the ``auto`` subscriptions that were sent something since the last write.
+    """
+
+    __slots__ = (
+        "_client", "_dropped", "_failure", "_goodbye", "_handles", "_is_leaving", "_login_error", "_receivers",
+        "_senders", "_waiting", "_waiting_bytes", "is_due", "serial", "settling", "unacknowledged",
+        "unanswered", "written",
+    )  # fmt: skip
+
+    protocol: ClassVar[str] = "stomp"
+    engine: Connection
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.serial = 0
+        self.settling = Settling(self)
+        self.unacknowledged = self.settling.unacknowledged
+        self.unanswered = 0
+        self.written: list[Receiver] = []
+        self.is_due = False
+        self._handles = 0
+        self._senders: dict[str, Sender] = {}
+        self._receivers: dict[str, Receiver] = {}
+        self._dropped: list[Sender] = []
+        self._failure: tuple[RemoteError, bytes | None] | None = None
+        self._client = ""
+        """The client's ``client-id``, if it has one."""
+        self._login_error: str | None = None
+        self._goodbye: bytes | None = None
+        self._is_leaving = False
+        self._waiting = self._waiting_bytes = 0
+
+    @property
+    def name(self) -> str:
+        """The connection's name in reports."""
+        return f"STOMP connection of {self.peer}"
+
+    @property
+    def transactions(self) -> int:
+        """The number of open transactions."""
+        return self.settling.transactions
+
+    def make_engine(self, node: str, now: float) -> Connection:
+        """Make the engine of this connection, and keep it in ``engine``."""
+        self.engine = engine = Connection(self, now=now, server=f"enmasse/{__version__}")
+        engine.more_room = self.more_room
+        return engine
+
+    # Its turn
+
+    def due(self) -> None:
+        """Have ``on_turn`` called before the turn of the loop ends."""
+        if not self.is_due and self.space is not None:
+            self.is_due = True
+            self.space.core.due(self)
+
+    def on_turn(self, now: float) -> None:
+        """Do what could not be done in the middle of addresses' turns."""
+        dropped, self._dropped = self._dropped, []
+        for sender in dropped:
+            self._remove(sender)
+        if self._failure is None and self._waiting:
+            deadline = min(
+                (found for sender in list(self._senders.values()) if (found := sender.go_on(now)) is not None),
+                default=None,
+            )
+            if deadline is not None and self.space is not None:
+                self.space.core.schedule(self, deadline)
+        if self._failure is not None:
+            self.engine.fail(*self._failure)
+        elif self._is_leaving and not (self.unanswered or self._waiting):
+            if self._goodbye is not None:
+                self.engine.put_receipt(self._goodbye)
+            self.engine.close()
+
+    def on_deadline(self, now: float) -> None:
+        """Check the messages that wait for credit."""
+        self.due()
+
+    def fail(self, condition: str, description: str, receipt: bytes | None = None) -> None:
+        """End the connection, in its turn, with the first reason that was given."""
+        if self._failure is None:
+            self._failure = RemoteError(condition, description), receipt
+            self.due()
+
+    def end(self, error: RemoteError) -> None:
+        """Tell the client why the connection ends, and close it once that is written."""
+        if self.space is None:
+            self.engine.fail(error)
+        else:
+            self.fail(error.condition, error.description)
+
+    def _leave_late(self) -> None:
+        if not self.engine.closed:
+            self.fail(
+                "amqp:resource-limit-exceeded",
+                f"not all that was sent had its outcome within {PATIENCE_S:.0f} s after DISCONNECT",
+                self._goodbye,
+            )
+
+    def answered(self) -> None:
+        """Go on with DISCONNECT after a receipt, if the client waits for that."""
+        if self._is_leaving:
+            self.due()
+
+    # The engine's handler: coming and going
+
+    def on_connect(self, headers: dict[str, str]) -> None:
+        """Log the client in, and open the connection in its space."""
+        user, proof, host = headers.get("login", ""), headers.get("passcode", ""), headers.get("host")
+
+        def decided(verdict: Any) -> None:
+            if verdict is True or isinstance(verdict, Admitted):
+                self._enter(host, headers.get("client-id", ""))
+                return
+            is_later = verdict is SaslCode.SYS_TEMP
+            reason = "try again later" if is_later else "login or passcode is wrong, or is refused in the clear"
+            self._login_error = f"the login has failed: {reason}"
+            self.engine.fail(RemoteError("amqp:unauthorized-access", self._login_error))
+
+        if user:
+            verdict = self.admission.login(user, proof, host)
+        elif proof:
+            verdict = self.admission.token("", proof, host)
+        else:
+            # Without credentials a client may enter open spaces.
+            verdict = True
+        if isinstance(verdict, Pending):
+            verdict.then(decided)
+        else:
+            decided(verdict)
+
+    def _enter(self, host: str | None, client: str) -> None:
+        if self.engine.closed:
+            return
+        self._client = client
+        session = f"stomp-{self.number}"
+        if self.enter(host, client or session):
+            self.engine.connected(session)
+
+    def on_closed(self, error: Exception | None) -> None:
+        """Detach all links, as the connection is closed."""
+        self.settling.rollback()
+        for key in list(self.links):
+            self.detached(key, closed=False, is_logged=False)
+        for receiver in self._receivers.values():
+            receiver.is_detach_sent = True
+        self._senders.clear()
+        self._receivers.clear()
+        self.unacknowledged.clear()
+        found = error if isinstance(error, RemoteError) else None
+        if self.space is not None and not self.engine.closed:
+            self.space.core.call_later(LINGER_S, self.engine.close)
+        self.disconnected(found, login_error=self._login_error)
+
+    def on_blocked(self, is_blocked: bool) -> None:
+        """Stop or continue sending, as the socket is blocked or not."""
+        for receiver in self._receivers.values():
+            receiver.consumer.on_blocked(is_blocked)
+
+    def on_written(self) -> None:
+        """Grant credit to ``auto`` subscriptions, whose messages are being written."""
+        if self.written:
+            written, self.written = self.written, []
+            for receiver in written:
+                if not receiver.is_detach_sent:
+                    receiver.refill()
+
+    def on_frame(self, command: bytes, headers: dict[str, str], receipt: bytes | None) -> None:
+        """Handle a frame other than ``SEND``."""
+        if command in (b"ACK", b"NACK"):
+            self.settling.settle(command == b"ACK", headers, receipt)
+            return
+        if command in (b"COMMIT", b"ABORT"):
+            self.settling.end(required(headers, "transaction", command.decode()), command == b"COMMIT", receipt)
+            return
+        if command == b"DISCONNECT":
+            self._is_leaving = True
+            self._goodbye = receipt
+            self.engine.hold_input(True)
+            self._space().core.call_later(PATIENCE_S, self._leave_late)
+            self.due()
+            return
+        if command == b"SUBSCRIBE":
+            self._subscribe(headers)
+        elif command == b"UNSUBSCRIBE":
+            self._unsubscribe(headers)
+        else:
+            self.settling.begin(required(headers, "transaction", command.decode()))
+        if receipt is not None:
+            self.engine.put_receipt(receipt)
+
+    # Sending
+
+    def make_sink(self, headers: dict[str, str]) -> SendSink:
+        """Return the sink for messages with these headers."""
+        destination = required(headers, "destination", "SEND")
+        transaction = headers.get("transaction")
+        head = head_of(headers)
+        sender = self._sender(destination)
+        if transaction is not None:
+            return Posting(self, sender, transaction, head)
+        return Sending(sender, head)
+
+    def _sender(self, destination: str) -> Sender:
+        sender = self._senders.get(destination)
+        if sender is not None:
+            # The most recently used one is the last in order.
+            del self._senders[destination]
+            self._senders[destination] = sender
+            return sender
+        space = self._space()
+        if len(self._senders) >= MAX_SENDERS:
+            for known in self._senders.values():
+                if known.is_idle:
+                    self._remove(known)
+                    break
+        target = resolve(space, destination)
+        address = self.find_target(target)
+        sender = Sender(self, destination, target)
+        link = ClientLink(sender, destination, self._handle("s"), target, is_sender=True)
+        try:
+            self.count(link, address)
+            end = address.attach_producer(self.bounds.port(space, link, address), target, AttachOptions())
+        except RemoteError as error:
+            self.refused(link, error)
+            raise
+        self.joined(sender, link, end)
+        sender.sink, most_bytes = self.bounds.sink(link, end, self.bounds.size_limit(space, address))
+        sender.most_bytes = min(most_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
+        self._senders[destination] = sender
+        return sender
+
+    def drop(self, sender: Sender) -> None:
+        """Remove a sender in the connection's turn."""
+        self._dropped.append(sender)
+        self.due()
+
+    def _remove(self, sender: Sender) -> None:
+        sender.is_detach_sent = True
+        if self._senders.get(sender.destination) is sender:
+            del self._senders[sender.destination]
+        self.engine.forget_sinks()
+        self.detached(sender)
+
+    def wait(self, sender: Sender, size: int) -> None:
+        """Count a message that waits for credit."""
+        self._waiting += 1
+        self._waiting_bytes += size
+        if self._waiting > MAX_WAITING or self._waiting_bytes > MAX_WAITING_BYTES:
+            self.engine.hold_input(True)
+        self.due()
+
+    def waited(self, size: int) -> None:
+        """Count a message that waits no longer."""
+        self._waiting -= 1
+        self._waiting_bytes -= size
+        if (
+            self.engine.is_held
+            and not self._is_leaving
+            and 2 * self._waiting <= MAX_WAITING
+            and 2 * self._waiting_bytes <= MAX_WAITING_BYTES
+        ):
+            self.engine.hold_input(False)
+
+    # Receiving
+
+    def _subscribe(self, headers: dict[str, str]) -> None:
+        destination = required(headers, "destination", "SUBSCRIBE")
+        name = subscription_of(headers, "SUBSCRIBE")
+        if name in self._receivers:
+            raise RemoteError("amqp:not-allowed", f"there is a subscription {name!r:.100} already")
+        mode = mode_of(headers)
+        space, rights = self._space(), self.admission.rights
+        source = resolve(space, destination)
+        rights.require_receive(source)
+        address = space.find(source)
+        receiver = Receiver(self, name, destination, mode, window_of(headers, mode))
+        receiver.prefix = destination.removesuffix(source)
+        options = self._options(headers, name, source, mode)
+        link = ClientLink(receiver, name, self._handle("r"), source, is_sender=False)
+        try:
+            require_filters(address, options)
+            self.count(link, address)
+            consumer = address.attach_consumer(receiver, options)
+        except RemoteError as error:
+            self.refused(link, error)
+            raise
+        self.joined(receiver, link, consumer)
+        self._receivers[name] = receiver
+        receiver.begin(consumer)
+
+    def _options(self, headers: dict[str, str], name: str, source: str, mode: str) -> AttachOptions:
+        rights = self.admission.rights
+        filters = filters_of(headers)
+        lasting = durable_name(headers, name)
+        if lasting is not None and not self._client:
+            raise RemoteError(INVALID, "a durable subscription needs a client-id, which CONNECT gives")
+        return AttachOptions(
+            # The offset of a stream's named consumer moves with accepted messages, so these are not settled.
+            presettle=mode == "auto" and CONSUMER not in filters,
+            filters=filters,
+            name=lasting or name,
+            container=self.container,
+            user=rights.username,
+            may_manage=rights.may_manage,
+            source=source,
+            url=self.url,
+            browse=is_true(headers, "browser"),
+            is_durable=lasting is not None,
+            expiry_policy="never" if lasting is not None else "session-end",
+        )
+
+    def _unsubscribe(self, headers: dict[str, str]) -> None:
+        name = subscription_of(headers, "UNSUBSCRIBE")
+        receiver = self._receivers.pop(name, None)
+        if receiver is None:
+            raise RemoteError("amqp:not-found", f"there is no subscription {name!r:.100}")
+        receiver.is_detach_sent = True
+        # A durable subscription continues, unless the client names it to end it.
+        is_lasting = isinstance(receiver.consumer, SubscriberConsumer) and durable_name(headers, name) is None
+        self.detached(receiver, closed=not is_lasting)
+
+    def on_acknowledge(self, number: int) -> None:
+        """Accept a delivery, or all up to it."""
+        self.settling.acknowledge(number)
+
+    # Shared
+
+    def _space(self) -> Space:
+        assert self.space is not None
+        return self.space
+
+    def _handle(self, kind: str) -> str:
+        self._handles += 1
+        return f"{kind}{self._handles}"

@@ -1,0 +1,411 @@
+"""STOMP's links to addresses: senders and subscriptions.
+
+Rules:
+1. A sender needs credit of its address. Messages without credit wait, in order, for ``PATIENCE_S`` at most; then the
+   connection ends with the reason. A connection with too many waiting messages is not read.
+2. A message without a receipt is sent settled, as nobody waits for its outcome. One with a receipt gets its
+   ``RECEIPT`` once the address has accepted it; one that was released is sent again while it may wait.
+3. A subscription's window is its prefetch count: in ``auto`` of messages that are not written yet, otherwise of
+   messages without an outcome.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.errors import RemoteError
+from enmasse.node.gathered import Gathered
+from enmasse.node.stomp.messages import read_message
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
+from enmasse.wire.amqp.sections import data_start
+from enmasse.wire.stomp.frames import Version, encode_frame
+
+# A connection, its links and what they settle know each other.
+if TYPE_CHECKING:
+    from enmasse.messaging.delivery import Consumer, Producer
+    from enmasse.messaging.direct.metered_sink import MeteredSink
+    from enmasse.node.stomp.connection import StompConnection
+
+
+PATIENCE_S: Final = 30.0
+"""Seconds that a message may wait for credit, that is for a receiver or for room."""
+
+WAITING_OVERHEAD_BYTES: Final = 200
+"""The bytes that a waiting message costs beside its own."""
+
+_LEARNT_BYTES = 4 << 10
+"""The longest beginning of a message that is cached for comparison with the next."""
+
+
+class Waiting:
+    """A message that waits to be sent, or for its outcome."""
+
+    __slots__ = ("deadline", "payload", "receipt")
+
+    def __init__(self, payload: bytes, receipt: bytes | None) -> None:
+        self.payload = payload
+        self.receipt = receipt
+        self.deadline = 0.0
+        """The time at which it has waited too long; 0 until that is set."""
+
+
+class Sender:
+    """The link of a connection that sends to one destination; a ``ProducerPort``.
+
+    Attributes:
+        sink: takes the messages: the link's end at the address, or the metering before it.
+        most_bytes: the largest message.
+        waiting: the messages that wait for credit.
+    """
+
+    __slots__ = (
+        "_connection", "_unanswered", "destination", "highest", "is_detach_sent", "limit", "most_bytes",
+        "passes_from", "received", "sink", "target", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, connection: StompConnection, destination: str, target: str) -> None:
+        self.destination = destination
+        self.target = target
+        """The address of the destination."""
+        self.received = 0
+        self.limit = 0
+        self.highest = 0
+        self.sink: Producer | MeteredSink
+        self.most_bytes = 0
+        self.passes_from = 0
+        self.is_detach_sent = False
+        self.waiting: deque[Waiting] = deque()
+        self._connection = connection
+        self._unanswered: dict[int, Waiting] = {}
+
+    @property
+    def credit(self) -> int:
+        """The number of messages that may be sent now."""
+        return self.limit - self.received
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no message waits to be sent or for its outcome."""
+        return not (self.waiting or self._unanswered)
+
+    # What the client sends
+
+    def send(self, payload: bytes, receipt: bytes | None) -> None:
+        """Send a message, or queue it for credit.
+
+        Raises:
+            RemoteError: the message is too large.
+        """
+        if len(payload) > self.most_bytes:
+            self.check(payload)
+        if self.waiting or self.received >= self.limit:
+            self._wait(Waiting(payload, receipt))
+            return
+        if receipt is None:
+            self.received += 1
+            self.sink.on_message(payload, 0, True, 0)
+            if self.received == self.limit:
+                self.sink.on_exhausted()
+        else:
+            self._send(Waiting(payload, receipt))
+
+    def check(self, payload: bytes) -> None:
+        """Check the size of a message.
+
+        Raises:
+            RemoteError: the message is too large.
+        """
+        if len(payload) > self.most_bytes:
+            raise RemoteError(
+                "amqp:link:message-size-exceeded",
+                f"messages to {self.destination!r:.200} may have up to {self.most_bytes} bytes",
+            )
+
+    def _send(self, message: Waiting) -> None:
+        self.received += 1
+        if message.receipt is None:
+            self.sink.on_message(message.payload, 0, True, 0)
+        else:
+            connection = self._connection
+            connection.serial = number = connection.serial + 1
+            self._unanswered[number] = message
+            connection.unanswered += 1
+            self.sink.on_message(message.payload, number, False, 0)
+        if self.received == self.limit:
+            self.sink.on_exhausted()
+
+    def _wait(self, message: Waiting) -> None:
+        self.waiting.append(message)
+        self._connection.wait(self, len(message.payload) + WAITING_OVERHEAD_BYTES)
+        self.sink.on_available(len(self.waiting))
+
+    def go_on(self, now: float) -> float | None:
+        """Send waiting messages as far as there is credit; return the deadline of the first of the rest."""
+        waiting = self.waiting
+        connection = self._connection
+        for message in reversed(waiting):
+            if message.deadline:
+                break
+            message.deadline = now + PATIENCE_S
+        while waiting:
+            message = waiting[0]
+            # Released messages are first, and have their time from now on.
+            message.deadline = message.deadline or now + PATIENCE_S
+            if now >= message.deadline:
+                connection.fail(
+                    "amqp:resource-limit-exceeded",
+                    f"nobody took a message to {self.destination!r:.200} within {PATIENCE_S:.0f} s: "
+                    "the address has no receiver that takes more, or no room",
+                    message.receipt,
+                )
+                return None
+            if self.received >= self.limit or self.is_detach_sent:
+                return message.deadline
+            waiting.popleft()
+            connection.waited(len(message.payload) + WAITING_OVERHEAD_BYTES)
+            self._send(message)
+        return None
+
+    # What the address says
+
+    def count_one(self) -> None:
+        """Count a message of a transaction, which needs no credit."""
+        self.received += 1
+        self.limit = max(self.limit, self.received)
+
+    def grant(self, credit: int) -> None:
+        """Set the credit; waiting messages are sent at the end of the turn."""
+        self.limit = self.received + credit
+        if self.limit > self.highest:
+            self.highest = self.limit
+        if credit and self.waiting:
+            self._connection.due()
+
+    def settle(self, delivery_id: int, state: Any) -> None:
+        """Send the receipt of a message, or fail the connection with the reason."""
+        connection = self._connection
+        message = self._unanswered.pop(delivery_id)
+        connection.unanswered -= 1
+        assert message.receipt is not None
+        if state is ACCEPTED:
+            connection.engine.put_receipt(message.receipt)
+            connection.answered()
+            return
+        if state is RELEASED and not self.is_detach_sent:
+            # Somebody else may take it.
+            self.waiting.appendleft(message)
+            connection.wait(self, len(message.payload) + WAITING_OVERHEAD_BYTES)
+            connection.due()
+            return
+        condition, description = _reason(state)
+        connection.fail(
+            condition, f"a message to {self.destination!r:.200} was not accepted: {description}", message.receipt
+        )
+
+    def detach(self, error: Any = None) -> None:
+        """End the link, as the address takes no more; the next message gets the reason."""
+        if self.is_detach_sent:
+            return
+        self.is_detach_sent = True
+        if self.is_idle or not isinstance(error, AmqpError):
+            self._connection.drop(self)
+            return
+        first = self.waiting[0] if self.waiting else next(iter(self._unanswered.values()))
+        self._connection.fail(str(error.condition), error.description or "the address is gone", first.receipt)
+
+    def stall(self, is_stalled: bool) -> None:
+        """Do nothing: messages are received whole."""
+
+    def hold_input(self, is_held: bool) -> None:
+        """Do nothing: messages are received whole."""
+
+
+def _reason(state: Any) -> tuple[str, str]:
+    """Return the reason why a message was not accepted."""
+    if isinstance(state, Rejected):
+        error = state.error
+        if error is None:
+            return "amqp:rejected", "it was rejected"
+        return str(error.condition), f"it was rejected: {error.description or error.condition}"
+    if isinstance(state, Modified):
+        return "amqp:modified", "its receiver has failed, or cannot take it"
+    return "amqp:released", "nobody took it"
+
+
+class Sending:
+    """The ``SendSink`` of messages with the same destination and headers."""
+
+    __slots__ = ("_head", "_sender", "_size", "_start", "is_lasting")
+
+    def __init__(self, sender: Sender, head: bytes) -> None:
+        self.is_lasting = True
+        self._sender = sender
+        self._head = head
+        self._size = -1
+        self._start = b""
+        """The bytes before a body of the size of the latest."""
+
+    def on_send(self, body: bytes, receipt: bytes | None) -> None:
+        """Send a message."""
+        if len(body) != self._size:
+            self._size = len(body)
+            self._start = self._head + data_start(self._size)
+        self._sender.send(self._start + body, receipt)
+
+
+class Receiver:
+    """A subscription; a ``ConsumerPort``.
+
+    Args:
+        connection: the client's connection.
+        name: the subscription's ``id``.
+        destination: as the client named it.
+        mode: ``auto``, ``client`` or ``client-individual``.
+        window: the prefetch count.
+    """
+
+    __slots__ = (
+        "_connection", "_gained", "_has_ack", "_head", "_prefix", "_size", "_skip", "_written", "consumer", "credit",
+        "destination", "is_auto", "is_cumulative", "is_detach_sent", "name", "prefix", "window",
+    )  # fmt: skip
+
+    def __init__(self, connection: StompConnection, name: str, destination: str, mode: str, window: int) -> None:
+        self.name = name
+        self.destination = destination
+        self.prefix = ""
+        """The prefix that the client puts before the names of addresses."""
+        self.window = window
+        self.credit = 0
+        self.is_auto = mode == "auto"
+        self.is_cumulative = mode == "client"
+        self.is_detach_sent = False
+        self.consumer: Consumer
+        self._connection = connection
+        self._has_ack = connection.engine.version is Version.V1_2
+        """True if the client acknowledges by the header ``ack``; before version 1.2, by message id."""
+        self._gained = 0
+        self._written: list[Any] = []
+        """The deliveries that are accepted once they are written."""
+        self._prefix = b""
+        self._size = -1
+        self._skip = 0
+        self._head = b""
+
+    # Messages
+
+    def begin(self, consumer: Consumer) -> None:
+        """Begin to receive, given the link's end at the address."""
+        self.consumer = consumer
+        self.credit = self.window
+        consumer.on_credit(self.window, False)
+        if self._connection.engine.is_blocked:
+            consumer.on_blocked(True)
+
+    def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        """Send one message for one credit."""
+        self.credit -= 1
+        self.put(delivery, payload, settled)
+
+    def put(self, delivery: Any, payload: bytes, settled: bool) -> None:
+        """Send a message whose credit is used up."""
+        connection = self._connection
+        connection.serial = number = connection.serial + 1
+        if len(payload) == self._size and payload.startswith(self._prefix):
+            head = self._head
+            body = payload[self._skip :]
+        else:
+            head, body = self._read(payload)
+        if self.is_auto:
+            if not settled:
+                self._written.append(delivery)
+            if not self._gained:
+                connection.written.append(self)
+            self._gained += 1
+            frame = b"MESSAGE\nmessage-id:%d\n%b%b\x00" % (number, head, body)
+        else:
+            # The client acknowledges what its sender had sent settled, too, as it cannot know.
+            connection.unacknowledged[number] = self, None if settled else delivery
+            if self._has_ack:
+                frame = b"MESSAGE\nmessage-id:%d\nack:%d\n%b%b\x00" % (number, number, head, body)
+            else:
+                frame = b"MESSAGE\nmessage-id:%d\n%b%b\x00" % (number, head, body)
+        connection.engine.put(frame)
+
+    def _read(self, payload: bytes) -> tuple[bytes, bytes]:
+        """Return the frame after the message's number, and the body; cached for a next one of the same shape."""
+        content = read_message(payload)
+        destination = self.destination if content.topic_name is None else self.prefix + content.topic_name
+        headers = (
+            ("subscription", self.name),
+            ("destination", destination),
+            ("content-length", str(len(content.body))),
+            # Of headers of one name the first counts, so no message can take the place of what stands above.
+            *content.headers,
+        )
+        head = encode_frame("MESSAGE", headers, b"", self._connection.engine.version)[len("MESSAGE\n") : -1]
+        if 0 < content.body_at <= _LEARNT_BYTES:
+            self._size = len(payload)
+            self._skip = content.body_at
+            self._prefix = payload[: content.body_at]
+            self._head = head
+        return head, content.body
+
+    def follow(self, delivery: Any) -> bool:
+        """Return false: a frame that is sent cannot be held back."""
+        return False
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> Gathered:
+        """Begin to send a message that is still being received."""
+        return Gathered(self, delivery, settled)
+
+    @property
+    def holds_back(self) -> bool:
+        """True if nothing more should be sent for now."""
+        return self._connection.engine.is_blocked
+
+    def drained(self) -> None:
+        """Do nothing: STOMP has no drain."""
+
+    # Outcomes
+
+    def refill(self) -> None:
+        """Accept what was sent, as it is being written, and grant as much credit again."""
+        written = self._written
+        if written:
+            self._written = []
+            for delivery in written:
+                self.consumer.on_outcome(delivery, ACCEPTED)
+        gained, self._gained = self._gained, 0
+        self.credit += gained
+        self.consumer.on_credit(gained, False)
+
+    def gain(self) -> None:
+        """Count a place in the window that an outcome has freed; credit is granted in batches."""
+        self._gained += 1
+        if 2 * self._gained >= self.window:
+            gained, self._gained = self._gained, 0
+            self.credit += gained
+            self.consumer.on_credit(gained, False)
+
+    def take_back(self) -> None:
+        """Give a credit back whose message was not sent."""
+        self.credit += 1
+        self.consumer.on_credit(1, False)
+
+    def take_unsettled(self) -> list[Any]:
+        """Remove and return the deliveries without an outcome, oldest first."""
+        unacknowledged = self._connection.unacknowledged
+        numbers = sorted(number for number, (receiver, _) in unacknowledged.items() if receiver is self)
+        found = [unacknowledged.pop(number)[1] for number in numbers]
+        written, self._written = self._written, []
+        return [delivery for delivery in found if delivery is not None] + written
+
+    def detach(self, error: Any = None) -> None:
+        """End the connection with the subscription, as STOMP has no other way to report that."""
+        if self.is_detach_sent:
+            return
+        self.is_detach_sent = True
+        problem = error if isinstance(error, AmqpError) else AmqpError("amqp:link:detach-forced")
+        text = problem.description or "it was ended"
+        self._connection.fail(str(problem.condition), f"subscription {self.name!r:.100} is over: {text}")

@@ -1,0 +1,1 @@
+"""Authentication of clients, the choice of their space, and their permissions."""

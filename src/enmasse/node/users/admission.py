@@ -1,0 +1,494 @@
+"""Admits a connection of any protocol: authenticates its client, and finds its space.
+
+A protocol authenticates by what it has: SASL (``offer`` and ``authenticate``), user and password (``login``), a
+bearer token (``token``) or the certificate of TLS (``certificate``). All of them are throttled and counted alike.
+Then the connection enters its space (``enter``); without credentials that is possible for open spaces only.
+
+Rules:
+1. Credentials are valid for one space, to which the user belongs.
+2. In a space without users everybody is ``anonymous`` and may do everything.
+3. A client without credentials, or without SASL, may only enter such a space.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from enmasse.errors import RemoteError
+from enmasse.identity.login import Login, LoginTarget, offered_mechanisms
+from enmasse.identity.passwords import Postponed
+from enmasse.identity.rbac import CONTROL_PROCESS
+from enmasse.identity.users import User
+from enmasse.node.errors import TenancyError
+from enmasse.node.users.gate import Gate
+from enmasse.node.users.rights import Rights
+from enmasse.node.users.tenancy import Names, choose_space, named_space, unnamed_space
+from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question, SaslCode, Verdict
+
+if TYPE_CHECKING:
+    from enmasse.messaging.space import Space
+
+
+ADMIN_MECHANISMS = ("ANONYMOUS", "PLAIN")
+"""The mechanisms of the administrator's socket: whoever can reach it is the administrator, by whatever name."""
+
+
+class PeerInfo(NamedTuple):
+    """Describes a client by its socket and TLS.
+
+    Attributes:
+        peer: the client's address, as ``host:port`` or ``unix``.
+        is_private: true if nobody else can read what is sent.
+        server_name: the host that the client named for TLS.
+        certified: the names in the client's certificate, if that was verified.
+        refusal: the reason why the node has no room for the connection, if it has none.
+    """
+
+    peer: str
+    is_private: bool = False
+    server_name: str | None = None
+    certified: tuple[str, ...] = ()
+    refusal: str | None = None
+
+
+class HostWords(NamedTuple):
+    """A protocol's terms for the host by which clients name their space, for errors.
+
+    Attributes:
+        login: the host that is named at login.
+        at_all: a host that is named then or later.
+    """
+
+    login: str = "the host"
+    at_all: str = "the host"
+
+
+HOST_WORDS = HostWords()
+
+
+class Admission:
+    """Authenticates one connection and finds its space.
+
+    Args:
+        gate: what all logins of the node share.
+        spaces: returns the spaces of the node by name.
+        default: the name of the space for clients that name none.
+        port_of: the name of the space that the port belongs to, if it is one space's own.
+        peer_info: what is known of the client.
+        fixed: the space of every connection of the listener, whose peers are all administrators.
+        words: the protocol's terms for hosts.
+        waiting: called with true when the client begins to wait for the verdict, and with false when it is known.
+
+    Attributes:
+        rights: the user, once it is authenticated, and its permissions.
+    """
+
+    __slots__ = (
+        "_attempt",
+        "_default",
+        "_fixed",
+        "_gate",
+        "_given_user",
+        "_is_counted",
+        "_is_gone",
+        "_is_here",
+        "_login",
+        "_named_host",
+        "_peer_info",
+        "_port_of",
+        "_spaces",
+        "_waiting",
+        "_words",
+        "mechanism",
+        "rights",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        gate: Gate,
+        *,
+        spaces: Callable[[], Mapping[str, Space]],
+        default: str | None,
+        peer_info: PeerInfo,
+        fixed: Space | None = None,
+        port_of: str | None = None,
+        words: HostWords = HOST_WORDS,
+        waiting: Callable[[bool], object] = bool,
+    ) -> None:
+        self._words = words
+        self._waiting = waiting
+        self.rights = Rights()
+        self._gate = gate
+        self._spaces = spaces
+        self._default = default
+        self._port_of = port_of
+        self._peer_info = peer_info
+        self._fixed = fixed
+        self._is_here = is_here(peer_info.peer)
+        self._attempt: tuple[str, str, str] | None = None
+        """The host, space and name for which failures are counted."""
+        self._named_host: str | None = None
+        self._given_user: str | None = None
+        self.mechanism: str | None = None
+        """The mechanism by which the client authenticates."""
+        self._login: Login | None = None
+        self._is_counted = False
+        self._is_gone = False
+
+    @property
+    def named(self) -> str:
+        """The name that the client has given."""
+        return "" if self._login is None else self._login.named
+
+    @property
+    def has_certificate(self) -> bool:
+        """True if the client has a certificate that TLS has verified."""
+        return bool(self._peer_info.certified)
+
+    @property
+    def refusal(self) -> str:
+        """The reason why the login failed, for the log and never for the client."""
+        return "" if self._login is None else self._login.reason
+
+    @property
+    def _names(self) -> Names:
+        """The meaning of host names, and their name in errors."""
+        return self._gate.names._replace(said=self._words.at_all)
+
+    def _is_open(self, space: str) -> bool:
+        """Return true if this client may enter a space without authentication."""
+        return self._gate.is_open(space, is_here=self._is_here)
+
+    # Logging in
+
+    def offer(self) -> tuple[tuple[str, ...], bool]:
+        """Return the mechanisms of SASL, the best first, and true if the client may leave SASL out."""
+        if self._fixed is not None:
+            # From another machine only the control process comes.
+            return (ADMIN_MECHANISMS, True) if self._peer_info.peer == "unix" else (("EXTERNAL",), False)
+        gate = self._gate
+        names = self._candidates()
+        guarded = [name for name in names if not self._is_open(name)]
+        has_open = len(guarded) < len(names) or not names
+        offered = offered_mechanisms(
+            gate.users,
+            guarded=guarded,
+            has_open=has_open,
+            is_private=self.is_private,
+            has_certificate=bool(self._peer_info.certified),
+            tokens=gate.tokens,
+        )
+        return offered, has_open
+
+    def authenticate(self, mechanism: str, response: bytes, hostname: str | None) -> Verdict:
+        """Take the first message of a mechanism that was offered.
+
+        Args:
+            mechanism: its name.
+            response: the client's initial response; it may be empty.
+            hostname: the host, and so the space, that the client names.
+
+        Returns:
+            True, False, the next challenge, or a ``Pending`` if the answer is known later.
+        """
+        if self._fixed is not None:
+            return self._peer_info.peer == "unix" or self._is_control(mechanism)
+        return self._begin(mechanism, hostname, lambda login: login.begin(mechanism, response))
+
+    def login(self, user: str, password: str, host: str | None = None) -> Verdict:
+        """Take a user's name and password, as the mechanism PLAIN does.
+
+        In the clear a password is refused, however right it is, unless the operator allows that or the space is open.
+
+        Args:
+            user: its name, perhaps with a realm that names the space.
+            password: as it was sent.
+            host: the host, and so the space, that the client names.
+
+        Returns:
+            True, False, ``SaslCode.SYS_TEMP`` if the client should try again later, or a ``Pending`` of these.
+        """
+        return self._begin("PLAIN", host, lambda login: login.password(user, password))
+
+    def token(self, user: str, token: str, host: str | None = None) -> Verdict:
+        """Take a bearer token, as the mechanism XOAUTH2 does; the user may be left empty. See ``login``."""
+        return self._begin("XOAUTH2", host, lambda login: login.token(user, token))
+
+    def certificate(self, user: str = "", host: str | None = None) -> Verdict:
+        """Take the certificate that TLS has verified, as the mechanism EXTERNAL does. See ``login``."""
+        return self._begin("EXTERNAL", host, lambda login: login.certificate(user))
+
+    def _is_control(self, mechanism: str) -> bool:
+        """Return true if the client has the control process's own certificate, not just one of its authority."""
+        return mechanism == "EXTERNAL" and CONTROL_PROCESS.name in self._peer_info.certified
+
+    @property
+    def is_private(self) -> bool:
+        """True if credentials may be sent as they are: nobody else reads them, or the operator allows it."""
+        return self._peer_info.is_private or self._gate.options.allow_insecure_plain
+
+    def _candidates(self) -> list[str]:
+        """Return the spaces that the client may name, as far as that is known before it sends anything."""
+        spaces = self._spaces()
+        try:
+            named = named_space(spaces, self._peer_info.server_name, port_of=self._port_of, names=self._names)
+        except TenancyError:
+            # It is refused whatever it proves, and learns nothing before that from what is offered.
+            named = None
+        return list(spaces) if named is None else [named.name]
+
+    def _begin(self, mechanism: str, host: str | None, ask: Callable[[Login], Verdict]) -> Verdict:
+        gate = self._gate
+        self._named_host = host
+        self.mechanism = mechanism
+        login = self._login = Login(
+            gate.users,
+            self._place_of,
+            gate.passwords,
+            new_nonce=lambda: secrets.token_urlsafe(18),
+            certified=self._peer_info.certified,
+            is_private=self.is_private,
+            tokens=gate.tokens,
+            client=self,
+        )
+        return self._step(lambda: ask(login))
+
+    @property
+    def host(self) -> str:
+        """The host for which failures are counted."""
+        host, colon, _ = self._peer_info.peer.rpartition(":")
+        return host if colon else self._peer_info.peer
+
+    def postponed(self) -> Postponed | None:
+        """Return the reason why a password that waits to be checked is not to be looked at, if there is one."""
+        if self._is_gone:
+            return Postponed.GONE
+        # Any number can be begun at once, and those before it may have failed.
+        if self._attempt is not None and self._gate.must_wait_on(*self._attempt):
+            return Postponed.GUESSES
+        return None
+
+    def _step(self, ask: Callable[[], Verdict]) -> Verdict:
+        """Carry out one step of a login, and count its end."""
+        login = self._login
+        assert login is not None
+        try:
+            # Others may have failed since this one began: any number can be begun at once.
+            self._wait_for_turn()
+            verdict = ask()
+        except _MustWaitError as error:
+            login.reason = error.description
+            return SaslCode.SYS_TEMP
+        except RemoteError as error:
+            login.reason = error.description
+            verdict = False
+        return self._account(login, verdict)
+
+    def _account(self, login: Login, verdict: Verdict) -> Verdict:
+        attempt, gate = self._attempt, self._gate
+        if isinstance(verdict, Pending):
+            self._waiting(True)
+            # Tokens cannot be guessed, so any number of them may be asked about at once.
+            is_guess = self.mechanism == "PLAIN"
+            forgive = gate.begun(*attempt, login.guess) if attempt is not None and is_guess else None
+
+            def decided(later: Verdict) -> Verdict:
+                self._waiting(False)
+                if forgive is not None:
+                    forgive()
+                return self._account(login, later)
+
+            return verdict.map(decided)
+        if not isinstance(verdict, int | Admitted):
+            return _Step(verdict, lambda question, response: self._step(lambda: question.answer(response)))
+        if verdict is True or isinstance(verdict, Admitted):
+            self.rights.user = login.user
+            if attempt is not None and login.user is not None:
+                gate.came_in(*attempt)
+        elif verdict is False and attempt is not None:
+            # Another answer says nothing of the credentials.
+            gate.failed(*attempt)
+        elif verdict is False:
+            gate.refused += 1
+        return verdict
+
+    def _wait_for_turn(self) -> None:
+        if self._attempt is not None and self._gate.must_wait(*self._attempt):
+            raise _MustWaitError("amqp:resource-limit-exceeded", "too many logins have failed")
+
+    def _place_of(self, named: str) -> LoginTarget:
+        """Return the space and user that a name stands for, unless the login must wait."""
+        if not named:  # nothing is guessed
+            self._attempt = None
+            return self._find_place(named)
+        self._attempt = (self.host, "", named)
+        place = self._find_place(named)
+        # With the space: equal names in two spaces are two users, and neither locks the other out.
+        self._attempt = (self.host, place.space or "", place.user)
+        self._wait_for_turn()
+        return place
+
+    def _find_place(self, named: str) -> LoginTarget:
+        """Return the space and user that a name stands for, as far as the connection has named a space."""
+        spaces = self._spaces()
+        self._given_user = named
+        name, _, realm = named.rpartition("@")
+        is_anywhere_open = not spaces or any(map(self._is_open, spaces))
+        try:
+            user = name if name and named_space(spaces, realm, names=self._names) is not None else named
+            hosts = (self._peer_info.server_name, self._named_host, realm if name else None)
+            space = named_space(spaces, *hosts, port_of=self._port_of, names=self._names)
+            is_named = space is not None
+            if not is_named:
+                space = unnamed_space(spaces, *hosts, default=self._default, names=self._names)
+        except TenancyError:
+            if self.mechanism == "EXTERNAL":
+                raise  # a certificate would name a user of another space
+            # If there are open spaces, the client gets the error when it opens. Otherwise it has to authenticate as
+            # in a space that exists, and is refused: so nobody finds out which spaces there are.
+            return LoginTarget(None, named, is_open=is_anywhere_open)
+        if space is None or not (is_named or named or self._peer_info.certified):
+            # The open may name a space without users.
+            return LoginTarget(None if space is None else space.name, user, is_open=is_anywhere_open)
+        return LoginTarget(space.name, user, is_open=self._is_open(space.name))
+
+    # Open
+
+    def enter(self, open_host: str | None) -> Space:
+        """Return the space that the connection belongs to from now on.
+
+        Raises:
+            RemoteError: the connection names no space, several, or one that it may not enter.
+        """
+        if self._fixed is not None:
+            return self._visited(open_host)
+        if self._peer_info.refusal is not None:
+            raise RemoteError("amqp:resource-limit-exceeded", self._peer_info.refusal)
+        spaces, user = self._spaces(), self.rights.user
+        if user is None:
+            space = choose_space(
+                spaces,
+                server_name=self._peer_info.server_name,
+                is_open=self._is_open,
+                login_host=self._named_host,
+                user=self._given_user,
+                open_host=open_host,
+                default=self._default,
+                port_of=self._port_of,
+                names=self._names,
+            )
+            if not self._is_open(space.name):
+                raise RemoteError(
+                    "amqp:unauthorized-access",
+                    f"the space is for its users: authenticate, and name the space by {self._words.login} or by the "
+                    "user's realm",
+                )
+        else:
+            found = spaces.get(user.space)
+            if found is None:
+                raise TenancyError("amqp:not-found", f"space {user.space!r} does not exist (any more)")
+            space = found
+            user = self._listed(user)
+            if user is None:
+                raise RemoteError("amqp:unauthorized-access", "the user's credentials have changed meanwhile")
+            self.rights.user = user
+            named = named_space(spaces, open_host, names=self._names)
+            if named is None:
+                unnamed_space({space.name: space}, open_host, names=self._names)
+            elif named is not space:
+                raise TenancyError("amqp:not-allowed", f"user {user.name!r} belongs to another space than open names")
+            if not self._gate.entered(user):
+                raise RemoteError(
+                    "amqp:resource-limit-exceeded",
+                    f"user {user.name!r} has {self._gate.options.max_user_connections} connections already",
+                )
+            self._is_counted = True
+        self.rights.space = space
+        # Nothing of the login is needed any more, for as long as the connection lasts.
+        self._login = None
+        self._waiting = bool
+        return space
+
+    @property
+    def is_administrator(self) -> bool:
+        """True if the client came by a listener for administrators, whom the limits of tenants do not concern."""
+        return self._fixed is not None
+
+    def _visited(self, host: str | None) -> Space:
+        """Return the space that an administrator names as ``NAMESPACE/SPACE``, which no host can be called."""
+        assert self._fixed is not None
+        if host is None or "/" not in host:
+            return self._fixed
+        space = self._spaces().get(host)
+        if space is None:
+            raise TenancyError("amqp:not-found", f"space {host!r:.400} does not exist")
+        return space
+
+    def _listed(self, user: User) -> User | None:
+        """Return the current state of the user; None if it was deleted or its credentials have changed."""
+        tokens = self._gate.tokens
+        if tokens is not None and tokens.knows(user.space) and self.mechanism != "EXTERNAL":
+            return tokens.judge_again(user)
+        now = self._gate.users.find(user.space, user.name)
+        return None if now is None or (now.keys, now.certificates) != (user.keys, user.certificates) else now
+
+    def leave(self) -> None:
+        """Take the closed connection off its user's count."""
+        self._is_gone = True
+        user = self.rights.user
+        if self._is_counted and user is not None:
+            self._is_counted = False
+            self._gate.left(user)
+
+    @property
+    def name(self) -> str:
+        """The user's name for management and logs."""
+        user = self.rights.user
+        return "anonymous" if user is None else user.name
+
+    def review(self) -> str | None:
+        """Update the user after a change; return the reason if the connection may not stay."""
+        space, user = self.rights.space, self.rights.user
+        if space is None or self._fixed is not None or self._spaces().get(space.name) is not space:
+            return None
+        if user is None:
+            return None if self._is_open(space.name) else f"space {space.name!r} is for its users now"
+        now = self._listed(user)
+        if now is None:
+            return f"the credentials of user {user.name!r} have changed"
+        self.rights.user = now
+        return None
+
+
+def is_here(peer: str) -> bool:
+    """Return true if a client is on this machine."""
+    return peer == "unix" or _is_loopback(peer.rpartition(":")[0].strip("[]"))
+
+
+@lru_cache(1_024)
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _MustWaitError(RemoteError):
+    """Raised when too many recent logins have failed."""
+
+
+class _Step:
+    """A challenge of a login, whose answer is handled like the first message."""
+
+    def __init__(self, question: Question, judge: Callable[[Question, bytes], Verdict]) -> None:
+        self.challenge = question.challenge
+        self._question = question
+        self._step = judge
+
+    def answer(self, response: bytes) -> Verdict:
+        """Handle the answer."""
+        return self._step(self._question, response)

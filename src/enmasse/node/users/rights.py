@@ -1,0 +1,161 @@
+"""The permissions of one connection, checked when a link attaches or a message first names an address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enmasse.identity.permissions import MANAGE, RECV, SEND, VIEW
+from enmasse.messaging.dynamic import DYNAMIC_PREFIX
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.streams.producers import COMMITS_CAPABILITY, FRAMES_CAPABILITY
+
+if TYPE_CHECKING:
+    from enmasse.identity.users import User
+    from enmasse.messaging.address import Address
+    from enmasse.messaging.space import Space
+    from enmasse.node.users.directory import NodeUsers
+    from enmasse.node.users.gate import Gate
+
+
+MANAGEMENT = "$management"
+"""The address of a space's management; permissions are checked there with each request."""
+
+ADDRESS_LIST = "$addresses"
+"""The address from which a space's list of addresses is received."""
+
+
+class Rights:
+    """The permissions of a connection; without a user it may do everything.
+
+    Attributes:
+        user: the user; None in a space that is open to everybody.
+        space: the space, once the connection is open.
+    """
+
+    __slots__ = ("space", "user")
+
+    def __init__(self) -> None:
+        self.user: User | None = None
+        self.space: Space | None = None
+
+    @property
+    def username(self) -> str:
+        """The user's name; empty without a user."""
+        return "" if self.user is None else self.user.name
+
+    @property
+    def may_view(self) -> bool:
+        """True if the user may read the space's management."""
+        return self.user is None or self.user.permissions.allow_any(VIEW) or self.may_manage
+
+    @property
+    def may_manage(self) -> bool:
+        """True if the user may use all of the space's management."""
+        return self.user is None or self.user.permissions.allow_any(MANAGE)
+
+    def require_send(self, address: str) -> None:
+        """Check that the user may send to an address.
+
+        Raises:
+            AttachError: the user may not.
+        """
+        user = self.user
+        # Names of dynamic addresses cannot be guessed: whoever knows one was given it to answer there.
+        if user is None or user.permissions.allow(SEND, address) or address.startswith(DYNAMIC_PREFIX):
+            return
+        if address == MANAGEMENT and self.may_view:
+            return
+        raise _refusal(user, "send to", address)
+
+    def require_producer(self, address: str, capabilities: tuple[str, ...]) -> None:
+        """Check that a sender may attach; committing offsets of a stream takes the right to receive from it.
+
+        Raises:
+            AttachError: the user may not.
+        """
+        user, space = self.user, self.space
+        commits_offsets = COMMITS_CAPABILITY in capabilities and FRAMES_CAPABILITY not in capabilities
+        if user is not None and space is not None and commits_offsets and user.permissions.allow(RECV, address):
+            found = _find(space, address)
+            if found is not None and found.is_read_by_offset:
+                return
+        self.require_send(address)
+
+    def require_receive(self, address: str) -> None:
+        """Check that the user may receive from an address.
+
+        Raises:
+            AttachError: the user may not.
+        """
+        user, space = self.user, self.space
+        if user is None or user.permissions.allow(RECV, address):
+            return
+        if address == ADDRESS_LIST and self.may_view:
+            return
+        found = _find(space, address) if space is not None else None
+        if space is not None and found is not None:
+            if address.startswith(DYNAMIC_PREFIX) and space.dynamic.owners.get(found.name) == user.name:
+                return
+            if "::" in address and found.topic_name is not None and user.permissions.allow(RECV, found.name):
+                return
+        raise _refusal(user, "receive from", address)
+
+    def require_dynamic(self) -> None:
+        """Check that the user may have a dynamic address.
+
+        Raises:
+            AttachError: the user may do nothing at all.
+        """
+        user = self.user
+        if self.may_view:
+            # The answers of the space's management go to dynamic addresses.
+            return
+        if user is not None and not (user.permissions.allow_any(SEND) or user.permissions.allow_any(RECV)):
+            raise _refusal(user, "make", "a dynamic address")
+
+    def owns(self, address: str) -> None:
+        """Let the user receive from a dynamic address that was made for this connection."""
+        if self.user is not None and self.space is not None:
+            self.space.dynamic.owners[address] = self.user.name
+
+
+class KnownGrants:
+    """The permissions of a user who is not connected.
+
+    Args:
+        user: the user; ``None`` if there is none of that name any more, who may do nothing.
+    """
+
+    __slots__ = ("_user",)
+
+    def __init__(self, user: User | None) -> None:
+        self._user = user
+
+    def may_receive(self, name: str) -> bool:
+        """Return true if the user may receive from an address, or from all that a filter stands for."""
+        return self._user is not None and self._user.permissions.allow(RECV, name)
+
+    def may_send(self, name: str) -> bool:
+        """Return true if the user may send to an address."""
+        return self._user is not None and self._user.permissions.allow(SEND, name)
+
+
+def known_grants(gate: Gate, users: NodeUsers, space: str, name: str) -> KnownGrants | None:
+    """Return the grants of a user; ``None`` if they are not known without the user's token, or if all may enter."""
+    if gate.is_open(space):
+        return None
+    user = users.find(space, name)
+    if user is None and gate.tokens is not None and gate.tokens.knows(space):
+        return None
+    return KnownGrants(user)
+
+
+def _find(space: Space, address: str) -> Address | None:
+    try:
+        return space.find(address)
+    except AttachError:
+        return None
+
+
+def _refusal(user: User, what: str, address: str) -> AttachError:
+    return AttachError("amqp:unauthorized-access", f"user {user.name!r} may not {what} {address!r:.200}")

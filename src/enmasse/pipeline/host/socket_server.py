@@ -1,0 +1,147 @@
+"""The host's private socket: what control asks it for users, over HTTP.
+
+    POST /query                  {"space", "sql", "limit", ...} -> {"columns", "rows", "error"}; with "as": "parquet"
+                                 {"file", "error"}, the file in Base64; without "sql" the lake's tables
+    GET  /log/NAMESPACE/NAME     ?tail=N&follow=true -> lines of text
+    GET  /state                  -> the runners
+
+Control has checked what a user may ask before it asks here. No other user reaches the socket: its mode is 0600.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from enmasse.drivers.data_directory import make_private
+from enmasse.errors import ConfigError, EnmasseError
+from enmasse.net.http_server import serve_until, unless_gone
+from enmasse.pipeline.host.supervise import BoundedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enmasse.pipeline.host.host import Host
+
+QUERY_S = 120.0
+"""Seconds for the whole of a query, Spark's start included."""
+MOST_ROWS = 10_000
+MOST_BYTES = 8 * 1024 * 1024
+"""Bytes of an answer to a query, as JSON."""
+MOST_LINES = 10_000
+FOLLOW_S = 3600.0
+MOST_FOLLOWING = 100
+_POLL_S = 0.5
+
+Document = dict[str, Any]
+
+
+async def serve_socket(host: Host, path: Path, stop: asyncio.Event) -> None:
+    """Serve the socket until ``stop`` is set.
+
+    Raises:
+        ConfigError: the socket cannot be made.
+    """
+    handlers = _Handlers(host)
+    routes = [
+        Route("/query", handlers.query, methods=["POST"]),
+        Route("/log/{namespace}/{name}", handlers.log, methods=["GET"]),
+        Route("/state", handlers.state, methods=["GET"]),
+    ]
+    with _listening(path) as listener:
+        config = uvicorn.Config(
+            Starlette(routes=routes),
+            http="h11",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        await serve_until(stop, config, listener)
+
+
+class _Handlers:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._following = 0
+
+    async def query(self, request: Request) -> Response:
+        asked = await request.json()
+        try:
+            command: Document = {name: str(asked[name]) for name in ("sql", "as") if name in asked}
+            command["limit"] = min(int(asked.get("limit") or MOST_ROWS), MOST_ROWS)
+            asking = self._host.query(str(asked["space"]), command, asked.get("credentialsSecret"), QUERY_S)
+            answer = await unless_gone(request.receive, asking)
+        except EnmasseError as error:
+            return JSONResponse({"message": str(error)}, status_code=503)
+        if answer is None:
+            return Response(status_code=400)  # for nobody: the client has disconnected
+        response = JSONResponse(answer)
+        if len(response.body) > MOST_BYTES:
+            text = f"the answer has more than {MOST_BYTES} bytes: ask for fewer rows or columns"
+            return JSONResponse({"columns": [], "rows": [], "error": text})
+        return response
+
+    async def log(self, request: Request) -> Response:
+        namespace, name = request.path_params["namespace"], request.path_params["name"]
+        log = self._host.log_of(namespace, name)
+        count = min(int(request.query_params.get("tail", "100")), MOST_LINES)
+        lines = "".join(f"{line}\n" for line in log.tail(count))
+        if request.query_params.get("follow") != "true":
+            return Response(lines, media_type="text/plain")
+        if self._following >= MOST_FOLLOWING:
+            return JSONResponse({"message": f"{MOST_FOLLOWING} logs are followed, and that is all"}, status_code=503)
+        return StreamingResponse(self._follow(log, lines, log.position()), media_type="text/plain")
+
+    async def state(self, _request: Request) -> Response:
+        return JSONResponse({"runners": self._host.state()})
+
+    async def _follow(self, log: BoundedLog, lines: str, position: tuple[int, int]) -> AsyncIterator[str]:
+        self._following += 1
+        try:
+            yield lines
+            async with asyncio.timeout(FOLLOW_S):
+                while True:
+                    await asyncio.sleep(_POLL_S)
+                    more, position = log.since(position)
+                    if more:
+                        yield "".join(f"{line}\n" for line in more)
+        except TimeoutError:
+            return
+        finally:
+            self._following -= 1
+
+
+@contextmanager
+def _listening(path: Path) -> Iterator[socket.socket]:
+    make_private(path.parent)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # It gets its mode before it gets its name.
+    temporary = Path(tempfile.mkdtemp(prefix=".", dir=path.parent)) / "s"
+    try:
+        listener.bind(str(temporary))
+        temporary.chmod(0o600)
+        listener.listen(64)
+        temporary.rename(path)
+        temporary.parent.rmdir()
+        yield listener
+    except OSError as error:
+        raise ConfigError(f"the socket {path} cannot be made: {error.strerror}") from None
+    finally:
+        listener.close()
+        with suppress(OSError):
+            path.unlink()

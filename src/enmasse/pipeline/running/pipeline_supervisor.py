@@ -1,0 +1,288 @@
+"""Runs one pipeline in a thread of its own: builds, starts, changes, pauses and removes it."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.errors import EnmasseError
+from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.flow import AVAILABLE_NOW
+from enmasse.model.kinds.pipelines import DEFAULT_TRIGGER, Pipeline, PipelineStatus, QueryStatus
+from enmasse.model.schema.conditions import READY, Condition
+from enmasse.pipeline.errors import CheckpointMisfitError
+from enmasse.pipeline.running.building import CONSUMING, RunningContext, build_plans
+from enmasse.pipeline.running.checkpoints import Checkpoints
+from enmasse.pipeline.running.failures import sentence_of
+from enmasse.pipeline.running.functions import read_code
+from enmasse.pipeline.running.logical_plans import fingerprint_of, readings_of, reads_any
+from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
+from enmasse.pipeline.running.query_supervisor import (
+    FIRST_PAUSE_S,
+    LAST_PAUSE_S,
+    JobSupervisor,
+    QuerySupervisor,
+    StartLimiter,
+)
+from enmasse.pipeline.running.targets import share_what_is_consumed, start_query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from enmasse.pipeline.running.guard import Guard
+
+LOOK_S: Final = 1.0
+"""Seconds between two checks of the queries; a status is reported no more often."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A pipeline as it is to run."""
+
+    pipeline: Pipeline
+    credentials: str
+    addresses: Mapping[str, AddressFacts]
+    code: Mapping[str, str]
+
+    def is_same(self, other: Order | None) -> bool:
+        """Return whether the running queries need no change."""
+        return other is not None and (
+            (self.pipeline.spec, self.credentials, self.addresses, self.code)
+            == (other.pipeline.spec, other.credentials, other.addresses, other.code)
+        )
+
+
+class PipelineSupervisor:
+    """Keeps one pipeline running as it was last ordered.
+
+    Args:
+        name: ``shop.hot``.
+        spark: the process's session; the pipeline gets one of its own from it.
+        place: where things are.
+        guard: judges SQL.
+        limiter: few queries start at a time.
+        emit: called with each event.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spark: SparkSession,
+        place: Place,
+        *,
+        guard: Guard,
+        limiter: StartLimiter,
+        emit: Callable[..., None],
+    ) -> None:
+        self.name = name
+        self._spark = spark
+        self._place = place
+        self._guard = guard
+        self._limiter = limiter
+        self._emit = emit
+        self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._order: Order | None = None
+        self._queries: list[QuerySupervisor | JobSupervisor] = []
+        self._warnings: tuple[str, ...] = ()
+        self._problem: Exception | None = None
+        self._build_pause_s = FIRST_PAUSE_S
+        self._build_at: float | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._reported: dict[str, Any] = {}
+        self._thread = threading.Thread(target=self._live, name=f"pipeline {name}", daemon=True)
+        self._thread.start()
+
+    def put(self, pipeline: Pipeline, credentials: str, addresses: Mapping[str, AddressFacts]) -> None:
+        """Run it so from now on."""
+        self._orders.put(lambda: self._take(pipeline, credentials, addresses))
+
+    def remove(self, *, purge: bool) -> None:
+        """Stop it for good; returns at once.
+
+        Args:
+            purge: remove its checkpoints and what was spooled for it; tables stay.
+        """
+        self._orders.put(lambda: self._remove(purge=purge))
+        self._orders.put(None)
+
+    def close(self) -> None:
+        """Stop it, keeping its place; returns at once."""
+        self._orders.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until it is stopped; whether it is."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def unfinished(self) -> list[QuerySupervisor]:
+        """Its queries that are to run."""
+        return [query for query in self._queries if isinstance(query, QuerySupervisor) and query.state != "Finished"]
+
+    def _live(self) -> None:
+        # Each pipeline's jobs get their share, however many tasks another one has.
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
+        while True:
+            try:
+                act = self._orders.get(timeout=LOOK_S)
+            except queue.Empty:
+                act = self._check
+            if act is None:
+                break
+            act()
+            self._report_status()
+        self._stop_all()
+
+    def _take(self, pipeline: Pipeline, credentials: str, addresses: Mapping[str, AddressFacts]) -> None:
+        try:
+            code = read_code(self._place.folder / "code" / self.name)
+            order = Order(pipeline, credentials, addresses, code)
+        except EnmasseError as error:
+            order, self._problem = Order(pipeline, credentials, addresses, {}), error
+        former, self._order = self._order, order
+        if order.is_same(former) and self._problem is None:
+            return
+        self._stop_all()
+        self._queries = []
+        self._build_pause_s = FIRST_PAUSE_S
+        self._build()
+
+    def _build(self) -> None:
+        assert self._order is not None
+        self._problem, self._build_at = None, None
+        if self._order.pipeline.spec.paused:
+            return
+        try:
+            with self._limiter.slot():
+                self._queries = self._make(self._order)
+        except Exception as error:  # noqa: BLE001  # whatever a declaration brings about, the neighbours go on
+            self._problem = error
+            self._build_at = time.monotonic() + self._build_pause_s
+            self._build_pause_s = min(2 * self._build_pause_s, LAST_PAUSE_S)
+            self._log(f"cannot run: {sentence_of(error)}")
+            return
+        self._check()
+
+    def _make(self, order: Order) -> list[QuerySupervisor | JobSupervisor]:
+        spec = order.pipeline.spec
+        checkpoints = self._checkpoints = Checkpoints(self._place.folder / "checkpoints" / self.name)
+        if checkpoints.restart(spec.restart):
+            self._log(f"restart {checkpoints.restarted_at}: generation {checkpoints.generation}")
+        context = RunningContext(
+            spark=self._spark.newSession(),
+            place=self._place,
+            pipeline=self.name,
+            addresses=order.addresses,
+            credentials=order.credentials,
+            checkpoint_of=checkpoints.path_of,
+            spool=self._place.folder / "spool" / self.name / str(checkpoints.generation),
+            start_from=checkpoints.start_from,
+        )
+        plans = share_what_is_consumed(
+            build_plans(context, order.pipeline, self._guard, order.code), context.consumed
+        )
+        self._warnings = tuple(context.warnings)
+        trigger = spec.trigger or DEFAULT_TRIGGER
+        trigger_s = None if trigger == AVAILABLE_NOW else milliseconds(trigger) / 1000
+        return [self._query_supervisor(context, plan, checkpoints, trigger_s) for plan in plans]
+
+    def _query_supervisor(
+        self, context: RunningContext, plan: QueryPlan | JobPlan, checkpoints: Checkpoints, trigger_s: float | None
+    ) -> QuerySupervisor | JobSupervisor:
+        if isinstance(plan, JobPlan):
+            return JobSupervisor(plan, self._log)
+        fingerprint = [*fingerprint_of(plan.frame), *plan.state]
+        name = CONSUMING if reads_any(plan, context.consumed) else plan.name
+        checkpoint = checkpoints.path_of(name)
+        checkpoints.fit(name, fingerprint)
+        every_s = trigger_s if trigger_s is None or plan.trigger_s is None else plan.trigger_s
+
+        def start() -> Any:
+            checkpoints.fit(name, fingerprint)
+            return start_query(context, plan, checkpoint, every_s, adopt=checkpoints.generation > 1)
+
+        return QuerySupervisor(plan.name, start, self._log, self._limiter, readings_of(plan.frame))
+
+    def _check(self) -> None:
+        now = time.monotonic()
+        if self._build_at is not None and now >= self._build_at:
+            self._build()
+        for query in self._queries:
+            query.check(now)
+
+    def _stop_all(self) -> None:
+        for query in self._queries:
+            query.stop()
+
+    def _remove(self, *, purge: bool) -> None:
+        self._stop_all()
+        self._queries = []
+        self._order = None
+        if purge:
+            Checkpoints(self._place.folder / "checkpoints" / self.name).purge()
+            shutil.rmtree(self._place.folder / "spool" / self.name, ignore_errors=True)
+        self._emit("deleted", pipeline=self.name)
+
+    def _log(self, line: str) -> None:
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self._emit("log", pipeline=self.name, line=f"{moment} {line}")
+
+    def _report_status(self) -> None:
+        if self._order is None:
+            return
+        status = self._status(self._order.pipeline).to_dict()
+        if status != self._reported:
+            self._reported = status
+            self._emit("status", pipeline=self.name, status=status)
+
+    def _status(self, pipeline: Pipeline) -> PipelineStatus:
+        now = datetime.now(UTC)
+        queries = tuple(query.status() for query in self._queries)
+        if pipeline.spec.paused:
+            queries = tuple(query.model_copy(update={"state": "Paused"}) for query in queries)
+        lags = [query.lag for query in queries if query.lag is not None]
+        rates = [query.input_rows_per_second for query in queries if query.input_rows_per_second is not None]
+        errors = [query.error for query in queries if query.error]
+        status = PipelineStatus(
+            observed_generation=pipeline.metadata.generation,
+            queries=queries,
+            rows=sum(query.rows for query in queries),
+            rate=round(sum(rates), 1) if rates else None,
+            lag=sum(lags) if lags else None,
+            last_error=sentence_of(self._problem) if self._problem else errors[0] if errors else None,
+            restarted_at=self._checkpoints.restarted_at if self._checkpoints else None,
+            warnings=self._warnings,
+        )
+        condition = _condition(pipeline, queries, self._problem)
+        return status.with_conditions([condition], now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+def _condition(pipeline: Pipeline, queries: tuple[QueryStatus, ...], problem: Exception | None) -> Condition:
+    states = {query.state for query in queries}
+    failed = next((query for query in queries if query.error), None)
+    truth, reason, message = "True", "Running", ""
+    if problem is not None:
+        misfit = isinstance(problem, CheckpointMisfitError)
+        truth, reason, message = "False", "CheckpointMisfit" if misfit else "CannotRun", sentence_of(problem)
+    elif pipeline.spec.paused:
+        reason, message = "Paused", "the pipeline rests and keeps its place"
+    elif failed is not None:
+        truth, reason, message = "False", "QueryFailed", f"query {failed.name}: {failed.error}"
+    elif states == {"Finished"}:
+        reason = "Finished"
+    elif "Starting" in states or not states:
+        truth, reason, message = "False", "Starting", "the queries start"
+    return Condition.model_validate(
+        {
+            "type": READY,
+            "status": truth,
+            "reason": reason,
+            "message": message,
+            "observedGeneration": pipeline.metadata.generation,
+        }
+    )

@@ -1,0 +1,141 @@
+"""Every page in both colours, by the rules of axe-core: what keeps people out who do not see, or use no mouse."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.node_packages import SOURCE, bring_packages
+from tests.console.visit import IN_SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import httpx
+
+    from tests.console.visit import Visit
+
+pytestmark = pytest.mark.slow
+
+PLACES = {
+    "${SPACE}": f"/{IN_SPACE}",
+    ":name": "shop.orders",
+}
+
+
+def paths() -> list[str]:
+    """Return an address of each page that the console has."""
+    entries = re.findall(
+        r"""path: (?:"|`)(.*?)(?:"|`).*import\("(.*?)"\)""", (SOURCE / "src/app/pages.ts").read_text()
+    )
+    assert len(entries) > 15
+    found = list({module: path for path, module in reversed(entries)}.values())
+    for name, place in PLACES.items():
+        found = [path.replace(name, place) for path in found]
+    # What else has to be named is not there, and the page says so.
+    return [re.sub(":[a-z]+", "nothing", path).lstrip("/") for path in found]
+
+
+OTHERS = (
+    (f"{IN_SPACE}/addresses/shop.news?tab=subscriptions", "No declared subscription"),
+    (f"{IN_SPACE}/addresses/shop.news?tab=retained", "No retained values"),
+    (f"{IN_SPACE}/addresses/shop.news?tab=links", "Nobody uses it at the moment"),
+    (f"{IN_SPACE}/addresses/shop.news?tab=settings", "Save"),
+    (f"{IN_SPACE}/addresses/shop.clicks/messages", "Try it"),
+)
+"""Parts of pages, and what one knows them by."""
+
+RUN = """async (colours) => {
+  // A colour that is on its way to another is neither.
+  await Promise.allSettled(document.getAnimations().map((it) => it.playState === 'running' &&
+    it.effect.getComputedTiming().iterations < 10 ? it.finished : undefined));
+  const {violations} = await axe.run(
+    {resultTypes: ['violations'], preload: false, iframes: false, ...(colours ? {runOnly: ['color-contrast']} : {})});
+  const weight = (node) => node.html.slice(0, 200) + ' ' + (node.any[0]?.message ?? '');
+  return violations.filter(({impact}) => impact === 'serious' || impact === 'critical')
+    .map(({id, nodes}) => [id, ...nodes.slice(0, 3).map(weight)]);
+}"""
+
+GO = """(path) => {
+  document.querySelector('h1').dataset.former = '';
+  history.pushState(null, '', '/console/' + path);
+  dispatchEvent(new PopStateEvent('popstate'));
+}"""
+"""To another page as a link leads there, without loading everything anew."""
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    return (bring_packages() / "axe-core/axe.min.js").read_text()
+
+
+@pytest.fixture
+def message(api: httpx.Client) -> Iterator[None]:
+    """One message of the queue, for as long as it is looked at: other tests begin with none."""
+    messages = {"messages": [{"body": '{"item": "tulip"}', "contentType": "application/json"}]}
+    assert api.post("addresses/shop.orders/messages", json=messages).status_code == 200
+    yield
+    assert api.post("addresses/shop.orders/purge", json={}).status_code == 200
+
+
+def findings(visit: Visit, *, colours: bool = False) -> Any:
+    return visit.page.evaluate(RUN, colours)
+
+
+def bring_axe(visit: Visit, axe: str) -> None:
+    # It comes through the debugger, which the page's policy leaves alone.
+    visit.page.evaluate(axe)
+
+
+@pytest.mark.timeout(400)
+def test_every_page_is_accessible_in_light_and_in_dark(
+    newcomer: Callable[..., Visit], link: str, axe: str, message: None
+) -> None:
+    visit = newcomer(link, color_scheme="light", reduced_motion="reduce")
+    visit.page.goto(link)
+    visit.open("no/such/page")
+    bring_axe(visit, axe)
+    found = {}
+
+    def look(path: str) -> None:
+        expect(visit.page.get_by_text("Loading")).to_have_count(0)
+        if there := findings(visit):
+            found[path, "light"] = there
+        visit.press("Dark colours")
+        if there := findings(visit, colours=True):
+            found[path, "dark"] = there
+        visit.press("Light colours")
+
+    for path in paths():
+        visit.page.evaluate(GO, path)
+        expect(visit.page.locator("h1:not([data-former])")).to_be_visible()
+        look(path)
+    for path, text in OTHERS:
+        visit.page.evaluate(GO, path)
+        expect(visit.page.get_by_text(text, exact=True)).to_be_visible()
+        look(path)
+    assert found == {}
+
+
+def test_dialogs_and_menus_are_accessible(newcomer: Callable[..., Visit], link: str, axe: str) -> None:
+    visit = newcomer(link)
+    visit.open("spaces")
+    expect(visit.dialog()).to_contain_text("Sign in")
+    bring_axe(visit, axe)
+    assert findings(visit) == []
+    visit.page.goto(link)
+    visit.open(f"{IN_SPACE}/addresses")
+    bring_axe(visit, axe)
+    visit.row("orders").get_by_role("button", name="Actions of shop.orders").click()
+    expect(visit.page.get_by_role("menu")).to_be_visible()
+    assert findings(visit) == []
+    visit.page.get_by_role("menuitem", name="Delete").click()
+    expect(visit.dialog()).to_contain_text("Delete the address orders?")
+    assert findings(visit) == []
+    visit.page.keyboard.press("Escape")
+    visit.page.keyboard.press("Control+k")
+    expect(visit.dialog().get_by_role("option").first).to_be_visible()
+    assert findings(visit) == []

@@ -1,0 +1,30 @@
+"""The how-tos of MQTT do what they say, command by command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.howto_page import play
+from tests.support.installation import Installation
+
+pytestmark = pytest.mark.slow
+
+
+def test_moving_from_mosquitto_takes_what_its_howto_says(installation: Installation, tmp_path: Path) -> None:
+    installation.be_empty()
+    play("move-from-mosquitto.md", installation, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shop(installation: Installation) -> Installation:
+    """An installation with the space that the how-tos expect."""
+    installation.be_empty()
+    installation.ok("create", "space", "shop", "--wait", "150")
+    return installation
+
+
+@pytest.mark.parametrize("name", ["connect-a-device-with-mqtt.md", "mqtt-shared-subscriptions.md"])
+def test_every_command_and_program_does_what_the_howto_says(name: str, shop: Installation, tmp_path: Path) -> None:
+    play(name, shop, tmp_path)

@@ -1,0 +1,104 @@
+"""The how-tos of pipelines do what they say, command by command; those on what is built in share one space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.howto_place import Place, blocks
+from tests.support.polling import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+LATE_S = 300.0
+"""Spark starts in seconds, or in minutes where the machine is busy with more than this."""
+
+BUILTIN = {
+    "alert-on-devices.md": ("hot", "boiler-1: temperature 41.5 is above 35"),
+    "find-missing-devices.md": ("silent", "not heard since"),
+    "close-the-loop.md": ("loop", "oven-1: temperature 99 is above 35"),
+    "meter-usage.md": ("usage", "default.shop"),
+    "train-and-apply-a-model.md": ("odd", "pumps"),
+}
+
+
+@contextmanager
+def installed(directory: Path) -> Iterator[Place]:
+    found = Place(directory, ())
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="module")
+def shop(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """The installation of all pages on what is built in; the first creates its space."""
+    with installed(tmp_path_factory.mktemp("howto")) as place:
+        yield place
+
+
+@pytest.fixture
+def place(needs_spark: None, tmp_path: Path) -> Iterator[Place]:
+    """An installation as a page finds it that begins with a space of its own."""
+    with installed(tmp_path) as place:
+        yield place
+
+
+def names(place: Place, kind: str) -> list[str]:
+    return [item["metadata"]["name"] for item in place.api(kind)["items"]]
+
+
+@pytest.mark.parametrize("page", list(BUILTIN))
+def test_what_is_built_in_does_what_the_howto_says(page: str, shop: Place) -> None:
+    step, wanted = BUILTIN[page]
+    told = {}
+    before = names(shop, "pipelines")
+    for name, (commands, _) in blocks(page).items():
+        if name == "train":
+            # With all rows in the table it trains at once, and not when it looks again.
+            until(
+                lambda: shop.pipeline("shop.lake")["rows"] >= 300,
+                lambda: shop.api("pipelines"),
+                seconds=LATE_S,
+                step=0.3,
+            )
+        told[name] = shop.run(commands)
+    assert wanted in told[step], told
+    # What a page leaves at work would take its share of all that is sent by the next. One stays, for its Java.
+    for name in set(names(shop, "pipelines")) - {*before, "shop.anomalies"}:
+        shop.api(f"pipelines/{name}", "DELETE")
+
+
+def test_a_pipeline_is_declared_as_the_howto_says(place: Place) -> None:
+    told: dict[str, str] = {}
+    for name, (commands, expected) in blocks("declare-a-pipeline.md").items():
+        told[name] = place.run(commands)
+        if name == "run":
+            status = partial(place.pipeline, "plant.hot")
+            until(lambda: status()["phase"] == "Running", status, seconds=LATE_S, step=0.3)  # noqa: B023  # called at once
+        if expected is not None:
+            lines = [line.rstrip() for line in told[name].splitlines()]
+            # What sending says is beside the point.
+            assert lines[-len(expected.splitlines()) :] == [line.rstrip() for line in expected.splitlines()], name
+    assert "plant.hot" in told["status"]
+    assert "table-readings" in told["status"]
+    assert "Running" in told["status"]
+    assert "boiler-2 ████" in told["chart"]
+
+
+def test_results_are_written_as_the_howto_says(place: Place) -> None:
+    found = {name: commands for name, (commands, _) in blocks("write-results-to-an-address.md").items()}
+    assert list(found) == ["prepare", "write", "read", "refused"]
+    place.run(found["prepare"])
+    place.run(found["write"], may_warn=True)
+    told = place.run(found["read"])
+    assert told.count("boiler-1") >= 2
+    assert "95.0" in told
+    assert "97.0" in told
+    assert place.run(found["refused"]).endswith("nothing was refused\n")

@@ -1,0 +1,119 @@
+"""A whole installation in processes of its own, and the commands on it."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from enmasse.cli.app import run_app
+from enmasse.drivers.data_directory import Layout
+from tests.support.polling import until
+
+__all__ = ["EXAMPLES", "Done", "Installation"]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+class Installation:
+    """One ``enmasse up`` and the commands on it.
+
+    Args:
+        data: its directory; its log is beside it.
+    """
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self._has_examples_only = False
+        self.log = data.with_name(data.name + ".log")
+        self.supervisor: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str, stdout: int | None = None) -> None:
+        with self.log.open("ab") as log:
+            self.supervisor = subprocess.Popen(
+                [sys.executable, "-m", "enmasse", "up", "--data", str(self.data), "--ports", "auto", *arguments],
+                stdout=log if stdout is None else stdout,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.ok("status", "--wait", "150")
+
+    @property
+    def is_running(self) -> bool:
+        return self.supervisor is not None and self.supervisor.poll() is None
+
+    def be_empty(self) -> None:
+        """Have it run without any space, whatever the last test did to it."""
+        self._has_examples_only = False
+        if not self.is_running:
+            self.start()
+        for space in self._spaces():
+            self.ok("delete", "space", space["name"], "--namespace", space["namespace"], "--ignore-not-found")
+        until(lambda: not self._spaces(), self._spaces)
+        self.ok("status", "--wait", "150")
+
+    def have_examples(self) -> None:
+        """Have it run with the examples and nothing else, unless the last test left it so."""
+        if not (self.is_running and self._has_examples_only):
+            self.be_empty()
+            self.ok("apply", "-f", str(EXAMPLES))
+            self.ok("status", "--wait", "150")
+            self._has_examples_only = True
+
+    def _spaces(self) -> list[dict[str, str]]:
+        found = json.loads(self.ok("get", "spaces", "--all-namespaces", "-o", "json"))
+        return [item["metadata"] for item in found["items"]]
+
+    def stop(self) -> int:
+        assert self.supervisor is not None
+        self.supervisor.send_signal(signal.SIGINT)
+        return self.supervisor.wait(120)
+
+    def run(self, *arguments: str, stdin: str = "") -> Done:
+        """Run a command in this process, which is the same but for the start of Python."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            mock.patch.object(sys, "argv", ["enmasse", *arguments, "--data", str(self.data)]),
+            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()))),
+        ):
+            try:
+                code = run_app()
+            except SystemExit as end:
+                code = int(end.code or 0)
+        return Done(code, out.getvalue(), err.getvalue())
+
+    def ok(self, *arguments: str, stdin: str = "") -> str:
+        done = self.run(*arguments, stdin=stdin)
+        assert done.code == 0, (arguments, done.out, done.err, self.log.read_text())
+        return done.out
+
+    def endpoints(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.data / "endpoints.json").read_text())
+        return found
+
+    def pid(self, kind: str) -> int:
+        return next(int(item["pid"]) for item in self.endpoints()["processes"] if item["kind"] == kind)
+
+    def url(self, protocol: str) -> str:
+        return next(str(item["url"]) for item in self.endpoints()["endpoints"] if item["protocol"] == protocol)
+
+    @property
+    def proof(self) -> dict[str, str]:
+        """The header that says that we are its operator."""
+        return {"authorization": f"Bearer {Layout(self.data).operator_token.read_text()}"}

@@ -1,0 +1,59 @@
+"""A way to a server that can be cut, so that the server seems to be gone and come back."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+__all__ = ["Relay"]
+
+
+class Relay:
+    """Passes TCP connections on to a port of the loopback interface; a cut refuses new ones and ends the others.
+
+    Args:
+        target: the port of the server.
+
+    Attributes:
+        port: where clients connect, the same after a cut.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.port = 0
+        self._target = target
+        self._sockets: set[socket.socket] = set()
+        self.mend()
+
+    def mend(self) -> None:
+        """Take connections, for the first time or again."""
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        self._sockets = {listener}
+        threading.Thread(target=self._accept, args=(listener, self._sockets), daemon=True).start()
+
+    def cut(self) -> None:
+        """End all connections and take no more."""
+        for found in list(self._sockets):
+            with contextlib.suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
+            found.close()
+
+    def _accept(self, listener: socket.socket, sockets: set[socket.socket]) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                sockets |= {near, far}
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=(*ends, sockets), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, sockets: set[socket.socket]) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        for found in (source, sink):
+            with contextlib.suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
+        source.close()
+        sockets.discard(source)

@@ -1,0 +1,270 @@
+"""Another user of the same laptop: without the token of ``enmasse up`` nothing but its health is theirs."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import re
+import ssl
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+import yaml
+
+from enmasse.drivers.data_directory import DEFAULT_NODE, Layout
+from tests.support.foreign_tools import as_nobody
+from tests.support.installation import Installation
+from tests.tenancy.tenants import document, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
+CODE = document("configmaps", "default", "attack", data={"attack.py": "import os; os.system('id')"})
+PIPELINE = {
+    "apiVersion": "enmasse.io/v1beta1",
+    "kind": "Pipeline",
+    "metadata": {"name": "shop.attack"},
+    "spec": {
+        "sources": [{"name": "rows", "address": "in"}],
+        "steps": [{"name": "run", "function": "attack:run", "schema": "text STRING"}],
+        "sinks": [{"input": "run", "table": "run"}],
+        "code": {"configMap": "attack"},
+    },
+}
+PIPELINES = "/apis/enmasse.io/v1beta1/namespaces/default/pipelines"
+SPACES = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces"
+WAYS: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
+    ("GET", SPACES, None),
+    ("GET", f"{SPACES}?watch=true", None),
+    ("POST", SPACES, document("addressspaces", "default", "mine", spec={"type": "standard"})),
+    ("POST", path_of("configmaps", "default"), CODE),
+    ("POST", PIPELINES, PIPELINE),
+    ("POST", f"{SPACES}/shop/query", {"sql": "SELECT 1"}),
+    ("DELETE", SPACES, None),
+    ("GET", path_of("secrets", "default"), None),
+    ("GET", "/metrics", None),
+    ("GET", "/readyz?verbose", None),
+    ("GET", "/whoami", None),
+    ("GET", "/version", None),
+    ("GET", "/openapi/v2", None),
+    ("GET", "/osbapi/v2/catalog", None),
+    ("GET", f"/nodes/{DEFAULT_NODE}/journal", None),
+    ("POST", "/apis/access.enmasse.io/v1beta1/accounts", {"username": "me", "groups": ["system:masters"]}),
+    ("POST", "/apis/access.enmasse.io/v1beta1/tokens", {"account": "system:operator"}),
+    ("POST", "/login", {"username": "system:operator", "password": ""}),
+    ("GET", "/login?token=", None),
+    ("GET", "/nothing/is/here", None),
+)
+
+
+class Laptop(Installation):
+    """One person's installation."""
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(data)
+        self._clients: dict[str, httpx.Client] = {}
+        self.shown = ""
+
+    @contextmanager
+    def up(self, *arguments: str) -> Iterator[Self]:
+        """Start it at a terminal, of which we keep the other end."""
+        self.terminal, terminal = os.openpty()
+        try:
+            self.start(*arguments, stdout=terminal)
+            yield self
+        finally:
+            os.close(terminal)
+            os.close(self.terminal)
+            for client in self._clients.values():
+                client.close()
+            assert self.stop() == 0, self.log.read_text()
+
+    def read_terminal(self) -> str:
+        """Return what it has shown until it was ready."""
+        while "Everything runs" not in self.shown:
+            self.shown += os.read(self.terminal, 65536).decode()
+        return self.shown
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.data)
+
+    @property
+    def token(self) -> str:
+        return self.layout.operator_token.read_text()
+
+    def ask(self, method: str, path: str, body: Any = None, *, over: str = "api", **headers: str) -> httpx.Response:
+        if over not in self._clients:
+            trusted = ssl.create_default_context(cafile=str(self.layout.tls / "authority" / "ca.crt"))
+            self._clients[over] = httpx.Client(base_url=self.url(over), trust_env=False, timeout=20, verify=trusted)
+        self._clients[over].cookies.clear()  # what a request proves, it says itself
+        return self._clients[over].request(method, path, json=body, headers=headers)
+
+
+@pytest.fixture(scope="module")
+def laptop() -> Iterator[Laptop]:
+    # Folders of pytest are closed to others, whatever we do with ours.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        data = Path(folder) / "data"
+        data.mkdir()
+        data.chmod(0o777)  # as a careless umask leaves it
+        with Laptop(data).up("--no-pipelines") as found:
+            yield found
+
+
+def test_nothing_is_answered_without_the_token(laptop: Laptop) -> None:
+    for over in ("api", "api-tls"):
+        for method, path, body in WAYS:
+            refused = laptop.ask(method, path, body, over=over)
+            assert refused.status_code == 401, (over, method, path, refused.text)
+            assert refused.json()["reason"] == "Unauthorized"
+    assert "enmasse login" in laptop.ask("GET", SPACES).json()["message"]
+    assert "control/operator.token" in laptop.ask("GET", SPACES).json()["message"]
+    with_token = {"authorization": f"Bearer {laptop.token}"}
+    assert laptop.ask("GET", SPACES, **with_token).json()["items"] == []
+    assert laptop.ask("GET", path_of("configmaps", "default"), **with_token).json()["items"] == []
+    assert laptop.ask("GET", "/whoami", over="api-tls", **with_token).json()["username"] == "system:operator"
+
+
+def test_health_is_everybodys(laptop: Laptop) -> None:
+    for path in ("/healthz", "/livez", "/readyz"):
+        assert (laptop.ask("GET", path).status_code, laptop.ask("GET", path).text) == (200, "ok")
+
+
+def test_a_wrong_token_and_the_right_one_in_a_wrong_place_are_refused(laptop: Laptop) -> None:
+    token = laptop.token
+    other = laptop.layout.pipelines_token.read_text()
+    basic = base64.b64encode(f"system:operator:{token}".encode()).decode()
+    for headers in (
+        {"authorization": f"Bearer {token[:-1]}"},
+        {"authorization": f"Bearer {token}x"},
+        {"authorization": f"Bearer {token.swapcase()}"},
+        {"authorization": "Bearer"},
+        {"authorization": token},
+        {"authorization": f"Basic {basic}"},
+        {"authorization": f"Token {token}"},
+        {"x-authorization": f"Bearer {token}"},
+        {"cookie": f"enmasse_session={token}"},
+        {"cookie": f"token={token}"},
+    ):
+        assert laptop.ask("GET", SPACES, **headers).status_code == 401, headers
+    assert laptop.ask("GET", f"{SPACES}?token={token}").status_code == 401
+    assert laptop.ask("GET", f"/login?token={token[:-1]}").status_code == 401
+    assert laptop.ask("GET", f"/login?token={other}").status_code == 401
+    assert laptop.ask("POST", "/login", {"username": "system:operator", "password": token}).status_code == 401
+
+
+def test_a_browser_comes_in_by_the_link_and_a_page_of_another_site_does_not(laptop: Laptop) -> None:
+    link = re.search(r"http://[^/\s]+/login\?token=\S+", laptop.read_terminal())
+    assert link is not None
+    assert link[0] == f"{laptop.url('api')}/login?token={laptop.token}"
+    for over in ("api", "api-tls"):
+        entered = laptop.ask("GET", f"/login?token={laptop.token}", over=over)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/console/")
+        led = laptop.ask("GET", f"/login?token={laptop.token}&page=spaces/default/shop/addresses", over=over)
+        assert led.headers["location"] == "/console/spaces/default/shop/addresses"
+        for elsewhere in ("../logout", "x/../../api", "%252e%252e/api", "a%0d%0ab", "?q=1"):
+            refused = laptop.ask("GET", f"/login?token={laptop.token}&page={elsewhere}", over=over)
+            assert (refused.status_code, "set-cookie" in refused.headers) == (400, False)
+        assert entered.headers["referrer-policy"] == "no-referrer"
+        cookie = entered.headers["set-cookie"]
+        assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
+        assert ("Secure" in cookie) == (over == "api-tls")
+        assert laptop.token not in cookie
+        session = {"cookie": cookie.partition(";")[0]}
+        assert laptop.ask("GET", SPACES, over=over, **session).status_code == 200
+        rebound = laptop.ask("GET", SPACES, over=over, host="shop.example.org", **session)
+        assert rebound.status_code == 403  # a name of theirs that leads here
+        assert laptop.ask("POST", "/logout", over=over, **session).status_code == 200
+        assert laptop.ask("GET", SPACES, over=over, **session).status_code == 401
+
+
+def test_another_user_reads_no_file_and_reaches_no_socket(laptop: Laptop) -> None:
+    assert laptop.data.stat().st_mode & 0o777 == 0o700
+    attempt = """
+import json, os, socket, sys
+done = []
+for path in sys.argv[1:]:
+    for way in (os.listdir, open, lambda p: socket.socket(socket.AF_UNIX).connect(p)):
+        try:
+            way(path)
+            done.append(path)
+        except OSError:
+            pass
+print(json.dumps(done))
+"""
+    sockets = laptop.layout.admin_socket(DEFAULT_NODE), laptop.layout.pipelines_socket
+    wanted = [laptop.data, *laptop.data.rglob("*"), *sockets]
+    nobody = as_nobody()
+    command = [*nobody, sys.executable, "-I", "-c", attempt, *map(str, wanted)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout) == []
+    said = subprocess.run(
+        [*nobody, sys.executable, "-m", "enmasse", "get", "spaces", "--data", str(laptop.data)],
+        capture_output=True, text=True, timeout=60, check=False, cwd="/",
+    )  # fmt: skip
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (4, "", 1)
+    assert re.search(r"another user's.*`enmasse login", said.stderr)
+
+
+def test_kubectl_is_told_where_the_token_is_and_whom_to_trust(
+    laptop: Laptop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kubeconfig"
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    monkeypatch.setenv("ENMASSE_CONFIG", str(tmp_path / "config"))
+    assert "nobody can or need log in here" in laptop.ok("login")
+    assert not file.exists()
+    laptop.ok("login", "--kubeconfig")
+    assert laptop.token not in file.read_text()
+    config = yaml.safe_load(file.read_text())
+    user, cluster = config["users"][0]["user"], config["clusters"][0]["cluster"]
+    assert user == {"tokenFile": str(laptop.layout.operator_token)}
+    trusted = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    server = urlsplit(cluster["server"])
+    assert server.scheme == "https"
+    api = http.client.HTTPSConnection(server.hostname or "", server.port, context=trusted, timeout=20)
+    api.request("GET", "/whoami", headers={"authorization": f"Bearer {Path(user['tokenFile']).read_text()}"})
+    assert json.loads(api.getresponse().read())["username"] == "system:operator"
+    api.close()
+    assert not (tmp_path / "config").exists()
+
+
+def test_no_log_and_no_list_of_processes_tells_the_token(laptop: Laptop) -> None:
+    laptop.ask("GET", f"/login?token={laptop.token}")
+    told = [laptop.log, *laptop.data.rglob("*.log"), laptop.layout.endpoints]
+    for item in laptop.endpoints()["processes"]:
+        told += [Path(f"/proc/{item['pid']}/cmdline"), Path(f"/proc/{item['pid']}/environ")]
+    for path in told:
+        assert laptop.token not in path.read_text(errors="replace"), path
+    laptop.read_terminal()
+    assert "every user of this machine may send and receive" in laptop.log.read_text()
+
+
+def test_an_open_api_says_so_and_is_for_this_machine_alone(tmp_path: Path) -> None:
+    found = Laptop(tmp_path / "data")
+    token = found.layout.operator_token
+    token.parent.mkdir(parents=True)
+    token.write_text("enm_known to others")
+    token.chmod(0o644)
+    with found.up("--api-auth", "open", "--no-pipelines"):
+        assert "warning: the API is open: every user" in found.log.read_text()
+        assert "token=" not in found.read_terminal()
+        assert f"{token} could be read or changed by others" in found.log.read_text()
+        assert "enm_known" not in found.token
+        protocols = [item["protocol"] for item in found.endpoints()["endpoints"]]
+        assert protocols == ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "api", "console"]
+        assert found.ask("GET", SPACES, host="shop.example.org").status_code == 403
+        assert found.ask("POST", SPACES, document("addressspaces", "default", "shop")).status_code == 201

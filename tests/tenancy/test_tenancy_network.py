@@ -1,0 +1,107 @@
+"""What a process reaches that is started as runners are: as root, and as a user who is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.foreign_tools import as_nobody
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", params=["as root", "as nobody"])
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What came of all attempts of ``network_attack``."""
+    words: list[str] = []
+    if os.getuid() == 0:
+        words = as_nobody() if request.param == "as nobody" else []
+    elif request.param == "as root":
+        pytest.skip("only root can start it as root")
+    folder = tmp_path_factory.mktemp("network")
+    for path in (folder, folder.parent, folder.parent.parent):
+        if path.stat().st_uid == os.getuid():
+            path.chmod(0o777 if path == folder else 0o755)
+    command = [*words, sys.executable, "-B", "-m", "tests.tenancy.network_attack", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if "PermissionError" in done.stderr and "namespaces of its own" in done.stderr:
+        pytest.skip("namespaces cannot be made here, nor the machine that is attacked")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    if found["problem"] and "Operation not permitted" in found["problem"]:
+        pytest.skip(f"namespaces cannot be made here: {found['problem']}")
+    assert found["problem"] == ""
+    return found
+
+
+OURS = {"127.0.0.1 5672": "127.0.0.1 5672", "127.0.0.1 8080": "127.0.0.1 8080"}
+REFUSED = {"ConnectionRefusedError", "ConnectionResetError", "OSError", "PermissionError", "gaierror"}
+
+
+def reached(outcome: dict[str, Any]) -> dict[str, str]:
+    """The places that answered, and who did."""
+    from tests.tenancy.network_attack import PLACES
+
+    tried = {f"{host} {port}": outcome[f"{host} {port}"] for host, port in PLACES}
+    return {place: answer for place, answer in tried.items() if answer not in REFUSED}
+
+
+def test_a_runner_reaches_the_node_the_api_and_what_is_listed_and_nothing_else(outcomes: dict[str, Any]) -> None:
+    assert reached(outcomes["listed"]) == OURS | {
+        "127.0.0.1 6379": "127.0.0.1 6379",
+        "10.2.3.4 443": "10.2.3.4 443",
+        "10.2.3.4 80": "10.2.3.4 80",
+        "known.test 443": "10.1.0.7 443",
+        "2001:db8:: 80": "2001:db8:: 80",
+    }
+
+
+def test_a_network_that_is_listed_leads_to_no_loopback_port_and_to_no_metadata(outcomes: dict[str, Any]) -> None:
+    assert reached(outcomes["everything"]) == OURS | {
+        "10.1.0.7 443": "10.1.0.7 443",
+        "10.2.3.4 443": "10.2.3.4 443",
+        "10.2.3.4 80": "10.2.3.4 80",
+        "198.51.100.1 80": "198.51.100.1 80",
+        "2001:db8:: 80": "2001:db8:: 80",
+    }
+
+
+def test_without_namespaces_only_ports_of_ours_and_ephemeral_ones_are_reached(outcomes: dict[str, Any]) -> None:
+    if reached(outcomes["uncaged"]).get("127.0.0.1 22"):
+        pytest.skip("this kernel has no Landlock for ports")
+    assert reached(outcomes["uncaged"]) == OURS
+
+
+def test_no_folder_of_others_can_be_written_and_no_socket_of_others_found(outcomes: dict[str, Any]) -> None:
+    found = outcomes["listed"]
+    assert found["write ."] == "written"
+    assert found["write /srv"] == "OSError"
+    assert found["write /run/lock"] == "FileNotFoundError"
+    assert found["list /run"] == []
+    assert outcomes["mark"] in found["list /tmp"]
+    assert not outcomes["left"]
+    assert found["abstract socket"] == "ConnectionRefusedError"
+
+
+@pytest.mark.parametrize("kind", ["listed", "uncaged"])
+def test_other_processes_can_be_neither_signalled_nor_read_nor_their_network_entered(
+    outcomes: dict[str, Any], kind: str
+) -> None:
+    found = outcomes[kind]
+    for what in ("memory", "network", "signal"):
+        assert found[what] == "PermissionError", what
+    assert found["core"] == [0, 0]
+
+
+def test_a_relay_cannot_be_ended_or_read_by_its_runner_and_one_without_ends(outcomes: dict[str, Any]) -> None:
+    assert outcomes["listed"]["kill relay"] == "PermissionError"
+    assert outcomes["listed"]["trace relay"] == "PermissionError"
+    assert outcomes["without relay"] == -15

@@ -1,0 +1,127 @@
+"""Logins of browsers at an OpenID provider: by a code that only the browser which began can redeem, and once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+
+from enmasse.api.access.authentication import LOGIN_S, Authenticator, OidcTokens
+from enmasse.api.app import ApiParts, create_app
+from enmasse.identity.oidc_settings import OidcSettings
+from tests.unit.api.test_api_rows import lines_of
+from tests.unit.net.providers import Provider
+
+if TYPE_CHECKING:
+    from enmasse.control.store.registry import Registry
+
+
+class Browser:
+    """A browser before the API of an installation with a provider."""
+
+    def __init__(self, registry: Registry, provider: Provider, *, client: str = "console") -> None:
+        self.now = 1000.0
+        provider.more["authorization_endpoint"] = f"{provider.issuer}/auth?kc=1"
+        self.provider = provider
+        settings = OidcSettings(provider.issuer, ("messaging",), client_id=client, groups_claim="groups")
+        authenticator = Authenticator(
+            is_required=True,
+            verifier=OidcTokens(settings, wall=time.time, clock=time.monotonic),
+            now=lambda: self.now,
+        )
+        self.close = authenticator.close
+        self.app = create_app(ApiParts(registry=registry, stop=asyncio.Event(), authenticator=authenticator))
+        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://localhost")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.aclose()
+        await self.close()
+
+    async def leave(self) -> dict[str, str]:
+        """Go to the provider; return what it is asked."""
+        answer = await self.http.get("/login/oidc")
+        assert answer.status_code == 303
+        url = urlsplit(answer.headers["location"])
+        assert url._replace(query="").geturl() == f"{self.provider.issuer}/auth"
+        return {name: values[0] for name, values in parse_qs(url.query).items()}
+
+    async def come_back(self, asked: dict[str, str], code: str = "c-1") -> httpx.Response:
+        self.provider.codes[code] = asked["code_challenge"]
+        return await self.http.get(
+            urlsplit(asked["redirect_uri"]).path, params={"code": code, "state": asked["state"]}
+        )
+
+    async def name(self) -> Any:
+        answer = await self.http.get("/whoami")
+        return answer.json().get("username") if answer.status_code == 200 else answer.status_code
+
+
+async def test_who_has_logged_in_at_the_provider_has_a_session(registry: Registry) -> None:
+    async with Provider() as provider, Browser(registry, provider) as browser:
+        config = (await browser.http.get("/console/config.json")).json()
+        assert config["login"] == {"required": True, "accounts": False, "oidc": "127.0.0.1"}
+        asked = await browser.leave()
+        assert (asked["client_id"], asked["response_type"], asked["kc"]) == ("console", "code", "1")
+        assert asked["code_challenge_method"] == "S256"
+        answer = await browser.come_back(asked)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/console/")
+        session = next(it for it in answer.headers.get_list("set-cookie") if it.startswith("enmasse_session="))
+        assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in session.split(";")}
+        assert await browser.name() == "oidc:ida"
+        [(form, _)] = provider.forms
+        assert form["redirect_uri"] == asked["redirect_uri"] == "http://localhost/login/oidc/callback"
+        await browser.http.post("/logout")
+        assert await browser.name() == 401
+
+
+async def test_a_code_is_of_no_use_in_another_browser_or_twice_or_too_late(registry: Registry) -> None:
+    async with Provider() as provider, Browser(registry, provider) as browser:
+        asked = await browser.leave()
+        cookies = httpx.Cookies(browser.http.cookies)
+        browser.http.cookies.clear()
+        assert (await browser.come_back(asked)).status_code == 401  # the victim of a forged link
+        browser.http.cookies = cookies
+        assert (await browser.come_back(asked)).status_code == 303
+        browser.http.cookies.clear()
+        again = await browser.leave()
+        provider.codes["stolen"] = "challenge of another login"
+        path = urlsplit(again["redirect_uri"]).path
+        stolen = await browser.http.get(path, params={"code": "stolen", "state": again["state"]})
+        assert stolen.status_code == 401
+        assert (await browser.come_back(again)).status_code == 401  # the state has been used
+        late = await browser.leave()
+        browser.now += LOGIN_S
+        assert (await browser.come_back(late)).status_code == 401
+        refused = await browser.http.get(path, params={"error": "access_denied", "state": late["state"]})
+        assert refused.status_code == 401
+        assert await browser.name() == 401
+
+
+async def test_without_a_client_or_a_provider_that_answers_nobody_is_sent_away(registry: Registry) -> None:
+    async with Provider() as provider:
+        async with Browser(registry, provider, client="") as browser:
+            assert (await browser.http.get("/login/oidc")).status_code == 404
+            assert (await browser.http.get("/console/config.json")).json()["login"]["oidc"] is None
+        async with Browser(registry, provider) as browser:
+            await provider.stop()
+            assert (await browser.http.get("/login/oidc")).status_code == 503
+
+
+async def test_a_stream_does_not_keep_an_idle_session_alive(registry: Registry) -> None:
+    async with Provider() as provider, Browser(registry, provider) as browser:
+        await browser.come_back(await browser.leave())
+        cookie = f"enmasse_session={browser.http.cookies['enmasse_session']}"
+        lines = lines_of(browser.app, "/apis/enmasse.io/v1beta1/overview?watch=true", cookie=cookie)
+        await anext(lines)
+        browser.now += 299
+        space = {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace", "spec": {}}
+        registry.store.create(space | {"metadata": {"name": "a", "namespace": "ns"}})
+        browser.now += 2
+        assert await browser.name() == 401
+        await lines.aclose()  # type: ignore[attr-defined]

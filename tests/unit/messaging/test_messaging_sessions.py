@@ -1,0 +1,292 @@
+"""Sessions: what waits for a client that is away, who may have it, and when it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from enmasse.messaging.errors import AttachError
+from enmasse.messaging.limits import SpaceLimits
+from enmasse.messaging.sessions.session import NEVER
+from enmasse.messaging.sessions.session_filter import SubscribeRequest
+from enmasse.messaging.sessions.wills import GRACE_S
+from enmasse.messaging.storage import Table
+from enmasse.wire.amqp.sections import with_message_annotations
+from tests.unit.messaging.session_scene import Client, Scene, message
+
+
+def records(scene: Scene, table: Table = Table.SESSION) -> list[bytes]:
+    return [key for key, _ in scene.harness.storage.scan_all(table)]
+
+
+def test_a_session_gets_what_its_filter_wants() -> None:
+    scene = Scene()
+    client = scene.client()
+    client.subscribe("news/sport/#")
+    scene.send("news/sport/chess", "e4")
+    scene.send("news/weather", "rain")
+    assert client.bodies == ["e4"]
+
+
+def test_what_came_while_the_client_was_away_waits_for_it() -> None:
+    scene = Scene()
+    client = scene.client()
+    client.subscribe("news/#")
+    client.leave()
+    scene.send("news/a", "one", "two")
+    client = scene.client()
+    assert client.session.is_present
+    assert client.bodies == ["one", "two"]
+
+
+def test_what_came_while_the_client_was_away_survives_the_node() -> None:
+    scene = Scene()
+    scene.client().subscribe("news/#")
+    scene = scene.restart()
+    scene.send("news/a", "one", "two")
+    scene = scene.restart()
+    client = scene.client()
+    assert client.session.is_present
+    assert client.bodies == ["one", "two"]
+    assert not scene.harness.faults
+
+
+def test_what_is_not_durable_does_not_wait_for_a_client_that_is_away() -> None:
+    scene = Scene()
+    client = scene.client()
+    client.subscribe("news/#")
+    scene.send("news/a", "one", durable=False)
+    client.leave()
+    scene.send("news/a", "two", durable=False)
+    again = scene.client()
+    assert client.bodies == ["one"]
+    assert again.bodies == []
+
+
+def test_a_session_that_ends_with_its_connection_leaves_nothing_on_disk() -> None:
+    scene = Scene()
+    client = scene.client(expiry_s=0)
+    client.subscribe("news/#", 2)
+    scene.send("news/a", "one")
+    assert client.bodies == ["one"]
+    assert records(scene) == records(scene, Table.SUBSCRIPTION) == []
+    client.leave()
+    again = scene.client(expiry_s=0)
+    assert not again.session.is_present
+    assert len(scene.space.sessions) == 1
+
+
+def test_a_clean_start_forgets_what_was_there() -> None:
+    scene = Scene()
+    client = scene.client()
+    client.subscribe("news/#")
+    client.leave()
+    scene.send("news/a", "one")
+    client = scene.client(is_clean=True, expiry_s=0)
+    assert not client.session.is_present
+    assert client.bodies == []
+    scene.harness.commit()
+    assert [len(records(scene, table)) for table in (Table.SESSION, Table.SUBSCRIPTION, Table.FRAME)] == [0, 0, 0]
+
+
+def test_another_user_is_refused() -> None:
+    scene = Scene()
+    scene.client().leave()
+    with pytest.raises(AttachError) as refused:
+        Client(scene, "device").open(user="bert")
+    assert refused.value.condition == "amqp:unauthorized-access"
+    scene = scene.restart()
+    with pytest.raises(AttachError):
+        Client(scene, "device").open(user="bert", is_clean=True)
+    assert Client(scene, "device").open(user="bert", may_manage=True).session.is_present
+
+
+def test_a_second_connection_takes_the_session_over() -> None:
+    scene = Scene()
+    first = scene.client()
+    first.subscribe("news/#")
+    scene.send("news/a", "one")
+    second = scene.client()
+    assert first.is_taken_over
+    assert not first.links
+    assert second.session.is_present
+    # It was not acknowledged.
+    assert second.bodies == ["one"]
+    assert second.got[0].is_duplicate
+    # Whatever the first does now concerns nobody.
+    first.leave(clean=True)
+    scene.send("news/a", "two")
+    assert second.bodies == ["one", "two"]
+    assert first.bodies == ["one"]
+
+
+def test_a_session_ends_when_its_client_stays_away_for_too_long() -> None:
+    scene = Scene()
+    client = scene.client(expiry_s=60)
+    client.subscribe("news/#")
+    client.leave()
+    scene.harness.advance(59)
+    client = scene.client(expiry_s=60)
+    assert client.session.is_present
+    client.leave()
+    scene.harness.advance(61)
+    scene.harness.commit()
+    assert len(scene.space.sessions) == 0
+    assert records(scene) == records(scene, Table.SUBSCRIPTION) == []
+    assert not scene.client().session.is_present
+
+
+def test_the_time_of_the_node_s_absence_counts_but_for_a_moment_of_grace() -> None:
+    scene = Scene()
+    scene.client("gone", expiry_s=100).leave()
+    scene.client("there", expiry_s=100)
+    scene = scene.restart(away_s=95)
+    scene.harness.advance(GRACE_S - 1)
+    assert len(scene.space.sessions) == 2
+    scene.harness.advance(2)
+    assert [session.client_id for session in scene.space.sessions] == ["there"]
+    scene.harness.advance(100)
+    assert len(scene.space.sessions) == 0
+
+
+def test_a_client_may_say_at_its_end_how_long_its_session_is_kept() -> None:
+    scene = Scene()
+    client = scene.client()
+    client.leave(clean=True, expiry_s=5)
+    scene.harness.advance(6)
+    assert len(scene.space.sessions) == 0
+    client = scene.client()
+    client.leave(clean=True, expiry_s=0)
+    assert len(scene.space.sessions) == 0
+
+
+def test_the_plan_bounds_the_expiry() -> None:
+    scene = Scene(limits=SpaceLimits(session_expiry_ms=10_000))
+    client = scene.client(expiry_s=NEVER)
+    assert client.session.expiry_s == 10
+    client.leave()
+    scene.harness.advance(11)
+    assert len(scene.space.sessions) == 0
+
+
+def test_the_plan_bounds_the_number_of_sessions_that_outlive_their_connections() -> None:
+    scene = Scene(limits=SpaceLimits(sessions=1))
+    scene.client("first").leave()
+    with pytest.raises(AttachError) as refused:
+        Client(scene, "second").open()
+    assert refused.value.condition == "amqp:resource-limit-exceeded"
+    scene.client("second", expiry_s=0)
+    assert scene.client("first").session.is_present
+
+
+def test_a_client_is_told_that_it_is_connected_once_its_session_is_on_disk() -> None:
+    scene = Scene()
+    client = Client(scene, "device").open(waits=False)
+    scene.harness.turn()
+    assert client.answers == []
+    scene.harness.fail()
+    assert client.answers == ["the disk is full"]
+    assert len(scene.space.sessions) == 0
+
+
+def test_a_filter_is_on_disk_before_the_client_is_told() -> None:
+    scene = Scene()
+    client = scene.client()
+    told: list[int] = []
+    client.session.subscribe(SubscribeRequest("news/#", 1))
+    client.session.after_stored(lambda: told.append(1))
+    scene.harness.turn()
+    assert not told
+    scene.harness.commit()
+    assert told == [1]
+    assert scene.restart().space.sessions.get("device").filters.keys() == {"news/#"}  # type: ignore[union-attr]
+
+
+def test_an_ended_filter_stays_ended() -> None:
+    scene = Scene()
+    client = scene.client()
+    client.subscribe("news/#")
+    assert client.session.unsubscribe("news/#")
+    assert not client.session.unsubscribe("news/#")
+    scene.harness.commit()
+    scene.send("news/a", "one")
+    assert client.bodies == []
+    scene = scene.restart()
+    assert scene.client().bodies == []
+    assert records(scene, Table.SUBSCRIPTION) == []
+
+
+def test_overlapping_filters_get_a_copy_each() -> None:
+    scene = Scene()
+    client = scene.client()
+    client.subscribe("news/#", 1)
+    client.subscribe("news/+", 0)
+    scene.send("news/a", "one")
+    assert sorted((got.filter, got.qos) for got in client.got) == [("news/#", 1), ("news/+", 0)]
+
+
+def test_a_filter_that_comes_again_has_the_new_options_and_keeps_its_messages() -> None:
+    scene = Scene()
+    client = scene.client()
+    client.credit = 1
+    client.subscribe("news/#", 1)
+    scene.send("news/a", "one", "two")
+    client.subscribe("news/#", 2, identifier=7)
+    client.leave()
+    scene = scene.restart()
+    client = scene.client()
+    assert client.bodies == ["one", "two"]
+    assert client.session.filters["news/#"].identifier == 7
+    assert client.session.filters["news/#"].qos == 2
+
+
+def test_no_local_leaves_out_what_the_client_sends_itself() -> None:
+    scene = Scene()
+    client = scene.client()
+    client.subscribe("news/#", 1, no_local=True)
+    client.subscribe("news/+", 0, no_local=True)
+    client.subscribe("news/a", 1)
+    other = scene.client("other")
+    other.subscribe("news/#", 1)
+    scene.send("news/a", "mine", origin=client.session)
+    scene.send("news/a", "theirs", origin=other.session)
+    assert [(got.filter, got.body) for got in client.got if got.body == "mine"] == [("news/a", "mine")]
+    assert sorted(got.filter for got in client.got if got.body == "theirs") == ["news/#", "news/+", "news/a"]
+    assert other.bodies == ["mine", "theirs"]
+
+
+def test_a_node_that_stops_in_order_leaves_sessions_as_they_are() -> None:
+    scene = Scene()
+    client = scene.client(expiry_s=5)
+    client.subscribe("news/#")
+    scene.space.sessions.stop()
+    client.leave()
+    scene = scene.restart()
+    assert scene.client().session.is_present
+
+
+def retained(body: str, *, cleared: bool = False) -> bytes:
+    payload = with_message_annotations(message("" if cleared else body), {"x-opt-retain": True})
+    return payload if not cleared else with_message_annotations(message(""), {"x-opt-retain": True})
+
+
+@pytest.mark.parametrize("kind", ["topic", "multicast"])
+def test_retained_values_come_with_a_subscription_as_their_handling_says(kind: str) -> None:
+    scene = Scene({"news": kind})
+    port = scene.harness.sender(scene.space.find("news"), "news")
+    scene.harness.turn()
+    port.sink.on_message(retained("old"), 0, True, 0)
+    scene.harness.commit()
+    client = scene.client(expiry_s=0)
+    client.subscribe("news", 1, retain_handling=2)
+    assert client.bodies == []
+    client.subscribe("news", 1, retain_handling=1)
+    assert client.bodies == []
+    client.subscribe("news", 1, retain_handling=0)
+    assert client.bodies == ["old"]
+    other = scene.client("other")
+    other.subscribe("+", 1, retain_handling=1)
+    assert other.bodies == ["old"]
+    third = scene.client("third")
+    if kind == "topic":
+        third.subscribe("$share/group/news", 1)
+        assert third.bodies == []
