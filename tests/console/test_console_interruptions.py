@@ -113,7 +113,9 @@ def test_two_people_who_edit_the_same_see_both_versions(visit: Visit, api: httpx
     visit.press("Save")
     warning = visit.page.get_by_text("Somebody else changed it while you were editing")
     expect(warning).to_be_visible()
-    mine, theirs = visit.page.locator("pre").filter(has_text="kind: Address").all()
+    versions = visit.page.locator("pre").filter(has_text="kind: Address")
+    expect(versions).to_have_count(2)
+    mine, theirs = versions.all()
     expect(mine).to_contain_text("maximumDeliveryAttempts: 3")
     expect(theirs).to_contain_text("maximum: 60000")
     assert "messageRedelivery" not in api.get(doomed).json()["spec"]

@@ -99,6 +99,7 @@ def test_a_few_letters_lead_anywhere_and_menus_need_no_mouse(visit: Visit) -> No
     page.keyboard.press("Enter")
     expect(visit.heading("part-07")).to_be_visible()
     page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox")).to_be_focused()
     page.keyboard.type("addr")
     expect(page.get_by_role("option", name="Addresses of parts")).to_be_visible()
     page.keyboard.press("ArrowUp")
@@ -113,9 +114,10 @@ def test_a_few_letters_lead_anywhere_and_menus_need_no_mouse(visit: Visit) -> No
     expect(page.get_by_role("menu")).to_have_count(0)
     expect(menu).to_be_focused()
     page.keyboard.press("Enter")
-    page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("menuitem", name="Purge")).to_be_focused()
-    page.keyboard.press("ArrowDown")
+    for item in ("Edit", "Purge", "Delete"):
+        expect(page.get_by_role("menuitem", name=item)).to_be_focused()
+        if item != "Delete":
+            page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(visit.dialog()).to_contain_text("Delete the address part-07?")
     page.keyboard.press("Escape")

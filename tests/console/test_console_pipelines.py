@@ -15,6 +15,7 @@ from playwright.sync_api import expect
 from tests.console.visit import IN_SPACE
 from tests.support.foreign_tools import require
 from tests.support.installation import Installation
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +129,7 @@ def test_a_pipeline_is_created_fills_its_chart_is_asked_paused_and_resumed(
     visit.press("Run")
     expect(page.get_by_label("Line 2, column 6")).to_have_text("FROM last_valeu\n     ▲")
     visit.press("Go to line 2, column 6")
-    assert page.evaluate("document.getSelection().toString()") == "last_valeu"
+    until(lambda: page.evaluate("document.getSelection().toString()") == "last_valeu")
 
     visit.open(f"{IN_SPACE}/devices?device=pump-2")
     expect(page.locator(figure("temperature"))).to_have_text("19")

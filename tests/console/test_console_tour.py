@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.polling import until
+
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
@@ -28,10 +30,12 @@ def test_the_tour_ends_with_a_message_received(visit: Visit) -> None:
 
     def points_at(control: Locator) -> None:
         expect(control).to_have_css("outline-style", "solid")
-        # What it says hides nothing that it speaks of.
-        assert control.evaluate(
-            "(it) => { const {left, top, width, height} = it.getBoundingClientRect();"
-            " return it.contains(document.elementFromPoint(left + width / 2, top + height / 2)); }"
+        # What it says hides nothing that it speaks of, once the page stands still.
+        until(
+            lambda: control.evaluate(
+                "(it) => { const {left, top, width, height} = it.getBoundingClientRect();"
+                " return it.contains(document.elementFromPoint(left + width / 2, top + height / 2)); }"
+            )
         )
 
     expect(tour).to_contain_text("New here?")

@@ -170,7 +170,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResourceStore]:
 
 
 @pytest.fixture(scope="module")
-def app(store: ResourceStore, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditLog]:
+    with AuditLog(tmp_path_factory.mktemp("audit") / "audit.log") as log:
+        yield log
+
+
+@pytest.fixture(scope="module")
+def app(store: ResourceStore, audit: AuditLog) -> FastAPI:
     uids = itertools.count(1)
     registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
     registry.create_namespaces()
@@ -181,7 +187,6 @@ def app(store: ResourceStore, tmp_path_factory: pytest.TempPathFactory) -> FastA
     stop.set()  # a watch ends as soon as it has told what there is
     node = OneOfEach()
     access = NodeAccess(messages=node, figures=node, sessions=node, retained=node, traces=node, users=node)
-    audit = AuditLog(tmp_path_factory.mktemp("audit") / "audit.log")
     sampler = Sampler([node])
     parts = ApiParts(registry=registry, stop=stop, nodes={"node-0": access}, audit=audit, sampler=sampler)
     app = create_app(parts)

@@ -71,6 +71,8 @@ _PIPELINES = "all"
 """The key of the host's queue."""
 _GATHER_S = 0.05
 _TICK_S = 1.0
+_TOLD_S = 10.0
+"""So long a query waits to hear of its space: of all of them after a start, of a new one from its creation on."""
 _SPARK_EVERY_S = 30.0
 """Between two checks for Java and PySpark while they are missing."""
 _DELETE_S = 30.0
@@ -134,9 +136,7 @@ class Host(Controller):
             UnavailableError: it cannot be run now.
         """
         namespace, _, name = space.partition("/")
-        facts = self.declared.spaces.get((namespace, name))
-        if facts is None or facts.is_going:
-            raise UnavailableError(f"the host of pipelines knows no space {space}: try again in a moment")
+        facts = await self._space_now(namespace, name)
         if problem := self._spark_problem():
             raise UnavailableError(problem)
         key = RunnerKey(space)
@@ -174,6 +174,19 @@ class Host(Controller):
             }
             for runner in self.runners.values()
         ]
+
+    async def _space_now(self, namespace: str, name: str) -> SpaceFacts:
+        """Return what is declared of a space, waiting for it where the API has not told all of its spaces yet.
+
+        Raises:
+            UnavailableError: there is no such space, or it is being deleted.
+        """
+        deadline = time.monotonic() + _TOLD_S
+        while (facts := self.declared.spaces.get((namespace, name))) is None and time.monotonic() < deadline:
+            await asyncio.sleep(_GATHER_S)
+        if facts is None or facts.is_going:
+            raise UnavailableError(f"the host of pipelines knows no space {namespace}/{name}: try again in a moment")
+        return facts
 
     async def _addresses_now(self, namespace: str, space: str) -> Document:
         """Return the addresses of a space, as runners get them."""
