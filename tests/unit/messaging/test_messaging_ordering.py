@@ -12,6 +12,7 @@ from enmasse.model.kinds.address_settings import AddressSettings
 from enmasse.testing.ports import CoreHarness, MemoryConsumerPort
 from enmasse.wire.amqp.performatives import RELEASED, Modified
 from enmasse.wire.amqp.sections import Header, Properties, Sections, encode_message
+from enmasse.wire.amqp.types import ULong
 
 UNDELIVERABLE = Modified(undeliverable_here=True)
 
@@ -26,11 +27,14 @@ class Scene:
         self.sender = self.harness.sender(self.queue)
         self.harness.turn()
 
-    def send(self, body: str, *, priority: int = 4, group: str | None = None, **properties: Any) -> None:
+    def send(
+        self, body: str, *, priority: int = 4, group: str | None = None, delay_ms: int = 0, **properties: Any
+    ) -> None:
         self.sender.send(
             encode_message(
                 body,
                 header=Header(priority=priority),
+                message_annotations={"x-opt-delivery-delay": ULong(delay_ms)} if delay_ms else None,
                 properties=Properties(group_id=group),
                 application_properties=properties,
             )
@@ -85,6 +89,20 @@ def test_a_group_stays_with_the_receiver_that_has_it(scene: Scene) -> None:
     holder.grant(1)
     scene.turn()
     assert bodies(holder) == ["a1", "a2"]
+
+
+def test_what_was_held_back_first_of_all_has_its_priority_and_its_group(scene: Scene) -> None:
+    scene.send("plain", delay_ms=500)
+    scene.send("a1", group="a", delay_ms=1_000)
+    scene.send("urgent", priority=9, delay_ms=1_000)
+    scene.harness.advance(2)
+    first = scene.receiver(2)
+    assert bodies(first) == ["urgent", "plain"]
+    first.grant(1)
+    scene.turn()
+    second = scene.receiver(5)
+    scene.send("a2", group="a")
+    assert (bodies(first), bodies(second)) == (["urgent", "plain", "a1"], [])
 
 
 def test_a_group_is_free_when_its_receiver_goes(scene: Scene) -> None:

@@ -113,6 +113,9 @@ class Timing:
         facts = entry.facts
         if entry.key is not None:
             self._replace(entry)
+        if entry.priority != 4 or entry.group is not None:
+            # Also for one that is held: when its time comes, it is put back as any other.
+            self._backlog.arrange()
         options = self._backlog.options
         is_held = bool(facts.delivery_time_ms or facts.delivery_delay_ms)
         if is_held or facts.ttl_ms or facts.expires_ms or options.ttl_maximum or options.ttl_minimum:
@@ -142,8 +145,6 @@ class Timing:
         """Make a message available."""
         backlog = self._backlog
         entry.state = READY
-        if (entry.priority != 4 or entry.group is not None) and backlog.order is None:
-            backlog.arrange()
         if backlog.order is None:
             backlog.line_up(entry)
         else:
