@@ -62,7 +62,7 @@ async def take(connection: Connection, count: int) -> list[int]:
     receiver = await connection.receiver("orders", credit=count)
     found: list[int] = []
     for _ in range(count):
-        delivery = await receiver.receive(timeout=20)
+        delivery = await receiver.receive(timeout=30)
         assert delivery is not None, f"{len(found)} of {count} came"
         found.append(int(delivery.message.body.split()[0]))
         await delivery.accept()

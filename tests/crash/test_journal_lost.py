@@ -29,7 +29,7 @@ async def declare(node: NodeProcess) -> None:
 
 async def send(connection: Connection, address: str) -> Outcome:
     async with connection.sender(address) as sender:
-        return await sender.send(Message(b"durable", durable=True), timeout=10)
+        return await sender.send(Message(b"durable", durable=True), timeout=30)
 
 
 async def gets_credit(connection: Connection, address: str) -> bool:
@@ -43,7 +43,7 @@ async def gets_credit(connection: Connection, address: str) -> bool:
 
 def readiness(node: NodeProcess) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{node.port}/readyz?verbose", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{node.port}/readyz?verbose", timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -68,7 +68,7 @@ def test_a_node_whose_journal_is_deleted_accepts_no_more_and_says_why(tmp_path: 
             said = await until_ready(node, 503)
             assert f"[-] journal: {journal / 'data.mdb'} was deleted or moved away" in said
             # It had its credit before.
-            assert await early.send(Message(b"durable", durable=True), timeout=10) == Outcome.RELEASED
+            assert await early.send(Message(b"durable", durable=True), timeout=30) == Outcome.RELEASED
             for address in ("queue", "stream"):
                 assert not await gets_credit(connection, address)
             assert f"the journal in {journal} is lost: {journal / 'data.mdb'} was deleted" in node.log

@@ -37,7 +37,7 @@ def main() -> None:
     received = 0
     with ReceiveClient("localhost", address, link_credit=100, send_settle_mode=1, **options) as receiver:
         while received < count:
-            for message in receiver.receive_message_batch(max_batch_size=count, timeout=5):
+            for message in receiver.receive_message_batch(max_batch_size=count, timeout=30):
                 print(b"".join(message.data).decode(), message.properties.message_id.decode())  # noqa: T201
                 received += 1
 

@@ -128,4 +128,4 @@ def browse(pages: Site, profile: Path, tls: Path | None = None, host: str = "127
         raise AssertionError(log.read_text()) from None
     finally:
         os.killpg(browser.pid, signal.SIGKILL)
-        browser.wait(20)
+        browser.wait(60)

@@ -56,9 +56,9 @@ def trust(tls: Path) -> ssl.SSLContext:
 def test_one_connection_too_many_is_told_so(tmp_path: Path) -> None:
     process = make_node(tmp_path, "--max-connections", "2")
     try:
-        with blocking.connect(process.url, timeout=10), blocking.connect(process.url, timeout=10) as second:
+        with blocking.connect(process.url, timeout=30), blocking.connect(process.url, timeout=30) as second:
             with pytest.raises(EnmasseError, match="2 connections, as many as it may"):
-                blocking.connect(process.url, timeout=10, reconnect=False).sender("q")
+                blocking.connect(process.url, timeout=30, reconnect=False).sender("q")
             second.sender("q").send(blocking.Message("still served"))
     finally:
         process.stop()
@@ -67,7 +67,7 @@ def test_one_connection_too_many_is_told_so(tmp_path: Path) -> None:
 def test_who_never_opens_is_dropped(tmp_path: Path) -> None:
     process = make_node(tmp_path, "--handshake-timeout", "0.3")
     try:
-        with blocking.connect(process.url, timeout=10) as served:
+        with blocking.connect(process.url, timeout=30) as served:
             for said in (b"", b"AMQP", SASL_HEADER, b"GET /healthz HTTP/1.1\r\n"):
                 with socket.create_connection(("127.0.0.1", process.port), 10) as sock:
                     sock.sendall(said)
@@ -106,7 +106,7 @@ def test_our_client_sends_and_receives_much_through_tls(secure: tuple[NodeProces
         receiver = connection.receiver("q")
         for _ in range(5):
             sender.send(blocking.Message(body))
-            delivery = receiver.receive(timeout=20)
+            delivery = receiver.receive(timeout=30)
             assert delivery is not None
             assert delivery.message.body == body
             delivery.accept()
@@ -148,7 +148,7 @@ def test_a_new_certificate_is_shown_while_connections_stay(tmp_path: Path) -> No
     try:
         before = shown()
         options = TlsOptions(ca_file=tls / "authority" / "ca.crt")
-        with blocking.connect(f"amqps://localhost:{process.port}", tls=options, timeout=10) as connection:
+        with blocking.connect(f"amqps://localhost:{process.port}", tls=options, timeout=30) as connection:
             assert Authority(tls).keep_server_certificate("default", ("localhost", "new.example.org"))
             until(lambda: shown() != before)
             connection.sender("q").send(blocking.Message("the old connection goes on"))

@@ -72,7 +72,7 @@ class Strange:
         self.handles: dict[int, bool] = {}
         """Handle to role, which is true for a receiver."""
         self.delivery_id = 0
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         begin = Begin(None, 0, random.choice([1, 5, 1000]), 1000)
         opening = Open("strange", max_frame_size=random.choice([512, 65_536, 0xFFFFFFFF]))
         self.socket.sendall(AMQP_HEADER + amqp_frame(0, opening) + amqp_frame(0, begin))

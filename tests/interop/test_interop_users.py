@@ -340,7 +340,7 @@ def test_who_guesses_is_slowed_down_and_others_are_not(changing: Place) -> None:
     def refusal(user: str) -> str:
         with pytest.raises((ConnectionDeniedError, UnavailableError)) as refused:
             blocking.connect(
-                changing.url(), user=user, password="guess", hostname="shop.default", timeout=20, reconnect=False
+                changing.url(), user=user, password="guess", hostname="shop.default", timeout=30, reconnect=False
             )
         return str(refused.value)
 
@@ -360,7 +360,7 @@ def test_without_its_users_a_space_stays_closed(tmp_path: Path) -> None:
         for user, password in ((None, None), ("jo", PASSWORD)):
             with pytest.raises(ConnectionDeniedError):
                 blocking.connect(
-                    node.url, user=user, password=password, hostname="shop.default", timeout=20, reconnect=False
+                    node.url, user=user, password=password, hostname="shop.default", timeout=30, reconnect=False
                 )
 
 
@@ -386,6 +386,6 @@ def test_other_machines_come_in_with_users_only(tmp_path: Path) -> None:
     for place in serving(tmp_path / "data", users, "--listen", f"{address}:0"):
         (port,) = [item["port"] for item in place.management.query("io.enmasse.listener") if item["host"] == address]
         url = f"amqp://{address}:{port}"
-        blocking.connect(url, user="jo@shop.default", password=PASSWORD, timeout=20, reconnect=False).close()
+        blocking.connect(url, user="jo@shop.default", password=PASSWORD, timeout=30, reconnect=False).close()
         with pytest.raises(ConnectionDeniedError):
-            blocking.connect(url, hostname="open.default", timeout=20, reconnect=False)
+            blocking.connect(url, hostname="open.default", timeout=30, reconnect=False)

@@ -206,12 +206,12 @@ def _(target: dict[str, Any]) -> Any:
 
 @way("ask the API without a proof for everybody's secrets")
 def _(target: dict[str, Any]) -> Any:
-    return urllib.request.urlopen(f"{target['api']}/api/v1/secrets", timeout=10).read()
+    return urllib.request.urlopen(f"{target['api']}/api/v1/secrets", timeout=30).read()
 
 
 @way("ask the API for whom it takes us")
 def _(target: dict[str, Any]) -> Any:
-    return urllib.request.urlopen(f"{target['api']}/whoami", timeout=10).read()
+    return urllib.request.urlopen(f"{target['api']}/whoami", timeout=30).read()
 
 
 @way("find secrets in the own environment")
@@ -275,14 +275,14 @@ def _(target: dict[str, Any]) -> Any:
     for path in found:
         with open("/proc/self/status") as status:
             assert "NoNewPrivs:\t1" in status.read()
-        subprocess.run([path], capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=False)
-    return subprocess.run(["/bin/su", "-c", "id -u"], capture_output=True, timeout=10, check=False).stdout
+        subprocess.run([path], capture_output=True, stdin=subprocess.DEVNULL, timeout=30, check=False)
+    return subprocess.run(["/bin/su", "-c", "id -u"], capture_output=True, timeout=30, check=False).stdout
 
 
 @way("take the cover off what is hidden, as root of a user namespace of its own")
 def _(target: dict[str, Any]) -> Any:
     script = f"umount -l {target['data']}; umount -l /tmp; cat {target['data']}/control/operator.token"
-    done = subprocess.run(["unshare", "-Urm", "sh", "-c", script], capture_output=True, timeout=10, check=False)
+    done = subprocess.run(["unshare", "-Urm", "sh", "-c", script], capture_output=True, timeout=30, check=False)
     return done.stdout
 
 
@@ -391,7 +391,7 @@ def _(target: dict[str, Any]) -> Any:
 def _(target: dict[str, Any]) -> Any:
     from enmasse.client.blocking import connect
 
-    with connect(target["amqp"], hostname="blue.team-b", reconnect=False, timeout=10) as connection:
+    with connect(target["amqp"], hostname="blue.team-b", reconnect=False, timeout=30) as connection:
         return connection.receiver("vault") is not None
 
 
@@ -401,5 +401,5 @@ def _(target: dict[str, Any]) -> Any:
     from enmasse.pipeline.credentials import credentials
 
     given = credentials("runner")
-    with connect(target["amqp"], hostname="blue.team-b", reconnect=False, timeout=10, **given) as connection:
+    with connect(target["amqp"], hostname="blue.team-b", reconnect=False, timeout=30, **given) as connection:
         return connection.receiver("private") is not None

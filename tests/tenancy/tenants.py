@@ -63,7 +63,7 @@ class Tenants:
     def http(self, who: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who in self.tokens else {}
         # It speaks no TLS: to read all authorities each time would take longer than to ask.
-        return httpx.Client(base_url=self.api, headers=headers, trust_env=False, timeout=20, verify=False)
+        return httpx.Client(base_url=self.api, headers=headers, trust_env=False, timeout=30, verify=False)
 
     def connect(self, who: str = "red", **more: Any) -> Connection:
         """Connect as the tenant's user, whose name is the same in both spaces."""
@@ -149,7 +149,7 @@ def fill(tenants: Tenants) -> None:
 def answer_to(url: str, data: bytes) -> bytes:
     """Send bytes to a port; what comes back until it is closed."""
     host, _, port = url.rpartition("//")[2].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as sock:
+    with socket.create_connection((host, int(port)), timeout=30) as sock:
         sock.sendall(data)
         found = b""
         while part := sock.recv(65536):

@@ -35,7 +35,7 @@ def test_red_does_not_get_to(way: Way, tenants: Tenants) -> None:
 def operator(tenants: Tenants) -> httpx.Client:
     token = Layout(tenants.data).operator_token.read_text().strip()
     headers = {"Authorization": f"Bearer {token}"}
-    return httpx.Client(base_url=tenants.api, headers=headers, trust_env=False, timeout=20, verify=False)
+    return httpx.Client(base_url=tenants.api, headers=headers, trust_env=False, timeout=30, verify=False)
 
 
 def grant(tenants: Tenants, who: str, domains: str | None) -> httpx.Response:
@@ -117,7 +117,7 @@ def test_a_host_is_served_from_its_grant_on_until_that_is_taken_away(tenants: Te
             assert came_to(tenants, who="blue", hostname=HOST, **names) is None
         no_login(lambda: connect(
             tenants.amqps, tls=tenants.tls(HOST), user="keeper", password="red as a beet at noon",
-            hostname="blue.team-b", reconnect=False, timeout=20,
+            hostname="blue.team-b", reconnect=False, timeout=30,
         ))  # fmt: skip
         grant(tenants, "red", "other.example").raise_for_status()
         assert f"{ROUTE_DOMAINS}=other.example,{HOST}" in becomes(tenants, "red", "red", "HostNotGranted")
@@ -137,10 +137,10 @@ def test_of_two_spaces_that_claim_a_host_the_first_has_it_and_the_other_is_told_
             space(tenants, "red", "thief", claim(HOST), "HostRefused"),
         ):
             assert becomes(tenants, "red", "thief", "HostRefused") == f"host {HOST} belongs to another space"
-            assert place(connect(tenants.amqp, hostname=HOST, reconnect=False, timeout=20)) == "team-b/till"
+            assert place(connect(tenants.amqp, hostname=HOST, reconnect=False, timeout=30)) == "team-b/till"
         # Not before there is such a space either.
         with space(tenants, "red", "thief", claim("later.team-b"), "HostRefused"):
-            no_login(lambda: connect(tenants.amqp, hostname="later.team-b", reconnect=False, timeout=20))
+            no_login(lambda: connect(tenants.amqp, hostname="later.team-b", reconnect=False, timeout=30))
     finally:
         for who in NAMESPACES:
             grant(tenants, who, None).raise_for_status()
@@ -160,10 +160,10 @@ def test_no_host_outranks_a_port_and_no_client_shows_its_password_to_a_space_for
         ):  # fmt: skip
             until(lambda: not is_free(port))
             for hostname in (None, "localhost", "till.team-b"):
-                assert place(connect(url, hostname=hostname, reconnect=False, timeout=20)) == "team-b/till"
+                assert place(connect(url, hostname=hostname, reconnect=False, timeout=30)) == "team-b/till"
             for hostname in (HOST, "thief.team-a"):
                 with pytest.raises(ConnectionDeniedError) as caught:
-                    connect(url, hostname=hostname, reconnect=False, timeout=20)
+                    connect(url, hostname=hostname, reconnect=False, timeout=30)
                 assert caught.value.condition == "amqp:not-allowed"
                 assert "team-" not in caught.value.description.replace(hostname, "")
             # Beside spaces that have users, PLAIN in the clear would show their passwords.
@@ -171,7 +171,7 @@ def test_no_host_outranks_a_port_and_no_client_shows_its_password_to_a_space_for
                 tenants.connect(sasl=["PLAIN"], allow_insecure_plain=True)
             # An imposter's space lets in everybody: whoever has a password says so, and does not say it.
             with pytest.raises(ConnectionDeniedError, match="would show your secret to the network"):
-                connect(url, user="keeper", password="blue as the sea at dawn", reconnect=False, timeout=20)
+                connect(url, user="keeper", password="blue as the sea at dawn", reconnect=False, timeout=30)
     finally:
         grant(tenants, "red", None).raise_for_status()
 

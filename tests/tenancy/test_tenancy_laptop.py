@@ -107,7 +107,7 @@ class Laptop(Installation):
     def ask(self, method: str, path: str, body: Any = None, *, over: str = "api", **headers: str) -> httpx.Response:
         if over not in self._clients:
             trusted = ssl.create_default_context(cafile=str(self.layout.tls / "authority" / "ca.crt"))
-            self._clients[over] = httpx.Client(base_url=self.url(over), trust_env=False, timeout=20, verify=trusted)
+            self._clients[over] = httpx.Client(base_url=self.url(over), trust_env=False, timeout=30, verify=trusted)
         self._clients[over].cookies.clear()  # what a request proves, it says itself
         return self._clients[over].request(method, path, json=body, headers=headers)
 
@@ -235,7 +235,7 @@ def test_kubectl_is_told_where_the_token_is_and_whom_to_trust(
     trusted = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
     server = urlsplit(cluster["server"])
     assert server.scheme == "https"
-    api = http.client.HTTPSConnection(server.hostname or "", server.port, context=trusted, timeout=20)
+    api = http.client.HTTPSConnection(server.hostname or "", server.port, context=trusted, timeout=30)
     api.request("GET", "/whoami", headers={"authorization": f"Bearer {Path(user['tokenFile']).read_text()}"})
     assert json.loads(api.getresponse().read())["username"] == "system:operator"
     api.close()

@@ -78,7 +78,7 @@ def test_guesses_that_are_begun_at_once_are_few_and_lock_nobody_else_out(tenants
 
 
 def from_cafe(tenants: Tenants) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=tenants.api, transport=httpx.AsyncHTTPTransport(local_address=CAFE), timeout=20)
+    return httpx.AsyncClient(base_url=tenants.api, transport=httpx.AsyncHTTPTransport(local_address=CAFE), timeout=30)
 
 
 def test_so_it_is_at_the_api(tenants: Tenants) -> None:

@@ -32,7 +32,7 @@ PATIENCE_S = 60.0
 def operator(tenants: Tenants) -> Iterator[httpx.Client]:
     token = tenants.place.ok("token", "create", "--account", "root-of-all", "--note", "tests").strip()
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=tenants.api, headers=headers, trust_env=False, timeout=20) as http:
+    with httpx.Client(base_url=tenants.api, headers=headers, trust_env=False, timeout=30) as http:
         yield http
 
 

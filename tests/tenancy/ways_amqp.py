@@ -22,9 +22,9 @@ NAMES = (
     "private\x00", "PRIVATE", "news::blue.reader", "team-b/blue.reader",
 )  # fmt: skip
 LINKS: dict[str, Callable[[Connection, str], Any]] = {
-    "send to": lambda connection, name: connection.sender(name, timeout=10),
-    "receive from": lambda connection, name: connection.receiver(name, timeout=10),
-    "browse": lambda connection, name: connection.receiver(name, browse=True, timeout=10),
+    "send to": lambda connection, name: connection.sender(name, timeout=30),
+    "receive from": lambda connection, name: connection.receiver(name, timeout=30),
+    "browse": lambda connection, name: connection.receiver(name, browse=True, timeout=30),
 }
 PASSWORD_OF_RED = "red as a beet at noon"
 
@@ -40,7 +40,7 @@ def _attach(form: Callable[[Connection, str], Any], name: str) -> Callable[[Tena
 def _relay(name: str) -> Callable[[Tenants], None]:
     def attempt(tenants: Tenants) -> None:
         with tenants.connect() as red:
-            outcome = red.sender(None).send(Message("from red", to=name), timeout=10)
+            outcome = red.sender(None).send(Message("from red", to=name), timeout=30)
             assert outcome is not Outcome.ACCEPTED
 
     return attempt
@@ -68,7 +68,7 @@ def _desk(act: Callable[[Any], Any], *status: int) -> Callable[[Tenants], None]:
 
     def attempt(tenants: Tenants) -> None:
         with tenants.connect() as red:
-            denied(lambda: act(red.management(timeout=10)), *status)
+            denied(lambda: act(red.management(timeout=30)), *status)
 
     return attempt
 
@@ -96,9 +96,9 @@ def _query(entity_type: str) -> Callable[[Tenants], None]:
 
 def dynamic_address(tenants: Tenants) -> None:
     with tenants.connect("blue") as blue, tenants.connect() as red, blue.receiver(dynamic=True) as answers:
-        not_attached(lambda: red.receiver(answers.address, timeout=10))
-        not_attached(lambda: red.sender(answers.address, timeout=10))
-        outcome = red.sender(None).send(Message("from red", to=answers.address), timeout=10)
+        not_attached(lambda: red.receiver(answers.address, timeout=30))
+        not_attached(lambda: red.sender(answers.address, timeout=30))
+        outcome = red.sender(None).send(Message("from red", to=answers.address), timeout=30)
         assert outcome is not Outcome.ACCEPTED
         assert answers.receive(timeout=0.3) is None
 
@@ -106,7 +106,7 @@ def dynamic_address(tenants: Tenants) -> None:
 def reply_elsewhere(tenants: Tenants) -> None:
     with tenants.connect("blue") as blue, tenants.connect() as red, blue.receiver(dynamic=True) as answers:
         request = Message({}, reply_to=answers.address, properties={"operation": "QUERY"})
-        red.sender("$management").send(request, timeout=10)
+        red.sender("$management").send(request, timeout=30)
         assert answers.receive(timeout=0.3) is None
 
 
@@ -117,9 +117,9 @@ def stolen_link(tenants: Tenants) -> None:
         blue.receiver("asking", name="the-link") as receiver,
         tenants.connect(container_id="till") as red,
     ):
-        red.receiver("asking", name="the-link", timeout=10)
-        blue.sender("asking").send(Message("for blue"), settled=True, timeout=10)
-        delivery = receiver.receive(timeout=10)
+        red.receiver("asking", name="the-link", timeout=30)
+        blue.sender("asking").send(Message("for blue"), settled=True, timeout=30)
+        delivery = receiver.receive(timeout=30)
         assert delivery is not None
         assert delivery.message.body == "for blue"
         delivery.accept()
@@ -127,7 +127,7 @@ def stolen_link(tenants: Tenants) -> None:
 
 def taken_over_subscription(tenants: Tenants) -> None:
     with tenants.connect(container_id="till") as red:
-        receiver = red.receiver("news::reader", timeout=10)
+        receiver = red.receiver("news::reader", timeout=30)
         assert receiver.receive(timeout=0.3) is None
 
 
@@ -136,10 +136,10 @@ def same_producer(tenants: Tenants) -> None:
     named = {"enmasse:producer": "meter"}
     with tenants.connect() as red, tenants.connect("blue") as blue:
         first, second = (connection.sender("telling-log", properties=named) for connection in (red, blue))
-        outcome = first.send(Message("red", annotations={"x-opt-sequence": 1_000_000}), timeout=10)
+        outcome = first.send(Message("red", annotations={"x-opt-sequence": 1_000_000}), timeout=30)
         assert outcome is Outcome.ACCEPTED
         stored = blue.management().read("io.enmasse.address", "telling-log")["messagesStored"]
-        assert second.send(Message("blue", annotations={"x-opt-sequence": 1}), timeout=10) is Outcome.ACCEPTED
+        assert second.send(Message("blue", annotations={"x-opt-sequence": 1}), timeout=30) is Outcome.ACCEPTED
         assert blue.management().read("io.enmasse.address", "telling-log")["messagesStored"] == stored + 1
 
 
@@ -147,9 +147,9 @@ def same_consumer(tenants: Tenants) -> None:
     """A consumer of a stream that red names like blue's leaves blue's place alone."""
     at_first = {"enmasse:consumer": "report", "enmasse:start": "first"}
     with tenants.connect() as red, tenants.connect("blue") as blue:
-        red.sender("telling-log").send(Message("red"), timeout=10)
+        red.sender("telling-log").send(Message("red"), timeout=30)
         with red.receiver("telling-log", filters=at_first) as receiver:
-            delivery = receiver.receive(timeout=10)
+            delivery = receiver.receive(timeout=30)
             assert delivery is not None
             assert "blue" not in str(delivery.message.body)
             delivery.accept()
@@ -179,7 +179,7 @@ def hidden_host(tenants: Tenants) -> None:
     transport.bind(connection)
     connection.open()
     host, _, port = tenants.amqp.rpartition("//")[2].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as sock:
+    with socket.create_connection((host, int(port)), timeout=30) as sock:
         while not (transport.closed or connection.remote_condition):
             if (pending := transport.pending()) > 0:
                 transport.pop(sock.send(transport.peek(pending) or b""))

@@ -97,12 +97,12 @@ def told_of_spaces(tenants: Tenants) -> None:
     for given in attempts:
         for url, tls in ((tenants.amqp, None), (tenants.amqps, tenants.tls("localhost"))):
             with pytest.raises(EnmasseError) as caught:
-                connect(url, tls=tls, reconnect=False, timeout=20, **given)
+                connect(url, tls=tls, reconnect=False, timeout=30, **given)
             told.append(str(caught.value))
     # Without SASL, a connection is not even opened.
     told.append(answer_to(tenants.amqp, b"AMQP\0\1\0\0").decode("latin-1"))
     for url in (tenants.amqp.replace("amqp:", "http:"), tenants.api):
-        with httpx.Client(base_url=url, trust_env=False, timeout=20) as http:
+        with httpx.Client(base_url=url, trust_env=False, timeout=30) as http:
             paths = ("/", "/healthz", "/readyz?verbose", "/readyz", "/metrics", "/x", "/apis/enmasse.io/v1beta1")
             told += [http.get(path).text for path in paths]
     for answer in told:

@@ -79,7 +79,7 @@ class Mosquitto:
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(20)
+            self._process.wait(60)
             self._process = None
 
     def __enter__(self) -> Self:

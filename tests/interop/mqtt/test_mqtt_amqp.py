@@ -58,7 +58,7 @@ def test_what_a_device_publishes_reaches_amqp(
         messages = receiver.take(COUNT)
         assert [bytes(message.body) for message in messages] == bodies()
         assert {message.durable for message in messages} == {qos > 0}
-        assert published.result(20) == [0] * COUNT
+        assert published.result(60) == [0] * COUNT
     receiver.close()
 
 
@@ -179,7 +179,7 @@ def test_a_request_of_a_device_is_answered_by_amqp(
         device.publish, requests, b"ping", qos=1, response_topic=answers, correlation=b"r-1".hex()
     )
     (request,) = receiver.take(1)
-    assert published.result(20) == [0]
+    assert published.result(60) == [0]
     amqp.send(
         request.reply_to, Message(body=b"ping pong", inferred=True, correlation_id=bytes(request.correlation_id))
     )

@@ -81,13 +81,13 @@ def test_outcomes_are_told(place: Place) -> None:
         connection.sender("orders").send_all(Message(n) for n in range(3))
         receiver = connection.receiver("orders")
         for settle in ("release", "reject", "modify"):
-            delivery = receiver.receive(timeout=5)
+            delivery = receiver.receive(timeout=30)
             assert delivery is not None
             getattr(delivery, settle)()
         # What was settled before goes out before what is asked now.
         connection.sender("other").close()
         assert [type(state).__name__ for state in place.server.seen["orders"]] == ["Released", "Rejected", "Modified"]
-        delivery = receiver.receive(timeout=5)
+        delivery = receiver.receive(timeout=30)
         assert delivery is not None
         assert not delivery.settled
 
@@ -112,7 +112,7 @@ def test_credit_by_hand_and_dynamic_addresses(place: Place) -> None:
         connection.sender(receiver.address).send_all([Message(1), Message(2)])
         assert receiver.receive(timeout=0.01) is None
         receiver.grant(1)
-        assert receiver.receive(timeout=5) is not None
+        assert receiver.receive(timeout=30) is not None
         assert receiver.receive(timeout=0.01) is None
         assert receiver.remote_properties == {}
 
@@ -130,7 +130,7 @@ def test_what_was_fetched_and_not_received_is_given_back(place: Place) -> None:
     with connect(place.url) as connection:
         connection.sender("orders").send_all(Message(n) for n in range(5))
         receiver = connection.receiver("orders")
-        first = receiver.receive(timeout=5)
+        first = receiver.receive(timeout=30)
         assert first is not None
         first.accept()
         receiver.close()
@@ -143,7 +143,7 @@ def test_the_connection_comes_back(place: Place) -> None:
     with connect(place.url) as connection:
         sender = connection.sender("orders")
         place.drop()
-        assert sender.send(Message(b"x"), timeout=5) == Outcome.ACCEPTED
+        assert sender.send(Message(b"x"), timeout=30) == Outcome.ACCEPTED
         assert connection.is_connected
 
 
@@ -156,7 +156,7 @@ def test_management_waits_for_its_answers(place: Place) -> None:
 
         def answer() -> None:
             for status, body in answers:
-                delivery = requests.receive(timeout=10)
+                delivery = requests.receive(timeout=30)
                 assert delivery is not None
                 request = delivery.message
                 replies.send(
@@ -170,7 +170,7 @@ def test_management_waits_for_its_answers(place: Place) -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        manager = connection.management(timeout=5)
+        manager = connection.management(timeout=30)
         assert manager.create("thing", "x", {"a": 1}) == {"a": 1}
         assert manager.read("thing", "x") == {"a": 1}
         assert manager.update("thing", "x", {"a": 2}) == {"a": 2}
@@ -246,11 +246,11 @@ def test_a_fork_starts_anew_and_does_not_disturb_the_parent(place: Place) -> Non
             with pytest.raises(ClosedError, match="before a fork"):
                 sender.send(Message(b"x"))
             with connect(place.url) as anew:
-                assert anew.sender("orders").send(Message(b"child"), timeout=10) == Outcome.ACCEPTED
+                assert anew.sender("orders").send(Message(b"child"), timeout=30) == Outcome.ACCEPTED
             connection.close()
 
         assert _in_a_fork(check) == 0
-        assert sender.send(Message(b"parent"), timeout=5) == Outcome.ACCEPTED
+        assert sender.send(Message(b"parent"), timeout=30) == Outcome.ACCEPTED
         assert place.server.arrived["orders"] == 2
 
 

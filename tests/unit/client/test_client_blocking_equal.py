@@ -88,7 +88,7 @@ def test_sending_goes_on_while_the_program_does(server: Any) -> None:
         receiver = connection.receiver("orders", credit=0)
         assert receiver.receive_nowait() is None
         receiver.grant(10)
-        assert receiver.drain(timeout=5) == 5
+        assert receiver.drain(timeout=30) == 5
         assert receiver.waiting_bytes > 0
         bodies = []
         while (delivery := receiver.receive_nowait()) is not None:
@@ -117,7 +117,7 @@ def test_types_are_those_of_the_asynchronous_client(server: Any) -> None:
         assert_type(connection, blocking.Connection)
         sender = assert_type(connection.sender("orders", name="out"), blocking.Sender)
         assert_type(sender.name, str)
-        assert_type(sender.send(Message(1), timeout=5), Outcome)
+        assert_type(sender.send(Message(1), timeout=30), Outcome)
         assert_type(sender.send_nowait(Message(2)).result(5), Outcome)
         receiver = assert_type(connection.receiver("orders"), blocking.Receiver)
         assert_type(receiver.is_ended, bool)

@@ -64,7 +64,7 @@ async def test_after_a_loss_the_next_place_is_taken_with_everything_under_way(se
         assert outcomes == [Outcome.ACCEPTED] * 3
         assert str(connection) == two.url
         await (await connection.sender("orders")).send(Message("there"))
-        delivery = await receiver.receive(timeout=5)
+        delivery = await receiver.receive(timeout=30)
         assert delivery is not None
         assert delivery.message.body == "there"
         await two.drop()
@@ -120,7 +120,7 @@ async def test_a_connection_that_is_up_can_be_sent_elsewhere(serving: Any, until
         sender = await connection.sender("orders")
         one.shells[0].engine.close(redirect(two))
         await until(lambda: str(connection) == two.url)
-        assert await sender.send(Message(b"x"), timeout=5) == Outcome.ACCEPTED
+        assert await sender.send(Message(b"x"), timeout=30) == Outcome.ACCEPTED
         assert two.arrived["orders"] == 1
 
 
@@ -146,14 +146,14 @@ async def test_a_link_follows_its_address_to_another_place(serving: Any, until: 
         sender = await connection.sender("orders")
         stays = await connection.sender("invoices")
         await sender.send(Message("over there"))
-        delivery = await receiver.receive(timeout=5)
+        delivery = await receiver.receive(timeout=30)
         assert delivery is not None
         assert delivery.message.body == "over there"
         assert (len(one.opens), len(two.opens)) == (1, 1)
         await stays.send(Message(b"x"))
         assert one.arrived["invoices"] == 1
         await two.drop()
-        assert await sender.send(Message("again"), timeout=5) == Outcome.ACCEPTED
+        assert await sender.send(Message("again"), timeout=30) == Outcome.ACCEPTED
         assert two.arrived["orders.there"] == 2
 
 

@@ -80,7 +80,7 @@ async def test_the_example_of_a_transaction_does_all_of_it(noding: Any) -> None:
         invoices, ledger = await connection.sender("invoices"), await connection.sender("ledger")
         await names["bill"](connection, orders, invoices, ledger)
         assert node.stored("orders", "invoices", "ledger") == [0, 1, 1]
-        delivery = await (await connection.receiver("invoices")).receive(timeout=5)
+        delivery = await (await connection.receiver("invoices")).receive(timeout=30)
         assert delivery is not None
         assert delivery.message.body == "invoice for one coffee"
 
@@ -91,7 +91,7 @@ def test_the_blocking_example_of_a_transaction_moves_a_message(node_url: str) ->
         source = connection.sender("orders")
         source.send(Message("one coffee", durable=True))
         names["move"](connection, connection.receiver("orders"), connection.sender("invoices"))
-        delivery = connection.receiver("invoices").receive(timeout=5)
+        delivery = connection.receiver("invoices").receive(timeout=30)
         assert delivery is not None
         assert delivery.message.body == "one coffee"
 

@@ -69,7 +69,7 @@ async def test_what_is_sent_again_says_so(serving: Any, until: Any) -> None:
         assert later == Outcome.ACCEPTED
         assert not later.is_resent
         receiver = await connection.receiver("mute")
-        seen = [await receiver.receive(timeout=5) for _ in range(3)]
+        seen = [await receiver.receive(timeout=30) for _ in range(3)]
         told = [d.message_format or (d.message.body, d.may_be_repeated) for d in seen if d is not None]
         assert told == [("first", True), 7, ("second", False)]
         assert seen[0] is not None
@@ -85,7 +85,7 @@ async def test_a_window_shrinks_while_messages_are_large(serving: Any, until: An
         got = 0
         most = 0
         while got < 300:
-            delivery = await receiver.receive(timeout=5)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
             delivery.accept()
             got += 1
@@ -94,7 +94,7 @@ async def test_a_window_shrinks_while_messages_are_large(serving: Any, until: An
         assert 1 <= most <= 11
         await (await connection.sender("orders")).send_all([Message(b"small") for _ in range(300)])
         for _ in range(300):
-            delivery = await receiver.receive(timeout=5)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
         await until(lambda: receiver.credit > 90)
 
@@ -122,7 +122,7 @@ async def test_credit_is_taken_back_when_messages_turn_out_far_too_large(serving
         await until(lambda: receiver.waiting_bytes > 400_000)
         await until(lambda: receiver.credit == 0 and not server.links[0].credit)
         for _ in range(301):
-            delivery = await receiver.receive(timeout=5)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
             delivery.accept()
         await sending
@@ -133,7 +133,7 @@ async def test_one_message_larger_than_the_room_still_comes(serving: Any) -> Non
         await (await connection.sender("orders")).send_all([Message(bytes(5000)) for _ in range(20)])
         receiver = await connection.receiver("orders", prefetch_bytes=1)
         for _ in range(20):
-            delivery = await receiver.receive(timeout=5)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
             delivery.accept()
 
@@ -145,7 +145,7 @@ async def test_a_drain_brings_what_there_is_and_takes_the_credit_back(serving: A
         receiver = await connection.receiver("orders", credit=0)
         assert await receiver.drain() == 0
         receiver.grant(10)
-        assert await receiver.drain(timeout=5) == 3
+        assert await receiver.drain(timeout=30) == 3
         assert receiver.credit == 0
         await sender.send(Message("later"))
         bodies = []
@@ -160,17 +160,17 @@ async def test_a_drain_ends_with_the_last_credit(serving: Any) -> None:
         await (await connection.sender("orders")).send_all([Message(n) for n in range(5)])
         receiver = await connection.receiver("orders", credit=0)
         receiver.grant(3)
-        assert await receiver.drain(timeout=5) == 3
+        assert await receiver.drain(timeout=30) == 3
         receiver.grant(1)
-        assert await receiver.drain(timeout=5) == 4
+        assert await receiver.drain(timeout=30) == 4
 
 
 async def test_a_drained_window_opens_again_when_somebody_waits(serving: Any) -> None:
     async with serving() as server, connect(server.url) as connection:
         receiver = await connection.receiver("orders")
-        assert await receiver.drain(timeout=5) == 0
+        assert await receiver.drain(timeout=30) == 0
         assert receiver.credit == 0
-        receiving = asyncio.ensure_future(receiver.receive(timeout=10))
+        receiving = asyncio.ensure_future(receiver.receive(timeout=30))
         await (await connection.sender("orders")).send(Message("x"))
         delivery = await receiving
         assert delivery is not None

@@ -128,7 +128,7 @@ async def test_a_foreign_server_reads_what_we_write(exchange: Exchange) -> None:
             {"a": [1, "b"]}, subject="s", message_id="id", content_type="x/y", properties={"n": 5}, durable=True,
             annotations={"x-opt-a": "b"}, ttl=5, priority=7, creation_time=1700000000.5, group_sequence=3,
         )  # fmt: skip
-        assert await sender.send(message, timeout=10) == Outcome.ACCEPTED
+        assert await sender.send(message, timeout=30) == Outcome.ACCEPTED
         address, found = exchange.seen[0]
         assert address == "orders"
         assert found.body == {"a": [1, "b"]}
@@ -149,7 +149,7 @@ async def test_we_read_what_a_foreign_server_writes(exchange: Exchange) -> None:
         receiver = await connection.receiver("orders", credit=2)
         found = []
         for settle in ("accept", "reject", "modify"):
-            delivery = await receiver.receive(timeout=10)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
             found.append(delivery.message)
             getattr(delivery, settle)()
@@ -162,7 +162,7 @@ async def test_we_read_what_a_foreign_server_writes(exchange: Exchange) -> None:
 
 async def test_outcomes_and_refusals_of_a_foreign_server_are_understood(exchange: Exchange) -> None:
     async with connect(url(exchange), patience=10) as connection:
-        outcome = await (await connection.sender("bad")).send(Message(b"x"), timeout=10)
+        outcome = await (await connection.sender("bad")).send(Message(b"x"), timeout=30)
         assert (outcome.name, outcome.condition, outcome.description) == ("rejected", "x:bad", "no good")
         with pytest.raises(LinkRefusedError, match="no such address") as caught:
             await connection.sender("nowhere")
@@ -177,7 +177,7 @@ async def test_many_and_large_messages_pass_through_a_foreign_server(exchange: E
         assert outcomes == [Outcome.ACCEPTED] * 3001
         receiver = await connection.receiver("orders")
         for body in bodies:
-            delivery = await receiver.receive(timeout=10)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
             assert delivery.message.body == body
             delivery.accept()
@@ -185,5 +185,5 @@ async def test_many_and_large_messages_pass_through_a_foreign_server(exchange: E
 
 async def test_a_foreign_server_answers_requests(exchange: Exchange) -> None:
     async with connect(url(exchange), patience=10) as connection:
-        reply = await connection.request("service", Message("ping"), timeout=10)
+        reply = await connection.request("service", Message("ping"), timeout=30)
         assert reply.body == "pong"

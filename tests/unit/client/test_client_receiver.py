@@ -34,7 +34,7 @@ async def test_each_outcome_reaches_the_sender_of_the_message(serving: Any, unti
     async with serving() as server, connect(server.url) as connection:
         await fill(connection, "orders", 4)
         receiver = await connection.receiver("orders")
-        deliveries = [await receiver.receive(timeout=5) for _ in range(4)]
+        deliveries = [await receiver.receive(timeout=30) for _ in range(4)]
         first, second, third, fourth = (d for d in deliveries if d is not None)
         first.accept()
         second.reject("x:why", "because")
@@ -47,7 +47,7 @@ async def test_each_outcome_reaches_the_sender_of_the_message(serving: Any, unti
         ]
         await fourth.release()
         await until(lambda: server.seen["orders"][-1] == Released())
-        again = await receiver.receive(timeout=5)
+        again = await receiver.receive(timeout=30)
         assert again is not None
         assert again.message.body == 3
 
@@ -56,13 +56,13 @@ async def test_settling_twice_is_without_effect(serving: Any, until: Any) -> Non
     async with serving() as server, connect(server.url) as connection:
         await fill(connection, "orders", 2)
         receiver = await connection.receiver("orders")
-        delivery = await receiver.receive(timeout=5)
+        delivery = await receiver.receive(timeout=30)
         assert delivery is not None
         assert not delivery.settled
         delivery.accept()
         delivery.release()
         delivery.accept()
-        last = await receiver.receive(timeout=5)
+        last = await receiver.receive(timeout=30)
         assert last is not None
         last.accept()
         await until(lambda: len(server.seen["orders"]) == 2)
@@ -98,7 +98,7 @@ async def test_a_window_of_one_goes_on(serving: Any) -> None:
         await fill(connection, "orders", 5)
         receiver = await connection.receiver("orders", credit=1)
         for _ in range(5):
-            assert await receiver.receive(timeout=5) is not None
+            assert await receiver.receive(timeout=30) is not None
 
 
 async def test_without_a_window_nothing_comes_but_what_was_asked_for(serving: Any, until: Any) -> None:
@@ -120,14 +120,14 @@ async def test_a_dynamic_receiver_is_told_its_address(serving: Any) -> None:
         receiver = await connection.receiver(dynamic=True)
         assert receiver.address == "temporary-1"
         await (await connection.sender(receiver.address)).send(Message(b"x"))
-        assert await receiver.receive(timeout=5) is not None
+        assert await receiver.receive(timeout=30) is not None
 
 
 async def test_settled_deliveries_need_no_outcome(serving: Any) -> None:
     async with serving() as server, connect(server.url) as connection:
         await fill(connection, "orders", 1)
         receiver = await connection.receiver("orders", settled=True)
-        delivery = await receiver.receive(timeout=5)
+        delivery = await receiver.receive(timeout=30)
         assert delivery is not None
         assert delivery.settled
         delivery.accept()
@@ -154,7 +154,7 @@ async def test_filters_capabilities_and_properties_are_told(serving: Any) -> Non
 async def test_another_format_is_payload_and_no_message(serving: Any) -> None:
     async with serving() as server, connect(server.url) as connection:
         await (await connection.sender("orders")).send_payload(b"frame", message_format=7)
-        delivery = await (await connection.receiver("orders")).receive(timeout=5)
+        delivery = await (await connection.receiver("orders")).receive(timeout=30)
         assert delivery is not None
         assert (delivery.payload, delivery.message_format) == (b"frame", 7)
         assert "format 0x7" in repr(delivery)
@@ -194,7 +194,7 @@ async def test_the_peers_end_with_an_error_is_raised_after_the_last_delivery(ser
 async def test_several_may_wait_and_each_delivery_goes_to_one(serving: Any) -> None:
     async with serving() as server, connect(server.url) as connection:
         receiver = await connection.receiver("orders")
-        waiting = [asyncio.ensure_future(receiver.receive(timeout=5)) for _ in range(3)]
+        waiting = [asyncio.ensure_future(receiver.receive(timeout=30)) for _ in range(3)]
         given_up = asyncio.ensure_future(receiver.receive())
         await asyncio.sleep(0)
         given_up.cancel()

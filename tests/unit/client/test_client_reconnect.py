@@ -25,7 +25,7 @@ async def test_links_come_back_and_go_on(serving: Any, until: Any) -> None:
         receiver = await connection.receiver("orders")
         for n in range(3):
             assert await sender.send(Message(n)) == Outcome.ACCEPTED
-            delivery = await receiver.receive(timeout=5)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
             assert delivery.message.body == n
             delivery.accept()
@@ -54,7 +54,7 @@ async def test_without_resending_the_sender_is_told(serving: Any, until: Any) ->
         await server.drop()
         with pytest.raises(UnavailableError, match="outcome is not known"):
             await under_way
-        assert await sender.send(Message("new"), timeout=5) == Outcome.ACCEPTED
+        assert await sender.send(Message("new"), timeout=30) == Outcome.ACCEPTED
         assert [Message.decode(m.payload).body for m in server.messages["mute"]] == ["new"]
 
 
@@ -74,7 +74,7 @@ async def test_messages_wait_while_the_server_is_away(serving: Any, until: Any) 
         await connection.wait_connected()
         assert await waiting == Outcome.ACCEPTED
         receiver = await attaching
-        delivery = await receiver.receive(timeout=5)
+        delivery = await receiver.receive(timeout=30)
         assert delivery is not None
         assert delivery.message.body == b"x"
 
@@ -83,7 +83,7 @@ async def test_deliveries_of_the_lost_connection_settle_without_effect(serving: 
     async with serving() as server, connect(server.url) as connection:
         await (await connection.sender("orders")).send_all([Message(n) for n in range(4)])
         receiver = await connection.receiver("orders")
-        held = await receiver.receive(timeout=5)
+        held = await receiver.receive(timeout=30)
         assert held is not None
         await until(lambda: receiver.waiting == 3)
         await server.drop()
@@ -91,7 +91,7 @@ async def test_deliveries_of_the_lost_connection_settle_without_effect(serving: 
         held.accept()
         bodies = set()
         for _ in range(4):
-            delivery = await receiver.receive(timeout=5)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
             bodies.add(delivery.message.body)
         assert bodies == {0, 1, 2, 3}
@@ -151,7 +151,7 @@ async def test_an_address_that_does_not_come_back_ends_the_link(
         server.unknown.add("orders")
         await server.drop()
         with pytest.raises(LinkRefusedError, match="there is no address"):
-            await sender.send(Message(b"x"), timeout=10)
+            await sender.send(Message(b"x"), timeout=30)
         assert connection.is_connected
 
 
@@ -160,7 +160,7 @@ async def test_a_link_that_was_forced_off_comes_back_over_the_same_connection(se
         sender = await connection.sender("orders")
         server.links[-1].detach(AmqpError("amqp:link:detach-forced", "the address moves"))
         await until(lambda: not sender.is_attached)
-        assert await sender.send(Message(b"x"), timeout=5) == Outcome.ACCEPTED
+        assert await sender.send(Message(b"x"), timeout=30) == Outcome.ACCEPTED
         assert len(server.opens) == 1
 
 
@@ -171,7 +171,7 @@ async def test_a_lost_session_is_a_lost_connection(serving: Any, until: Any) -> 
         assert isinstance(session, Session)
         session.end(AmqpError("amqp:internal-error", "oops"))
         await until(lambda: len(server.opens) == 2)
-        assert await sender.send(Message(b"x"), timeout=5) == Outcome.ACCEPTED
+        assert await sender.send(Message(b"x"), timeout=30) == Outcome.ACCEPTED
 
 
 async def test_without_reconnecting_everything_ends(serving: Any, until: Any) -> None:

@@ -30,7 +30,7 @@ async def test_what_the_receiver_decides_after_the_loss_is_told(noding: Any, unt
         receiver = await other.receiver("calls")
         sender = await connection.sender("calls", resume=True)
         asked = [sender.send_nowait(Message(n)) for n in range(3)]
-        deliveries = [await receiver.receive(timeout=5) for _ in range(3)]
+        deliveries = [await receiver.receive(timeout=30) for _ in range(3)]
         node.cut(connection.container_id)
         await until(lambda: not connection.is_connected)
         await connection.wait_connected()
@@ -91,14 +91,14 @@ async def test_what_is_sent_after_a_loss_is_not_taken_for_what_was_lost(noding: 
         async def exchange(count: int) -> None:
             futures = [sender.send_nowait(Message("soon")) for _ in range(count)]
             for _ in range(count):
-                delivery = await receiver.receive(timeout=5)
+                delivery = await receiver.receive(timeout=30)
                 assert delivery is not None
                 delivery.accept()
             await asyncio.gather(*futures)
 
         await exchange(6)
         late = sender.send_nowait(Message("late"))
-        held = await receiver.receive(timeout=5)
+        held = await receiver.receive(timeout=30)
         assert held is not None
         node.cut(connection.container_id)
         await until(lambda: not connection.is_connected)

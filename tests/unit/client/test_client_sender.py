@@ -55,7 +55,7 @@ async def test_an_unknown_address_is_refused_and_the_connection_lives(serving: A
 async def test_a_settled_message_needs_no_outcome(serving: Any, until: Any) -> None:
     async with serving() as server, connect(server.url) as connection:
         sender = await connection.sender("mute")
-        assert await sender.send(Message(b"x"), settled=True, timeout=5) == Outcome.SETTLED
+        assert await sender.send(Message(b"x"), settled=True, timeout=30) == Outcome.SETTLED
         await until(lambda: server.arrived["mute"] == 1)
 
 
@@ -82,7 +82,7 @@ async def test_a_send_without_credit_gives_up_in_time_and_is_never_sent(serving:
         with pytest.raises(DeadlineError, match="no credit"):
             await sender.send(Message("late"), timeout=0.01)
         server.links[-1].grant(2)
-        await sender.send(Message("in time"), timeout=5)
+        await sender.send(Message("in time"), timeout=30)
         assert [Message.decode(m.payload).body for m in server.messages["full"]] == ["in time"]
 
 
@@ -130,7 +130,7 @@ async def test_flush_waits_for_every_outcome(serving: Any) -> None:
 async def test_send_all_keeps_within_the_bound_and_gives_every_outcome(serving: Any) -> None:
     async with serving() as server, connect(server.url) as connection:
         sender = await connection.sender("orders", max_pending=3)
-        outcomes = await sender.send_all((Message(n) for n in range(300)), timeout=10)
+        outcomes = await sender.send_all((Message(n) for n in range(300)), timeout=30)
         assert outcomes == [Outcome.ACCEPTED] * 300
         assert [Message.decode(m.payload).body for m in server.messages["orders"]] == list(range(300))
         full = await connection.sender("full")
@@ -252,5 +252,5 @@ async def test_a_cancelled_send_takes_no_credit(serving: Any) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         server.links[-1].grant(1)
-        await sender.send(Message("sent"), timeout=5)
+        await sender.send(Message("sent"), timeout=30)
         assert [Message.decode(m.payload).body for m in server.messages["full"]] == ["sent"]

@@ -32,7 +32,7 @@ async def test_messages_travel_over_tls(serving: Any, authority: Authority) -> N
         assert set(outcomes) == {Outcome.ACCEPTED}
         receiver = await connection.receiver("orders")
         for _ in range(300):
-            delivery = await receiver.receive(timeout=5)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
             assert len(delivery.message.body) == 5000
             delivery.accept()
@@ -182,5 +182,5 @@ async def test_the_connection_comes_back_over_tls(serving: Any, authority: Autho
     ):
         sender = await connection.sender("orders")
         await server.drop()
-        assert await sender.send(Message(b"x"), timeout=10) == Outcome.ACCEPTED
+        assert await sender.send(Message(b"x"), timeout=30) == Outcome.ACCEPTED
         await until(lambda: len(server.opens) == 2)

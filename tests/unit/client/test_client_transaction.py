@@ -26,7 +26,7 @@ from enmasse.net.loop import run
 
 
 async def take(receiver: Receiver) -> Delivery:
-    delivery = await receiver.receive(timeout=5)
+    delivery = await receiver.receive(timeout=30)
     assert delivery is not None
     return delivery
 
@@ -297,7 +297,7 @@ def test_the_blocking_client_has_them_too(noding: Any) -> None:
         with blocking.connect(found["url"]) as connection:
             sender, receiver = connection.sender("q"), connection.receiver("r")
             connection.sender("r").send(Message("in", durable=True))
-            delivery = receiver.receive(timeout=5)
+            delivery = receiver.receive(timeout=30)
             assert delivery is not None
             with connection.transaction() as transaction:
                 sender.send(Message("a", durable=True), transaction=transaction)
@@ -310,7 +310,7 @@ def test_the_blocking_client_has_them_too(noding: Any) -> None:
                 raise KeyError
             transaction = connection.transaction()
             transaction.commit()
-            delivery = connection.receiver("q").receive(timeout=5)
+            delivery = connection.receiver("q").receive(timeout=30)
             assert delivery is not None
             with pytest.raises(ClosedError):
                 delivery.reject(transaction=transaction)

@@ -53,8 +53,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 async def _manage(url: str, tls: TlsOptions, *, sasl: tuple[str, ...] | None = None) -> int:
-    async with connect(url, tls=tls, reconnect=False, timeout=5, patience=5, sasl=sasl) as connection:
-        return len(await Management(connection, timeout=5).query("io.enmasse.health"))
+    async with connect(url, tls=tls, reconnect=False, timeout=30, patience=5, sasl=sasl) as connection:
+        return len(await Management(connection, timeout=30).query("io.enmasse.health"))
 
 
 def test_control_manages_a_node_elsewhere_by_its_certificate(place: Place) -> None:
@@ -100,7 +100,7 @@ def test_control_does_not_talk_to_a_node_of_somebody_else(place: Place, tmp_path
 
 def test_nothing_is_spoken_in_the_clear(place: Place) -> None:
     host, _, port = place.url.removeprefix("amqps://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(b"AMQP\x00\x01\x00\x00")
         try:
             answer = connection.recv(100)
@@ -115,7 +115,7 @@ def test_a_certificate_that_is_replaced_is_shown_without_a_restart(place: Place)
 
     def shown() -> bytes | None:
         with (
-            socket.create_connection((host, int(port)), timeout=5) as raw,
+            socket.create_connection((host, int(port)), timeout=30) as raw,
             context.wrap_socket(raw, server_hostname=host) as tls,
         ):
             return tls.getpeercert(binary_form=True)

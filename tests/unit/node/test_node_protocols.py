@@ -218,7 +218,7 @@ def test_a_second_protocol_is_spoken_on_every_port_in_the_clear_in_tls_and_in_we
         url = f"amqp://127.0.0.1:{scene.ports['lines']}"
         async with connect(url, hostname="open.ns", reconnect=False) as amqp:
             receiver = await amqp.receiver("orders")
-            delivery = await receiver.receive(timeout=10)
+            delivery = await receiver.receive(timeout=30)
             assert delivery is not None
             assert delivery.message.body == "one word"
             async with scene.line() as client:
@@ -259,7 +259,7 @@ def test_management_lists_closes_and_traces_connections_of_any_protocol(
 
     async def story(scene: Scene) -> None:
         async with scene.administrator() as admin, scene.line() as client:
-            reply = await admin.request("$management", operation("TRACE", "io.enmasse.connection"), timeout=10)
+            reply = await admin.request("$management", operation("TRACE", "io.enmasse.connection"), timeout=30)
             trace = await admin.receiver(reply.body["address"], settled=True)
             await until_async(lambda: bool(scene.server.tracer._traces))
             async with scene.line() as other:
@@ -285,12 +285,12 @@ def test_management_lists_closes_and_traces_connections_of_any_protocol(
             (listener,) = [row for row in scene.server._read_listeners() if row["name"] == "lines"]
             assert listener["port"] == scene.ports["lines"]
             body = {"connection": line["name"]}
-            closed = await admin.request("$management", operation("CLOSE", SPACE_TYPE, body, SPACE), timeout=10)
+            closed = await admin.request("$management", operation("CLOSE", SPACE_TYPE, body, SPACE), timeout=30)
             assert closed.properties["statusCode"] == 200
             assert await client.hear() == "BYE amqp:connection:forced closed by an operator"
             seen: list[bytes] = []
             while b"BYE amqp:connection:forced closed by an operator\n" not in seen:
-                delivery = await trace.receive(timeout=10)
+                delivery = await trace.receive(timeout=30)
                 assert delivery is not None
                 seen += [bytes(record[3]) for record in delivery.message.body["records"]]
                 about = delivery.message.body["connections"].values()
@@ -323,9 +323,9 @@ def test_management_tells_of_tls_of_the_client_and_of_what_waits_for_a_link(tmp_
             assert await plain.ask("SEND orders one word") == "DONE orders accepted"
             await sender.send(Message("two"))
             browser.grant(2)
-            assert [(await browser.receive(timeout=10)) is not None for _ in range(2)] == [True] * 2
+            assert [(await browser.receive(timeout=30)) is not None for _ in range(2)] == [True] * 2
             receiver.grant(1)
-            held = await receiver.receive(timeout=10)
+            held = await receiver.receive(timeout=30)
             assert held is not None
             management = Management(admin)
             found = await management.query("io.enmasse.connection", ["tls", "properties", "protocol"])
