@@ -285,7 +285,10 @@ async def test_a_watch_of_a_space_that_is_deleted_ends_with_the_reason(place: Pl
     assert (event["type"], event["object"]["code"]) == ("ERROR", 404)
 
 
-async def test_one_sees_what_one_may_list_and_no_longer_when_that_ends(registry: Registry, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_changed", [True, False], ids=["what-is-shown-changes", "all-is-as-before"])
+async def test_one_sees_what_one_may_list_and_no_longer_when_that_ends(
+    registry: Registry, tmp_path: Path, is_changed: bool
+) -> None:
     accounts = Accounts(tmp_path / "control" / "accounts.json", now=lambda: 0.0)
     accounts.add("ann", password_hash="")
     token = accounts.create_token("ann").secret
@@ -313,6 +316,7 @@ async def test_one_sees_what_one_may_list_and_no_longer_when_that_ends(registry:
     lines = lines_of(place.app, f"{SHOP}/rows/addresses?watch=true", **bearer)
     await anext(lines)
     registry.store.delete("RoleBinding", "ns", "ann")
-    place.declare(document("Address", "shop.secret", address="secret", type="queue"))
+    if is_changed:
+        place.declare(document("Address", "shop.secret", address="secret", type="queue"))
     with pytest.raises(StopAsyncIteration):
         await anext(lines)

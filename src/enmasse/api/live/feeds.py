@@ -4,7 +4,7 @@ Rules:
 1. A feed computes its answer at most once in ``PAUSE_S``, and only when what it depends on has changed.
 2. Nothing is queued: a viewer who reads slowly gets the latest answer next, not those in between.
 3. A feed ends with its last viewer.
-4. Each viewer's rights are checked again before each line.
+4. Each viewer's rights are checked again before each line, and while none comes, each second.
 """
 
 from __future__ import annotations
@@ -167,9 +167,13 @@ class FeedWatch:
             while True:
                 following = asyncio.ensure_future(anext(lines))
                 try:
-                    await asyncio.wait(
-                        {following, stopped}, timeout=deadline - loop.time(), return_when=asyncio.FIRST_COMPLETED
-                    )
+                    while not following.done() and self.is_allowed():
+                        left = deadline - loop.time()
+                        if left <= 0 or stopped.done():
+                            break
+                        await asyncio.wait(
+                            {following, stopped}, timeout=min(left, PAUSE_S), return_when=asyncio.FIRST_COMPLETED
+                        )
                 finally:
                     if not following.done():
                         following.cancel()
