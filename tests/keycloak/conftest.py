@@ -172,7 +172,7 @@ class Keycloak:
         self.way = Relay(process.port)
         self.url = f"http://127.0.0.1:{self.way.port}"
         self.user, self.password = process.user, process.password
-        self._admin = httpx.Client(base_url=f"{self.url}/admin/realms", timeout=30)
+        self._admin = httpx.Client(base_url=f"{self.url}/admin/realms", timeout=120)
         self._signed_in_at = -math.inf
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class Keycloak:
         form = {"grant_type": "password", "client_id": client, "username": user, "password": password}
         if secret:
             form["client_secret"] = secret
-        return httpx.post(f"{self.url}/realms/{realm}/protocol/openid-connect/token", data=form, timeout=20)
+        return httpx.post(f"{self.url}/realms/{realm}/protocol/openid-connect/token", data=form, timeout=120)
 
     def admin(self, method: str, path: str, form: Any = None) -> Any:
         """Ask its administration."""
