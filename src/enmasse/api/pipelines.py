@@ -6,6 +6,7 @@ Rules:
 2. The pipeline host answers queries and logs, by HTTP over its private socket; without it the answer is 503.
 3. A query ends with its client.
 4. An answer may be a file of Parquet, which the host makes: this process never loads what reads or writes tables.
+5. Whoever may query a space has its Spark started by that; who may only see its tables has not.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class PipelineHost:
 
         Args:
             command: ``space``, ``sql`` and ``limit``; without ``sql`` the answer is the tables of the space's lake.
+                With ``mayStart`` false no Spark is started for it.
 
         Raises:
             UnavailableError: the host does not answer, or cannot run it now.
@@ -192,7 +194,12 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
     )
     async def tables(request: Request, namespace: str, name: str) -> Response:
         registry.store.get(space.name, namespace, name)
-        return _result(await asked_by(request, {"space": f"{namespace}/{name}", "limit": MOST_ROWS}))
+        may_query = request.state.rights.allows(
+            request.state.requester,
+            AccessRequest("create", space.group, f"{space.plural}/query", namespace, name),
+        )
+        command = {"space": f"{namespace}/{name}", "limit": MOST_ROWS, "mayStart": may_query}
+        return _result(await asked_by(request, command))
 
     @router.get(
         f"/namespaces/{{namespace}}/{pipeline.plural}/{{name}}/log",

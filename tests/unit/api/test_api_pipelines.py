@@ -6,16 +6,17 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
+from enmasse.api.access.authentication import Authenticator
 from enmasse.api.app import ApiParts, create_app
 from enmasse.api.pipelines import PipelineHost
+from enmasse.control.access.accounts import Accounts
 from enmasse.model.kinds.builtins import BUILTINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import httpx
 
     from enmasse.control.store.registry import Registry
 
@@ -152,6 +153,46 @@ def test_built_in_pipelines_are_listed_with_their_parameters(api: Api) -> None:
         if key not in ("type", "description", "default")
     }
     assert schema["properties"]["emit"]["enum"] == ["final", "changes"]
+
+
+@pytest.mark.parametrize(("role", "may_start"), [("tenant-view", False), ("tenant-edit", True)])
+async def test_who_may_not_query_starts_no_spark_by_looking_at_tables(
+    registry: Registry, tmp_path: Path, role: str, may_start: bool
+) -> None:
+    class Noting(PipelineHost):
+        asked: tuple[dict[str, Any], ...] = ()
+
+        async def query(self, command: dict[str, Any]) -> dict[str, Any]:
+            Noting.asked += (command,)
+            return {"columns": [], "rows": [], "truncated": False}
+
+    registry.store.create(member("AddressSpace", "shop") | {"metadata": {"name": "shop", "namespace": "default"}})
+    registry.store.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "vera", "namespace": "default", "uid": "vera"},
+            "roleRef": {"kind": "ClusterRole", "name": f"enmasse.io:{role}"},
+            "subjects": [{"kind": "User", "name": "vera"}],
+        }
+    )
+    with Accounts(tmp_path / "access.db", now=lambda: 1_000.0) as accounts:
+        accounts.add("vera", password_hash="", groups=())
+        headers = {"authorization": f"Bearer {accounts.create_token('vera').secret}"}
+        authenticator = Authenticator(accounts, is_required=True)
+        app = create_app(
+            ApiParts(
+                registry=registry,
+                stop=asyncio.Event(),
+                pipelines=Noting(Path("nowhere")),
+                authenticator=authenticator,
+            )
+        )
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="https://localhost", headers=headers) as client:
+            answer = await client.get(f"{BASE}/addressspaces/shop/tables")
+    assert answer.status_code == 200, answer.text
+    assert [command["mayStart"] for command in Noting.asked] == [may_start]
 
 
 async def test_a_query_ends_with_its_client(registry: Registry) -> None:

@@ -53,6 +53,7 @@ from enmasse.pipeline.host.supervise import BoundedLog
 from enmasse.pipeline.host.verdict import (
     Facts,
     Rule,
+    SpaceFacts,
     Verdict,
     cluster_rule,
     compose,
@@ -75,6 +76,10 @@ _TOLD_S = 10.0
 """So long a query waits to hear of its space: of all of them after a start, of a new one from its creation on."""
 _SPARK_EVERY_S = 30.0
 """Between two checks for Java and PySpark while they are missing."""
+_NOT_STARTED = (
+    "no Spark session runs for space {}, and one is not started for who may only look: a pipeline that runs brings "
+    "one, and so does a query of somebody who may query the space, such as with the role tenant-edit"
+)
 _DELETE_S = 30.0
 """Seconds for a runner to stop a pipeline; then it is ended with all that it runs."""
 
@@ -123,7 +128,9 @@ class Host(Controller):
         finally:
             await self._stop_all()
 
-    async def query(self, space: str, command: Document, secret: str | None, seconds: float) -> Document:
+    async def query(
+        self, space: str, command: Document, secret: str | None, seconds: float, *, may_start: bool = True
+    ) -> Document:
         """Run one query of SQL in a space, whose runner is started if need be.
 
         Args:
@@ -131,6 +138,7 @@ class Host(Controller):
             command: ``sql`` (left out: the lake's tables are listed), ``limit``, and ``as``.
             secret: a Secret of the namespace with the user who reads addresses; None: no user.
             seconds: how long it may take.
+            may_start: whether a runner may be started for it.
 
         Raises:
             UnavailableError: it cannot be run now.
@@ -146,6 +154,8 @@ class Host(Controller):
         request = {**command, "addresses": await self._addresses_now(namespace, name), "credentials": secret or ""}
         runner = self.runners.get(key)
         if runner is None:
+            if not may_start:
+                raise UnavailableError(_NOT_STARTED.format(space))
             needs = self._needs(key, None)
             if not (room := self._room(key, needs)).is_allowed:
                 raise UnavailableError(room.message)

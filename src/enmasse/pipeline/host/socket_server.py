@@ -1,7 +1,8 @@
 """The host's private socket: what control asks it for users, over HTTP.
 
     POST /query                  {"space", "sql", "limit", ...} -> {"columns", "rows", "error"}; with "as": "parquet"
-                                 {"file", "error"}, the file in Base64; without "sql" the lake's tables
+                                 {"file", "error"}, the file in Base64; without "sql" the lake's tables; with
+                                 "mayStart": false only if a runner is there
     GET  /log/NAMESPACE/NAME     ?tail=N&follow=true -> lines of text
     GET  /state                  -> the runners
 
@@ -83,7 +84,13 @@ class _Handlers:
         try:
             command: Document = {name: str(asked[name]) for name in ("sql", "as") if name in asked}
             command["limit"] = min(int(asked.get("limit") or MOST_ROWS), MOST_ROWS)
-            asking = self._host.query(str(asked["space"]), command, asked.get("credentialsSecret"), QUERY_S)
+            asking = self._host.query(
+                str(asked["space"]),
+                command,
+                asked.get("credentialsSecret"),
+                QUERY_S,
+                may_start=asked.get("mayStart") is not False,
+            )
             answer = await unless_gone(request.receive, asking)
         except EnmasseError as error:
             return JSONResponse({"message": str(error)}, status_code=503)

@@ -100,7 +100,8 @@ def test_a_query_ends_with_who_asked_it(tmp_path: Path) -> None:
     class Waiting(Logs):
         ended = False
 
-        async def query(self, *_: object) -> None:
+        async def query(self, *_: object, may_start: bool) -> None:
+            assert may_start
             begun.set()
             try:
                 await asyncio.Event().wait()
