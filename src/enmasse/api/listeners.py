@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import uvicorn
 from starlette.datastructures import MutableHeaders
 
-from enmasse.api.access.authentication import Authenticator, OidcTokens
+from enmasse.api.access.authentication import IDLE_S, Authenticator, OidcTokens
 from enmasse.api.http_connections import HttpConnections
 from enmasse.api.tls import ApiCertificate
 from enmasse.control.access.accounts import Accounts, new_secret
@@ -139,6 +139,7 @@ class ListenerSettings:
         names: of this machine, for the certificate, beside those found out.
         oidc: an OpenID provider whose tokens are accepted; None: there is none.
         certificate: the operator's own with its key; None: one issued by the platform's authority.
+        session_idle_s: seconds without a request after which a browser's session ends.
     """
 
     host: str = "127.0.0.1"
@@ -149,6 +150,7 @@ class ListenerSettings:
     names: tuple[str, ...] = ()
     oidc: OidcSettings | None = None
     certificate: tuple[Path, Path] | None = None
+    session_idle_s: float = IDLE_S
 
 
 @dataclass(slots=True)
@@ -240,6 +242,7 @@ def open_listeners(settings: ListenerSettings, layout: Layout) -> Iterator[Liste
             operator=operator,
             pipelines=pipelines,
             verifier=verifier,
+            idle_s=settings.session_idle_s,
         )
         yield Listeners(authenticator, urls, settings.names, plain, protected, renewal)
 

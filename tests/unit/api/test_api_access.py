@@ -14,7 +14,7 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
-from enmasse.api.access.authentication import Authenticator
+from enmasse.api.access.authentication import Authenticator, Sessions
 from enmasse.api.access.authorization import access_request_of
 from enmasse.api.app import ApiParts, NodeAccess, create_app
 from enmasse.control.access.accounts import Accounts, WebPasswords, new_secret
@@ -370,6 +370,15 @@ def test_a_session_ends_after_half_an_hour_or_five_idle_minutes(
             return last.status_code
 
     assert asyncio.run(body()) == (200 if left else 401)
+
+
+@pytest.mark.parametrize(("passed", "left"), [(19, True), (21, False)])
+def test_an_operator_says_how_long_a_session_may_be_idle(passed: float, left: bool) -> None:
+    clock = Clock()
+    sessions = Sessions(clock, idle_s=20)
+    secret = sessions.begin(Requester.known("blue"))
+    clock.now += passed
+    assert (sessions.find(secret) is not None) == left
 
 
 def test_a_session_ends_with_its_password(guarded: Guarded) -> None:

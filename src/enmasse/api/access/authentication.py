@@ -50,7 +50,7 @@ SESSION_S = 1800
 """The maximum duration of a session."""
 
 IDLE_S = 300
-"""A session without requests ends after this time."""
+"""A session without requests ends after this time, unless the operator says another."""
 
 _MOST = 10_000
 _SECRET_BYTES = 32
@@ -69,10 +69,12 @@ class Sessions:
 
     Args:
         now: returns seconds, monotonic.
+        idle_s: seconds without a request after which one ends.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], idle_s: float = IDLE_S) -> None:
         self._now = now
+        self._idle_s = idle_s
         self._sessions: dict[bytes, _Session] = {}
 
     def begin(self, requester: Requester, password: str | None = None) -> str:
@@ -84,7 +86,7 @@ class Sessions:
         """
         now = self._now()
         if len(self._sessions) >= _MOST:
-            self._sessions = {key: item for key, item in self._sessions.items() if _is_alive(item, now)}
+            self._sessions = {key: item for key, item in self._sessions.items() if self._is_alive(item, now)}
         if len(self._sessions) >= _MOST:
             del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].used)]
         secret = secrets.token_urlsafe(_SECRET_BYTES)
@@ -101,7 +103,7 @@ class Sessions:
         key = hash_token(secret)
         session = self._sessions.get(key)
         now = self._now()
-        if session is None or not _is_alive(session, now):
+        if session is None or not self._is_alive(session, now):
             self._sessions.pop(key, None)
             return None
         if is_used:
@@ -112,9 +114,8 @@ class Sessions:
         """End a session, if it exists."""
         self._sessions.pop(hash_token(secret), None)
 
-
-def _is_alive(session: _Session, now: float) -> bool:
-    return now - session.began < SESSION_S and now - session.used < IDLE_S
+    def _is_alive(self, session: _Session, now: float) -> bool:
+        return now - session.began < SESSION_S and now - session.used < self._idle_s
 
 
 LOGIN_S: Final = 600.0
@@ -194,6 +195,7 @@ class Authenticator:
         pipelines: the token of the pipeline host; empty: there is none.
         passwords: hashes and checks passwords.
         verifier: of tokens of an identity provider.
+        idle_s: seconds without a request after which a browser's session ends.
         now: returns seconds, monotonic, for sessions and throttling.
 
     Attributes:
@@ -212,13 +214,14 @@ class Authenticator:
         pipelines: str = "",
         passwords: WebPasswords | None = None,
         verifier: BearerVerifier | None = None,
+        idle_s: float = IDLE_S,
         now: object = None,
     ) -> None:
         clock = now if callable(now) else time.monotonic
         self.accounts = accounts
         self.is_required = is_required
         self.is_local = not is_required if is_local is None else is_local
-        self.sessions = Sessions(clock)
+        self.sessions = Sessions(clock, idle_s)
         self.browser_logins = BrowserLogins(clock)
         self.passwords = passwords or WebPasswords()
         self._processes = {

@@ -86,6 +86,16 @@ OidcSecret = Annotated[
 OidcCa = Annotated[
     Path | None, typer.Option("--api-oidc-ca", metavar="FILE", help="Who vouches for the provider (PEM).")
 ]
+SessionIdle = Annotated[
+    int | None,
+    typer.Option(
+        "--api-session-idle",
+        metavar="SECONDS",
+        min=1,
+        max=1800,
+        help="A browser's session ends after so long without a request; 300 by default.",
+    ),
+]
 Domain = Annotated[
     str, typer.Option("--domain", metavar="DOMAIN", help="Spaces have hosts below it: SPACE.NAMESPACE.DOMAIN.")
 ]
@@ -168,6 +178,7 @@ def control(
     api_oidc_ca: OidcCa = None,
     api_oidc_client: OidcClient = None,
     api_oidc_client_secret: OidcSecret = None,
+    api_session_idle: SessionIdle = None,
     domain: Domain = DEFAULT_DOMAIN,
     amqp_port: Annotated[
         int, typer.Option("--amqp-port", min=0, max=65535, help="The node's port, to be told to tenants; 0: unknown.")
@@ -188,7 +199,8 @@ def control(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Run the control process alone: resource store, API and controllers, for one node."""
-    from enmasse.api.listeners import ListenerSettings  # noqa: PLC0415  # slow; only needed here
+    from enmasse.api.access.authentication import IDLE_S  # noqa: PLC0415  # slow; only needed here
+    from enmasse.api.listeners import ListenerSettings  # noqa: PLC0415  # the same
     from enmasse.api.process import ControlSettings, run_control  # noqa: PLC0415  # the same
     from enmasse.control.endpoints.controller import EndpointSettings  # noqa: PLC0415  # the same
     from enmasse.drivers.supervisor.endpoints import machine_names  # noqa: PLC0415  # the same
@@ -211,6 +223,7 @@ def control(
             api_oidc_client_secret,
         ),
         certificate=certificate_pair(api_cert, api_key, "--api-cert, --api-key"),
+        session_idle_s=api_session_idle or IDLE_S,
     )
     settings = ControlSettings(
         data=data,
