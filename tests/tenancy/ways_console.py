@@ -77,6 +77,8 @@ def _refused() -> Iterator[tuple[str, Ask]]:
         "query blue's space over the API",
         lambda http: http.post(f"{BLUE}/addressspaces/blue/query", json={"sql": "SELECT * FROM vault"}),
     )
+    yield "list the tables of blue's lake over the API", lambda http: http.get(f"{BLUE}/addressspaces/blue/tables")
+    yield "list built-in pipelines in blue's namespace", lambda http: http.get(f"{BLUE}/builtinpipelines")
     yield (
         "check what blue's user may do",
         lambda http: http.post(f"{USERS}/blue.app/check", json={"operation": "send", "address": "vault"}),
@@ -94,6 +96,7 @@ def _told() -> Iterator[tuple[str, Ask]]:
     yield "look for blue's space", lambda http: http.get(rows, params={"search": "blue"})
     yield "ask for the rows of blue's namespace", lambda http: http.get(rows, params={"namespace": "team-b"})
     yield "see blue in the overview", lambda http: http.get(f"{BASE}/overview")
+    yield "see blue's pipelines among those that are built in", lambda http: http.get(f"{BASE}/builtinpipelines")
 
 
 def _way(words: str, ask: Ask, see: Callable[[httpx.Response], None]) -> Way:
