@@ -92,6 +92,9 @@ async def _look(site: Installation, token: str) -> list[Line]:
             before = len(told)
             watched = await _shares(site)
             lines = len(told) - before
+            for task in (flowing, *viewers):
+                if task.done():
+                    task.result()  # it was to go on: this raises why it did not
             answers = [await _filter(http, number) for number in range(30)]
             for viewer in viewers:
                 viewer.cancel()
@@ -162,12 +165,17 @@ async def _shares(site: Installation) -> tuple[float, float, dict[str, float]]:
 
 
 async def _flow(port: int) -> None:
-    """Send to some queues and receive from half of them, some messages a second."""
-    async with connect(f"amqp://127.0.0.1:{port}") as connection:
+    """Send to some queues and receive from half of them, some messages a second: a row of each page changes."""
+    async with connect(f"amqp://127.0.0.1:{port}", hostname="bench.default") as connection:
         senders = [await connection.sender(f"flow/{number}") for number in range(FLOWING)]
+        receivers = [await connection.receiver(f"flow/{number}") for number in range(FLOWING // 2)]
         while True:
             for sender in senders:
                 await sender.send(Message("a reading"))
+            for receiver in receivers:
+                delivery = await receiver.receive(SECONDS)
+                assert delivery is not None
+                await delivery.accept()
             await asyncio.sleep(0.5)
 
 
