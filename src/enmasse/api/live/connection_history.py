@@ -48,7 +48,7 @@ class ConnectionHistory:
         self._looked_at: dict[str, float] = {}
         sampler.followers.append(self._follow)
 
-    def look_at(self, space: str) -> None:
+    def record_space(self, space: str) -> None:
         """Record the connections of a space from now on."""
         self._looked_at[space] = self._sampler.latest.at
 

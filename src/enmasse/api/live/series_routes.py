@@ -132,7 +132,7 @@ def series_routes(live: Live, connections: ConnectionHistory) -> APIRouter:
             present = await live.rows.connections.of(key)
             if not any(row["name"] == connection for row in present):
                 raise ResourceNotFoundError("Connection", namespace, connection)
-            connections.look_at(key)
+            connections.record_space(key)
             recorded, key = connections.recorded, f"{key}/{connection}"
         after = live.sampler.latest.at - minutes * 60
         if watch:
