@@ -1,5 +1,5 @@
 // Pipelines at the API, and what their tables and addresses answer to SQL.
-import { path, query, send, write } from "./client";
+import { path, query, sendSignedIn, write } from "./client";
 import type { ReadyStatus, Resource } from "./types";
 
 export interface PipelineRow {
@@ -112,7 +112,7 @@ export async function ask(space: string, sql: string, limit: number, signal?: Ab
 }
 
 export async function askForParquet(space: string, sql: string, limit: number): Promise<Blob> {
-  const answer = await send("POST", `${space}/query`, { body: { sql, limit }, accept: "application/vnd.apache.parquet" });
+  const answer = await sendSignedIn("POST", `${space}/query`, { body: { sql, limit }, accept: "application/vnd.apache.parquet" });
   return answer.blob();
 }
 

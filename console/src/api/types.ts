@@ -183,6 +183,7 @@ export interface AddressRow extends Standing {
   bytes?: number;
   senders?: number;
   receivers?: number;
+  partitions?: number;
   fill?: Record<string, Fill>;
   spark?: { in: number[]; out: number[] };
 }
@@ -206,6 +207,7 @@ export interface ConnectionRow {
 export interface LinkRow {
   name: string;
   connection: string;
+  containerId?: string;
   role: string;
   address?: string;
   credit?: number;

@@ -194,7 +194,18 @@ export function linkColumns(space: Space, of: "address" | "connection"): Column<
       ),
     },
     of === "address"
-      ? { key: "connection", title: "Connection", cell: (row) => <Link to={path(`${space.to}/connections`, row.connection)}>{row.connection}</Link> }
+      ? {
+          key: "containerId",
+          title: "Client",
+          cell: (row) => (
+            <>
+              <bdi className="em-wrap">{row.containerId}</bdi>
+              <div className="em-figure-below">
+                <Link to={path(`${space.to}/connections`, row.connection)}>connection {row.connection}</Link>
+              </div>
+            </>
+          ),
+        }
       : { key: "address", title: "Address", cell: (row) => <bdi className="em-wrap">{row.address ?? "(named by each message)"}</bdi> },
     { key: "rate", title: "Rate/s", number: true, cell: (row) => rate(row.rate) },
     { key: "credit", title: "Credit", number: true, cell: (row) => count(row.credit) },

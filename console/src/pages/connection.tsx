@@ -51,6 +51,7 @@ export default function ConnectionPage(): ReactElement {
             <CardBody>
               <Facts
                 facts={[
+                  ["Container ID", row.containerId && <bdi key="container" className="em-wrap">{row.containerId}</bdi>],
                   ["Host", row.host],
                   ["User", row.user],
                   ["Login", row.mechanism],

@@ -1,7 +1,7 @@
 // What is done with pipelines, from their list and from the page of one.
 import { Button, DatePicker, Form, FormGroup, Modal, ModalBody, ModalFooter, ModalHeader, Radio, TextInput } from "@patternfly/react-core";
 import { type FormEvent, type ReactElement, type ReactNode, useState } from "react";
-import { path, remove } from "../api/client";
+import { each, path, remove } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { change, type PipelineRow } from "../api/pipelines";
 import type { Rights } from "../api/rights";
@@ -32,7 +32,7 @@ export function deletionOf(space: Space, rows: Subject[], after?: () => void): Q
     ),
     action: "Delete",
     run: async () => {
-      for (const row of rows) await remove(path(`${space.inNamespace}/pipelines`, row.name));
+      await each(rows, (row) => remove(path(`${space.inNamespace}/pipelines`, row.name)));
       after?.();
     },
   };
@@ -46,8 +46,8 @@ export function usePipelineActions(space: Space, rights: Rights, done: (error?: 
   const confirm = useConfirm();
   const [restarting, setRestarting] = useState<Subject[]>();
   const refused = rights.may("patch", "pipelines") ? undefined : "You may not change pipelines here";
-  const each = (spec: Record<string, unknown>) => (rows: Subject[], leave: () => void) => {
-    void Promise.all(rows.map((row) => change(space.inNamespace, row.name, spec))).then(
+  const changeAll = (spec: Record<string, unknown>) => (rows: Subject[], leave: () => void) => {
+    void each(rows, (row) => change(space.inNamespace, row.name, spec)).then(
       () => {
         leave();
         done();
@@ -55,8 +55,8 @@ export function usePipelineActions(space: Space, rights: Rights, done: (error?: 
       (error: unknown) => done(asApiError(error)),
     );
   };
-  const pause: Action<Subject> = { title: "Pause", refused, run: each({ paused: true }) };
-  const resume: Action<Subject> = { title: "Resume", refused, run: each({ paused: null }) };
+  const pause: Action<Subject> = { title: "Pause", refused, run: changeAll({ paused: true }) };
+  const resume: Action<Subject> = { title: "Resume", refused, run: changeAll({ paused: null }) };
   const restart: Action<Subject> = { title: "Restart …", refused, run: (rows) => setRestarting(rows) };
   const deletion = (after?: () => void): Action<Subject> => ({
     title: "Delete",
@@ -97,7 +97,7 @@ function Restart({ space, rows, close, done }: { space: Space; rows: Subject[]; 
     const from = point === "moment" ? moment.toISOString() : point || null;
     const spec = { restart: { at: new Date().toISOString(), from }, paused: null };
     try {
-      for (const row of rows) await change(space.inNamespace, row.name, spec);
+      await each(rows, (row) => change(space.inNamespace, row.name, spec));
       done();
       close();
     } catch (caught) {

@@ -33,6 +33,7 @@ const CERTIFICATES: Record<string, string> = {
   selfsigned: "Issued by the installation's authority",
   wildcard: "The operator's",
   certBundle: "Your own, uploaded",
+  secret: "Your own, in a Secret of the namespace",
 };
 const AUTHENTICATION: Record<string, string> = {
   "standard-authservice": "Users of its own, with passwords or certificates",
@@ -50,19 +51,24 @@ interface Choice {
   certificate: string;
   tlsCert: string;
   tlsKey: string;
+  secretName: string;
   routeHost: string;
+  port: string;
 }
 
 /** The object that the choices amount to. */
 export function spaceManifest(choice: Choice): AddressSpace {
   const cert = {
-    provider: choice.certificate,
+    provider: choice.certificate === "secret" ? "certBundle" : choice.certificate,
     ...(choice.certificate === "certBundle" ? { tlsCert: btoa(choice.tlsCert), tlsKey: btoa(choice.tlsKey) } : {}),
+    ...(choice.certificate === "secret" ? { secretName: choice.secretName } : {}),
   };
-  const endpoints = choice.endpoints.map((protocol) => ({
+  const endpoints = choice.endpoints.map((protocol, index) => ({
     name: protocol === "AMQPS" ? "messaging" : "messaging-wss",
     service: "messaging",
     cert,
+    // All protocols are spoken at it, and a space has one.
+    ...(choice.port && index === 0 ? { port: Number(choice.port) } : {}),
     ...(choice.routeHost
       ? { expose: { type: "route", routeServicePort: protocol === "AMQPS" ? "amqps" : "https", routeTlsTermination: "passthrough", routeHost: choice.routeHost } }
       : {}),
@@ -107,7 +113,9 @@ export default function NewSpacePage(): ReactElement {
     certificate: "selfsigned",
     tlsCert: "",
     tlsKey: "",
+    secretName: "",
     routeHost: "",
+    port: "",
   });
   const change = (changes: Partial<Choice>) => setChoice((before) => ({ ...before, ...changes }));
   const schema = schemas.data?.items.find((item) => item.metadata.name === choice.type);
@@ -116,6 +124,8 @@ export default function NewSpacePage(): ReactElement {
   const named = NAME.test(choice.name);
   const complete = { ...choice, plan: plan?.name ?? "" };
   const own = choice.customise && choice.certificate === "certBundle";
+  const lacksSecret = choice.certificate === "secret" && !choice.secretName;
+  const isPort = choice.port === "" || (/^[0-9]+$/.test(choice.port) && Number(choice.port) >= 1 && Number(choice.port) <= 65535);
   const allowed = useRights(choice.namespace);
   const refused = allowed.known && !allowed.may("create", "addressspaces") ? `You may not create spaces in the namespace ${choice.namespace}.` : undefined;
 
@@ -198,7 +208,7 @@ export default function NewSpacePage(): ReactElement {
             </FormGroup>
           </Form>
         </WizardStep>
-        <WizardStep name="Endpoints" id="endpoints" footer={{ isNextDisabled: choice.customise && choice.endpoints.length === 0 }}>
+        <WizardStep name="Endpoints" id="endpoints" footer={{ isNextDisabled: choice.customise && (choice.endpoints.length === 0 || lacksSecret) }}>
           <Form onSubmit={(event) => event.preventDefault()}>
             <FormGroup role="radiogroup" label="Endpoints" fieldId="customise">
               <Radio id="endpoints-default" name="customise" label="As usual" description="AMQP, MQTT, STOMP and WebSocket on the installation's ports, with its own certificate." isChecked={!choice.customise} onChange={() => change({ customise: false })} />
@@ -225,6 +235,11 @@ export default function NewSpacePage(): ReactElement {
                     <Radio key={value} id={`cert-${value}`} name="certificate" label={label} isChecked={choice.certificate === value} onChange={() => change({ certificate: value })} />
                   ))}
                 </FormGroup>
+                {choice.certificate === "secret" && (
+                  <FormGroup label="The Secret, with tls.crt and tls.key" fieldId="cert-secret-name" isRequired>
+                    <TextInput id="cert-secret-name" value={choice.secretName} onChange={(_, value) => change({ secretName: value.trim() })} isRequired autoComplete="off" />
+                  </FormGroup>
+                )}
               </>
             )}
           </Form>
@@ -235,13 +250,21 @@ export default function NewSpacePage(): ReactElement {
             <PemFile id="key-file" label="Key (PEM, not encrypted)" isRead={choice.tlsKey !== ""} onRead={(tlsKey) => change({ tlsKey })} />
           </Form>
         </WizardStep>
-        <WizardStep name="Routes" id="routes" isHidden={!choice.customise}>
+        <WizardStep name="Host and port" id="routes" isHidden={!choice.customise} footer={{ isNextDisabled: !isPort }}>
           <Form onSubmit={(event) => event.preventDefault()}>
             <FormGroup label="A host name of your own" fieldId="route-host">
               <TextInput id="route-host" value={choice.routeHost} onChange={(_, value) => change({ routeHost: value.trim() })} placeholder="mq.shop.example" autoComplete="off" />
               <FormHelperText>
                 <HelperText>
                   <HelperTextItem>Of a domain that an operator has granted to the namespace. Without one, clients use the name that every space has, made from its own.</HelperTextItem>
+                </HelperText>
+              </FormHelperText>
+            </FormGroup>
+            <FormGroup label="A port of its own" fieldId="own-port">
+              <TextInput id="own-port" value={choice.port} onChange={(_, value) => change({ port: value.trim() })} validated={isPort ? "default" : "error"} inputMode="numeric" autoComplete="off" />
+              <FormHelperText>
+                <HelperText>
+                  <HelperTextItem variant={isPort ? "default" : "error"}>A number up to 65535, one of those that the plan offers: clients need not name the space there. Left out: the installation's ports.</HelperTextItem>
                 </HelperText>
               </FormHelperText>
             </FormGroup>
@@ -260,6 +283,8 @@ export default function NewSpacePage(): ReactElement {
               ["Endpoints", choice.customise ? choice.endpoints.join(", ") : "As usual"],
               ["Certificate", choice.customise ? CERTIFICATES[choice.certificate] : undefined],
               ["Host name", choice.customise ? choice.routeHost : undefined],
+              ["Port", choice.customise ? choice.port : undefined],
+              ["TLS ends", choice.customise ? "at the node (passthrough)" : undefined],
             ]}
           />
           {choice.authentication === "none-authservice" && (

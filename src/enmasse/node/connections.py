@@ -193,6 +193,7 @@ class Connections:
             "identity": f"{number}/{link.handle}",
             "name": link.name,
             "connection": str(number),
+            "container": connection.container,
             "role": link.role,
             "address": end.target if isinstance(end, Producer) else end.address.name,
             "space": connection.space.name if connection.space is not None else None,

@@ -128,7 +128,7 @@ TABLES: Final = {
     "addresses": Table(
         ADDRESS,
         ADDRESS.plural,
-        ("address", "name", "type", "plan", "phase", "ready", "created", _FLOW, *_RATES, *_LIVE),
+        ("address", "name", "type", "plan", "phase", "ready", "partitions", "created", _FLOW, *_RATES, *_LIVE),
         ("address", "name"),
     ),
     "subscriptions": Table(ADDRESS, ADDRESS.plural, ("name", "address", "phase", *_LIVE), ("name", "address")),
@@ -148,8 +148,8 @@ TABLES: Final = {
     "links": Table(
         ADDRESS_SPACE,
         f"{ADDRESS_SPACE.plural}/links",
-        ("name", "connection", "role", "address", "rate", *_LINK_COUNTS),
-        ("name", "address"),
+        ("name", "connection", "containerId", "role", "address", "rate", *_LINK_COUNTS),
+        ("name", "address", "containerId"),
     ),
 }
 """The tables of a space, by the last part of their path."""
@@ -438,6 +438,8 @@ def _address(document: Document) -> Document:
     }
     if spec.get("topic"):
         row["topic"] = spec["topic"]
+    if spec["type"] == "stream":
+        row["partitions"] = status.get("partitions") or spec.get("partitions")
     return row
 
 
@@ -536,6 +538,7 @@ def _connection(told: Document) -> Document:
 
 def _link(told: Document) -> Document:
     row = {name: told.get(name) for name in ("name", "connection", "role", "address", *_LINK_COUNTS)}
+    row["containerId"] = told.get("container")
     counts = {"deliveries": told.get("deliveries") or 0}
     return _without_none(row) | {"key": told.get("identity") or told["name"], "counts": counts}
 

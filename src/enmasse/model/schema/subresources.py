@@ -98,6 +98,7 @@ LINKS: Final = Subresource(
     (
         ListedField("name", "The link, as its client calls it."),
         ListedField("connection", "The connection that it is on."),
+        ListedField("containerId", "The client of that, as it calls itself.", is_always=False, of_node="container"),
         ListedField("role", "Whether its client sends or receives."),
         ListedField("address", "Where it sends to or receives from.", is_always=False),
         ListedField("credit", "How many more messages it may carry.", "integer", is_always=False),
@@ -206,6 +207,7 @@ ROWS: Final = Subresource(
         _maybe("type", "Of an address."),
         _maybe("plan", "Of an address."),
         _maybe("topic", "Of an address that is a subscription."),
+        _maybe("partitions", "Of a stream.", "integer"),
         _maybe("subscription", "What receivers of a subscription call it."),
         _maybe("senders", "Links that send.", "number"),
         _maybe("receivers", "Links that receive.", "number"),
@@ -228,7 +230,7 @@ ROWS: Final = Subresource(
         _maybe("badRecords", "What a pipeline could not decode.", "integer"),
         _maybe("queries", "Of a pipeline, with their states.", "objects"),
         _maybe("host", "Where the client of a connection is."),
-        _maybe("containerId", "The client of a connection, as it calls itself."),
+        _maybe("containerId", "The client of a connection or link, as it calls itself."),
         _maybe("protocol", "What the client of a connection speaks."),
         _maybe("tls", "The version of TLS of a connection and its cipher; empty without TLS."),
         _maybe("user", "Who the client of a connection has logged in as."),
@@ -237,7 +239,11 @@ ROWS: Final = Subresource(
         _maybe("opened", "When a connection was opened.", "time"),
         _maybe("connection", "The connection that a link is on."),
         _maybe("role", "Whether the client of a link sends or receives."),
-        *(_maybe(field.name, f"Of a link. {field.description}", "integer") for field in LINKS.fields[4:]),
+        *(
+            _maybe(field.name, f"Of a link. {field.description}", "integer")
+            for field in LINKS.fields
+            if field.type == "integer"
+        ),
         _maybe("namespace", "That a space lies in."),
         _maybe("addresses", "That a space has.", "integer"),
         _maybe("connections", "That clients of a space have open.", "integer"),

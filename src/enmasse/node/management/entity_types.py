@@ -56,8 +56,8 @@ _ATTRIBUTES: dict[str, Sequence[str]] = {
         "receivers", "transactions", "bytesIn", "bytesOut", "messagesIn", "messagesOut",
     ),
     LINK_TYPE: (
-        "connection", "role", "address", "space", "credit", "deliveries", "unsettled", "accepted", "rejected",
-        "released", "modified", "presettled", "backlog",
+        "connection", "container", "role", "address", "space", "credit", "deliveries", "unsettled", "accepted",
+        "rejected", "released", "modified", "presettled", "backlog",
     ),
     SESSION_TYPE: (
         "space", "user", "connected", "expiry", "leftAt", "filters", "filterCount", "messagesStored", "bytesStored",
