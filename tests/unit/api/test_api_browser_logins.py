@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
+import pytest
 
+from enmasse.api.access import authorization
 from enmasse.api.access.authentication import LOGIN_S, Authenticator, OidcTokens
 from enmasse.api.app import ApiParts, create_app
 from enmasse.identity.oidc_settings import OidcSettings
@@ -125,3 +127,17 @@ async def test_a_stream_does_not_keep_an_idle_session_alive(registry: Registry) 
         browser.now += 2
         assert await browser.name() == 401
         await lines.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_stream_that_has_nothing_to_tell_ends_with_its_session(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authorization, "_AGAIN_S", 0.01)
+    async with Provider() as provider, Browser(registry, provider) as browser:
+        await browser.come_back(await browser.leave())
+        cookie = f"enmasse_session={browser.http.cookies['enmasse_session']}"
+        lines = lines_of(browser.app, "/apis/enmasse.io/v1beta1/overview?watch=true", cookie=cookie)
+        await anext(lines)
+        browser.now += 301
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(anext(lines), 60)

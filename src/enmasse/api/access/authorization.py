@@ -4,11 +4,12 @@ Rules:
 1. The access is derived from method and path alone, as in Kubernetes; unknown paths are authorized as paths, which
    only administrators have access to.
 2. The decision comes before any lookup: a refusal does not reveal what exists.
-3. A watch ends as soon as its owner is no longer allowed to have it.
+3. A watch ends as soon as its owner is no longer allowed to have it: before its next part, or within ``_AGAIN_S``.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -43,6 +44,8 @@ _UNAUTHORIZED = (
     "Unauthorized: log in with `enmasse login`, or send a token as `Authorization: Bearer`; the operator's is in the "
     "data directory, in control/operator.token"
 )
+
+_AGAIN_S = 5.0
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _OF_NAMESPACE = ("status", "finalize")
@@ -101,19 +104,35 @@ class Access:
     async def _watch(
         self, access: AccessRequest, requester: Requester, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Serve a stream, and authorize it again before each part."""
-        has_ended = False
+        """Serve a stream, and authorize it again before each part, and now and then while it has nothing to tell."""
+        has_begun = has_ended = False
 
-        async def checked(message: Message) -> None:
+        async def is_over() -> bool:
             nonlocal has_ended
-            if message["type"] == "http.response.body" and not await self._is_still_allowed(access, requester, scope):
+            if not has_ended and has_begun and not await self._is_still_allowed(access, requester, scope):
                 has_ended = True
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return has_ended
+
+        async def checked(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.body" and await is_over():
                 raise OSError("no longer allowed")  # as if the client had disconnected
             await send(message)
+            has_begun = True
+
+        async def received() -> Message:
+            coming = asyncio.ensure_future(receive())
+            try:
+                while not (await asyncio.wait({coming}, timeout=_AGAIN_S))[0]:
+                    if await is_over():
+                        return {"type": "http.disconnect"}
+                return coming.result()
+            finally:
+                coming.cancel()
 
         try:
-            await self._app(scope, receive, checked)
+            await self._app(scope, received, checked)
         except Exception:
             if not has_ended:
                 raise
