@@ -53,14 +53,18 @@ async function ask(namespace: string): Promise<Rights> {
 /** The person's rights in a namespace; while they are not known yet, none. They are asked for again after a refusal. */
 export function useRights(namespace = "default"): Rights {
   const [rights, setRights] = useState<Rights>(NOTHING);
+  const [turn, setTurn] = useState(0);
   const { rights: version, here } = useReach();
   useEffect(() => {
     let gone = false;
+    let timer = 0;
     let entry = cache.get(namespace);
     if (!entry || (entry.of !== version && Date.now() - entry.asked > KEPT_MS)) {
       entry = { of: version, asked: Date.now(), rights: ask(namespace) };
       cache.set(namespace, entry);
       entry.rights.catch(() => cache.delete(namespace));
+    } else if (entry.of !== version) {
+      timer = window.setTimeout(() => setTurn((before) => before + 1), entry.asked + KEPT_MS - Date.now() + 1);
     }
     entry.rights.then(
       (found) => !gone && setRights(found),
@@ -68,7 +72,8 @@ export function useRights(namespace = "default"): Rights {
     );
     return () => {
       gone = true;
+      window.clearTimeout(timer);
     };
-  }, [namespace, version, here]);
+  }, [namespace, version, here, turn]);
   return rights;
 }

@@ -17,9 +17,9 @@ interface Place {
 
 const MOST = 8;
 
-/** Spaces, and addresses of the present space, with the letters in their names. */
-function useFound(text: string, place: { namespace: string; space: string } | undefined): Place[] {
-  const [found, setFound] = useState<Place[]>([]);
+/** Spaces, and addresses of the present space, with the letters in their names; undefined until the API has said so. */
+function useFound(text: string, place: { namespace: string; space: string } | undefined): Place[] | undefined {
+  const [found, setFound] = useState<{ of: string; places: Place[] }>();
   useEffect(() => {
     const stop = new AbortController();
     const limits = { search: text, limit: MOST };
@@ -33,11 +33,11 @@ function useFound(text: string, place: { namespace: string; space: string } | un
         )
       : Promise.resolve([]);
     void Promise.allSettled([addresses, spaces]).then((results) => {
-      if (!stop.signal.aborted) setFound(results.flatMap((result) => (result.status === "fulfilled" ? result.value : [])));
+      if (!stop.signal.aborted) setFound({ of: text, places: results.flatMap((result) => (result.status === "fulfilled" ? result.value : [])) });
     });
     return () => stop.abort();
   }, [text, place?.namespace, place?.space]);
-  return found;
+  return found?.of === text ? found.places : undefined;
 }
 
 export function Palette({ close }: { close: () => void }): ReactElement {
@@ -46,6 +46,8 @@ export function Palette({ close }: { close: () => void }): ReactElement {
   const rights = useRights(place?.namespace);
   const [text, setText] = useState("");
   const [index, setIndex] = useState(0);
+  // Who writes quickly and presses Enter before anything was found goes there once it is.
+  const [entered, setEntered] = useState(false);
   const found = useFound(text, place);
   const letters = text.toLowerCase();
   const known: Place[] = pages
@@ -55,13 +57,18 @@ export function Palette({ close }: { close: () => void }): ReactElement {
     .map((page) => ({ title: page.title, hint: page.hint ?? (page.nav === "space" ? `of ${place?.space}` : undefined), to: pathOf(page, place) }))
     .filter((entry) => `${entry.title} ${entry.hint ?? ""}`.toLowerCase().includes(letters));
   const paths = new Set(known.map((entry) => entry.to));
-  const entries = [...known, ...found.filter((entry) => !paths.has(entry.to))];
+  const entries = [...known, ...(found ?? []).filter((entry) => !paths.has(entry.to))];
   const chosen = Math.min(index, Math.max(entries.length - 1, 0));
   const go = (entry: Place | undefined) => {
     if (!entry) return;
     close();
     void navigate(entry.to);
   };
+  useEffect(() => {
+    if (!entered || !found) return;
+    setEntered(false);
+    go(entries[chosen]);
+  });
   const key = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) {
@@ -69,7 +76,8 @@ export function Palette({ close }: { close: () => void }): ReactElement {
       setIndex((chosen + step + entries.length) % Math.max(entries.length, 1));
     } else if (event.key === "Enter") {
       event.preventDefault();
-      go(entries[chosen]);
+      if (entries[chosen]) go(entries[chosen]);
+      else setEntered(true);
     }
   };
   return (
@@ -90,6 +98,7 @@ export function Palette({ close }: { close: () => void }): ReactElement {
           onChange={(_, value) => {
             setText(value);
             setIndex(0);
+            setEntered(false);
           }}
         />
         <Menu isPlain isScrollable role="listbox" onSelect={(_, id) => go(entries[Number(id)])} selected={chosen}>
@@ -100,7 +109,7 @@ export function Palette({ close }: { close: () => void }): ReactElement {
                   <bdi>{entry.title}</bdi>
                 </MenuItem>
               ))}
-              {entries.length === 0 && <MenuItem isDisabled>Nothing of that name</MenuItem>}
+              {entries.length === 0 && <MenuItem isDisabled>{found ? "Nothing of that name" : "Looking …"}</MenuItem>}
             </MenuList>
           </MenuContent>
         </Menu>

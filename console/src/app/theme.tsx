@@ -1,5 +1,5 @@
 // Dark and light: as the system has it, until the person chooses.
-import { createContext, type ReactElement, type ReactNode, useContext, useEffect, useState } from "react";
+import { createContext, type ReactElement, type ReactNode, useContext, useEffect, useLayoutEffect, useState } from "react";
 
 const KEY = "enmasse.theme";
 const system = window.matchMedia("(prefers-color-scheme: dark)");
@@ -27,9 +27,9 @@ export function Theming({ children }: { children: ReactNode }): ReactElement {
     system.addEventListener("change", follow);
     return () => system.removeEventListener("change", follow);
   }, []);
+  useLayoutEffect(() => show(dark), [dark]);
   const toggle = () => {
     localStorage.setItem(KEY, dark ? "light" : "dark");
-    show(!dark);
     setDark(!dark);
   };
   return <Theme.Provider value={{ dark, toggle }}>{children}</Theme.Provider>;
