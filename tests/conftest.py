@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -71,17 +72,25 @@ def shares_spark(path: Path) -> bool:
     return "spark: SparkSession" in path.read_text()
 
 
-class SparkOnce(LoadFileScheduling):  # type: ignore[misc]  # xdist tells no types
-    """Has one worker run all files that share the Spark session: Java starts once."""
+@functools.cache
+def group_of(path: Path) -> str | None:
+    """Return the group that a file's mark names, if any."""
+    found = re.search(r"xdist_group\(\"(\w+)\"\)", path.read_text())
+    return found and found.group(1)
+
+
+class GroupsOfFiles(LoadFileScheduling):  # type: ignore[misc]  # xdist tells no types
+    """Has one worker run all files that share what takes long to start: Spark, or what their group's mark names."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
-        return "spark" if shares_spark(self.config.rootpath / file) else file
+        path = self.config.rootpath / file
+        return "spark" if shares_spark(path) else group_of(path) or file
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkOnce | None:
-    return SparkOnce(config, log) if config.getoption("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupsOfFiles | None:
+    return GroupsOfFiles(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,59 +1,36 @@
-"""One installation for the run; for each module one browser, and a page that the installation's link has let in.
+"""One installation and one browser for all tests here, which one worker runs: their mark names the group.
 
-The browser ends with its module: its event loop is the thread's while it runs.
+The browser ends with the last of them: its event loop is the thread's while it runs, where others want their own. It
+keeps two windows, of the operator and of whoever comes: a page in a new one has all its scripts compiled anew, which
+takes as long as three pages in one that knows them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.console.people import People
-from tests.console.visit import Visit, launch
+from tests.console.visit import PATIENCE_MS, Visit, declare_shop, launch, leave, new_window
 from tests.support.foreign_tools import require
 from tests.support.installation import Installation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, BrowserContext
 
-PATIENCE_MS = 30_000
-"""For whatever a page is to show, on a machine that does a lot of other things."""
-
-SPACE = """
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {name: shop}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: shop.orders}
-spec: {address: orders, type: queue, deadletter: failed, messageRedelivery: {maximumDeliveryAttempts: 1}}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: shop.others}
-spec: {address: others, type: queue}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: shop.failed}
-spec: {address: failed, type: deadletter}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: shop.clicks}
-spec: {address: clicks, type: stream, partitions: 1}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: shop.news}
-spec: {address: news, type: topic}
-"""
+SHOP = {
+    "orders": "{type: queue, deadletter: failed, messageRedelivery: {maximumDeliveryAttempts: 1}}",
+    "others": "{type: queue}",
+    "failed": "{type: deadletter}",
+    "clicks": "{type: stream, partitions: 1}",
+    "news": "{type: topic}",
+}
+"""The addresses of the space that pages are looked at with."""
 
 
 @pytest.fixture(scope="session")
@@ -61,9 +38,9 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     require("chromium")
     found = Installation(tmp_path_factory.mktemp("console") / "d")
     try:
-        found.start("--no-pipelines")
-        found.ok("apply", "-f", "-", stdin=SPACE)
-        found.ok("status", "--wait", "150")
+        # A module's session lasts as long as its tests take on a machine that does a lot of other things.
+        found.start("--no-pipelines", "--api-session-idle", "1800")
+        declare_shop(found, SHOP)
         yield found
     finally:
         if found.is_running:
@@ -72,17 +49,30 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 
 @pytest.fixture(scope="module")
 def link(installation: Installation) -> str:
-    """What lets in. It is asked for before the browser starts, whose event loop is the thread's."""
+    """What lets in."""
     return installation.ok("console", "--print").strip()
 
 
-@pytest.fixture(scope="module")
-def browser(link: str) -> Iterator[Browser]:
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    require("chromium")
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = launch(playwright)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="package")
+def window(browser: Browser) -> BrowserContext:
+    """The operator's."""
+    return new_window(browser, accept_downloads=True)
+
+
+@pytest.fixture(scope="package")
+def window_of_others(browser: Browser) -> BrowserContext:
+    """Of people who come one after the other, and leave nothing there."""
+    return new_window(browser)
 
 
 @pytest.fixture(scope="module")
@@ -93,16 +83,12 @@ def api(installation: Installation) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def visit(browser: Browser, link: str) -> Iterator[Visit]:
-    """A browser's window that is logged in, for all tests of a module: each opens the page it needs."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
-    visit = Visit(page, link)
-    page.goto(link)
+def visit(window: BrowserContext, link: str) -> Iterator[Visit]:
+    """A page that the link has let in, for all tests of a module: each opens the place it needs."""
+    visit = Visit(window.new_page(), link)
+    visit.page.goto(link)
     yield visit
-    context.close()
-    assert visit.complaints == []
+    leave(visit)
 
 
 @pytest.fixture(scope="module")
@@ -113,17 +99,15 @@ def people(installation: Installation) -> Iterator[People]:
 
 
 @pytest.fixture
-def newcomer(browser: Browser) -> Iterator[Callable[..., Visit]]:
-    """Opens windows of people who have not logged in yet, by the origin of the console."""
+def newcomer(window_of_others: BrowserContext) -> Iterator[Callable[[str], Visit]]:
+    """Opens pages of people who have not logged in yet, by the origin of the console."""
     visits: list[Visit] = []
 
-    def open_window(origin: str, **options: Any) -> Visit:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
-        context.set_default_timeout(PATIENCE_MS)
-        visits.append(Visit(context.new_page(), origin))
+    def open_page(origin: str) -> Visit:
+        window_of_others.clear_cookies()
+        visits.append(Visit(window_of_others.new_page(), origin))
         return visits[-1]
 
-    yield open_window
+    yield open_page
     for visit in visits:
-        visit.page.context.close()
-        assert visit.complaints == []
+        leave(visit)

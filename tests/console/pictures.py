@@ -23,7 +23,7 @@ from playwright.sync_api import expect, sync_playwright
 from enmasse.client import Message
 from enmasse.client.blocking import connect
 from enmasse.demo.devices import FLEET, make_fleet
-from tests.console.visit import Visit, launch
+from tests.console.visit import Visit, launch, new_window
 from tests.support.installation import EXAMPLES, Installation
 
 if TYPE_CHECKING:
@@ -151,22 +151,19 @@ def take(browser: Browser, link: str, to: Path) -> list[Path]:
     """
     to.mkdir(parents=True, exist_ok=True)
     made = []
-    for picture in PICTURES:
-        width, height = picture.size
-        with browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if picture.is_dark else "light",
-            reduced_motion="reduce",
-            locale="en-GB",
-        ) as context:
-            visit = Visit(context.new_page(), link)
-            visit.page.goto(link)
+    with new_window(browser, locale="en-GB") as window:
+        visit = Visit(window.new_page(), link)
+        visit.page.goto(link)
+        for picture in PICTURES:
+            width, height = picture.size
+            visit.page.set_viewport_size({"width": width, "height": height})
+            visit.page.emulate_media(color_scheme="dark" if picture.is_dark else "light")
             visit.open(picture.path)
             picture.prepare(visit)
             file = to / f"{picture.name}.png"
             visit.page.screenshot(path=file, animations="disabled")
-            assert visit.complaints == []
             made.append(file)
+        assert visit.complaints == []
     return made
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.console.visit import IN_SPACE
 from tests.support.foreign_tools import require
+from tests.support.polling import until
+from tests.unit.client.authorities import Authority
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     import httpx
-    from playwright.sync_api import Browser
 
     from tests.console.visit import Visit
     from tests.support.installation import Installation
@@ -22,7 +27,7 @@ require("python-qpid-proton")
 from proton import Delivery, Message
 from proton.utils import BlockingConnection
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
 
 def test_the_link_lets_in_and_its_token_leaves_the_address(visit: Visit, link: str) -> None:
@@ -35,12 +40,11 @@ def test_the_link_lets_in_and_its_token_leaves_the_address(visit: Visit, link: s
     assert visit.page.evaluate("document.cookie") == ""
 
 
-def test_without_the_link_one_is_asked_who_one_is(browser: Browser, visit: Visit) -> None:
-    with browser.new_context() as context:
-        page = context.new_page()
-        page.goto(f"{visit.origin}/console/{IN_SPACE}/addresses")
-        expect(page.get_by_role("dialog")).to_contain_text("Sign in")
-        expect(page.get_by_text("orders")).to_have_count(0)
+def test_without_the_link_one_is_asked_who_one_is(newcomer: Callable[[str], Visit], link: str) -> None:
+    visit = newcomer(link)
+    visit.open(f"{IN_SPACE}/addresses")
+    expect(visit.dialog()).to_contain_text("Sign in")
+    expect(visit.page.get_by_text("orders")).to_have_count(0)
 
 
 def test_a_space_is_created_step_by_step(visit: Visit) -> None:
@@ -53,6 +57,55 @@ def test_a_space_is_created_step_by_step(visit: Visit) -> None:
     visit.press("Create")
     expect(visit.page).to_have_url(re.compile("/spaces/default/garden/addresses$"))
     expect(visit.heading("No address yet")).to_be_visible()
+
+
+def test_a_space_is_created_with_a_host_a_port_and_a_certificate_of_its_own(
+    visit: Visit, api: httpx.Client, tmp_path: Path
+) -> None:
+    page = visit.page
+    both = Authority(tmp_path, "orchard").sign("mq.orchard.example").read_text()
+    certificate, begin, key = both.partition("-----BEGIN PRIVATE KEY")
+    for name, text in (("tls.crt", certificate), ("tls.key", begin + key)):
+        (tmp_path / name).write_text(text)
+    visit.open("new-space")
+    page.get_by_role("radio", name="Unlimited").check(force=True)
+    visit.press("Next")
+    page.locator("#space-name").fill("orchard")
+    visit.press("Next")
+    page.locator("#endpoints-own").check(force=True)
+    page.get_by_role("checkbox", name="AMQP-WSS").uncheck()
+    page.locator("#cert-certBundle").check(force=True)
+    visit.press("Next")
+    expect(visit.button("Next")).to_be_disabled()
+    page.locator("#cert-file").set_input_files(tmp_path / "tls.crt")
+    page.locator("#key-file").set_input_files(tmp_path / "tls.key")
+    visit.press("Next")
+    page.locator("#route-host").fill("mq.orchard.example")
+    page.locator("#own-port").fill("70000")
+    expect(visit.button("Next")).to_be_disabled()
+    page.locator("#own-port").fill("31007")
+    visit.press("Next")
+    expect(page.get_by_text("routeTlsTermination: passthrough")).to_be_visible()
+    visit.press("Create")
+    expect(visit.heading("No address yet")).to_be_visible()
+
+    def endpoint() -> Any:
+        return next(iter(api.get("addressspaces/orchard").json().get("status", {}).get("endpointStatuses", [])), {})
+
+    until(lambda: endpoint().get("externalHost") == "mq.orchard.example", endpoint)
+    (spec,) = api.get("addressspaces/orchard").json()["spec"]["endpoints"]
+    assert (spec["name"], spec["port"], spec["cert"]["provider"]) == ("messaging", 31007, "certBundle")
+    assert spec["expose"] == {
+        "type": "route",
+        "routeHost": "mq.orchard.example",
+        "routeServicePort": "amqps",
+        "routeTlsTermination": "passthrough",
+    }
+    assert base64.b64decode(spec["cert"]["tlsCert"]).decode() == certificate
+    assert "tlsKey" not in spec["cert"]
+    assert key not in api.get("addressspaces/orchard").text
+    visit.open("spaces/default/orchard/endpoints")
+    expect(visit.row("mq.orchard.example")).to_be_visible()
 
 
 def test_an_address_is_created_counts_what_is_sent_and_is_deleted(

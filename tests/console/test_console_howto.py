@@ -22,7 +22,7 @@ PAGE = "use-the-console.md"
 MOST_BYTES = 150_000
 """Of a picture: whoever reads the page loads all of them."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
 
 @pytest.fixture

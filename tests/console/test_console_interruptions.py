@@ -9,18 +9,22 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
+from tests.console.people import People
 from tests.console.visit import IN_SPACE
+from tests.support.installation import Installation
 from tests.support.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import httpx
 
-    from tests.console.people import People
     from tests.console.visit import Visit
 
-pytestmark = pytest.mark.slow
+LATE_MS = 120_000
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,36 @@ def test_somebody_else_does_not_go_on_with_it(
     expect(visit.heading("doomed")).to_be_visible()
     expect(visit.dialog()).to_have_count(0)
     assert api.get(doomed).status_code == 200
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[Installation]:
+    """An installation whose sessions end when they are left alone for a moment."""
+    found = Installation(tmp_path / "d")
+    try:
+        found.start("--no-pipelines", "--api-session-idle", "20")
+        yield found
+    finally:
+        if found.is_running:
+            found.stop()
+
+
+def test_a_session_that_is_left_alone_ends_though_its_page_is_open(
+    newcomer: Callable[..., Visit], impatient: Installation
+) -> None:
+    people = People(impatient)
+    people.add("ida")
+    visit = newcomer(people.origin)
+    visit.open("spaces")
+    visit.sign_in("ida", people.password("ida"))
+    expect(visit.heading("No space yet")).to_be_visible()
+    # Nobody touches it: its stream, which has nothing to tell, does not keep it alive, and ends with it.
+    again = visit.dialog().filter(has_text="Sign in again")
+    expect(again).to_contain_text("The session of ida is over", timeout=LATE_MS)
+    visit.sign_in("ida", people.password("ida"))
+    expect(again).to_have_count(0)
+    expect(visit.heading("No space yet")).to_be_visible()
+    people.close()
 
 
 def test_an_api_that_was_away_is_taken_up_again(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.console.people import People
     from tests.console.visit import Visit
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
 OF_THE_SHOP = ("orders", "others", "clicks", "failed")
 

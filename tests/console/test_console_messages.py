@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.console.visit import Visit
     from tests.support.installation import Installation
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
 HOSTILE = (
     "<script>document.title='owned'</script>",

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.visit import IN_SPACE
+from tests.console.people import People
+from tests.console.visit import IN_SPACE, declare_shop
 from tests.support.foreign_tools import require
 from tests.support.installation import Installation
 from tests.support.polling import until
@@ -30,22 +31,6 @@ LATE_MS = 120_000
 """Spark starts meanwhile, on a machine that does a lot of other things."""
 READINGS = 40
 
-SPACE = """
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {name: shop}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: shop.telemetry}
-spec: {address: telemetry, type: stream, partitions: 1}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: shop.warnings}
-spec: {address: warnings, type: queue}
-"""
-
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
@@ -55,8 +40,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     found = Installation(tmp_path_factory.mktemp("console") / "p")
     try:
         found.start()
-        found.ok("apply", "-f", "-", stdin=SPACE)
-        found.ok("status", "--wait", "150")
+        declare_shop(found, {"telemetry": "{type: stream, partitions: 1}", "warnings": "{type: queue}"})
         yield found
     finally:
         if found.is_running:
@@ -65,6 +49,13 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 
 def figure(title: str) -> str:
     return f".em-figures > *:has-text('{title}') .em-figure"
+
+
+def come_back(visit: Visit, link: str) -> None:
+    """Sign in again by the link, as in another tab."""
+    visit.page.context.request.get(link, max_redirects=0)
+    visit.press("Go on")
+    expect(visit.dialog()).to_have_count(0)
 
 
 def test_examples_are_pipelines_and_the_view_of_devices_teaches_to_make_one(visit: Visit) -> None:
@@ -82,7 +73,7 @@ def test_examples_are_pipelines_and_the_view_of_devices_teaches_to_make_one(visi
 
 
 def test_a_pipeline_is_created_fills_its_chart_is_asked_paused_and_resumed(
-    visit: Visit, api: httpx.Client, tmp_path: Path
+    visit: Visit, api: httpx.Client, installation: Installation, link: str, tmp_path: Path
 ) -> None:
     page = visit.page
     visit.open(f"{IN_SPACE}/pipelines")
@@ -117,8 +108,12 @@ def test_a_pipeline_is_created_fills_its_chart_is_asked_paused_and_resumed(
     download.value.save_as(tmp_path / "shop.csv")
     lines = (tmp_path / "shop.csv").read_bytes().decode().split("\r\n")
     assert lines == ["device,top", "pump-0,18", "pump-1,18.5", "pump-2,19", "pump-3,19.5", ""]
+    # The session ends meanwhile; who comes back by the link gets the file.
+    People(installation).end_session(page.context.cookies())
+    visit.press("Save as Parquet")
+    expect(visit.dialog()).to_contain_text("is over")
     with page.expect_download() as download:
-        visit.press("Save as Parquet")
+        come_back(visit, link)
     download.value.save_as(tmp_path / "shop.parquet")
     table = pq.read_table(io.BytesIO((tmp_path / "shop.parquet").read_bytes()))
     assert table.to_pydict() == {"device": [f"pump-{n}" for n in range(4)], "top": [18.0, 18.5, 19.0, 19.5]}
@@ -137,6 +132,17 @@ def test_a_pipeline_is_created_fills_its_chart_is_asked_paused_and_resumed(
 
     visit.open(f"{IN_SPACE}/pipelines")
     expect(visit.row("last-value")).to_contain_text("Running")
+    # The same with what is done to all that are chosen.
+    visit.row("last-value").get_by_role("checkbox").check()
+    People(installation).end_session(page.context.cookies())
+    visit.press("Pause")
+    expect(visit.dialog()).to_contain_text("is over")
+    assert not api.get("pipelines/shop.last-value").json()["spec"].get("paused")
+    come_back(visit, link)
+    expect(visit.row("last-value")).to_contain_text("Paused", timeout=LATE_MS)
+    visit.row("last-value").get_by_role("checkbox").check()
+    visit.press("Resume")
+    expect(visit.row("last-value")).to_contain_text("Running", timeout=LATE_MS)
     page.get_by_role("link", name="last-value", exact=True).click()
     for action, phase in (("Pause", "Paused"), ("Resume", "Running")):
         visit.press("Actions")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.console.visit import Visit
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
 
 def press_by_keyboard(control: Locator) -> None:

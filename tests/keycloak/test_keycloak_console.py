@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.console.people import People
-from tests.console.visit import IN_SPACE, Visit
+from tests.console.visit import IN_SPACE, PATIENCE_MS, Visit, declare_shop, launch, new_window
 from tests.support.foreign_tools import require
 from tests.support.installation import Installation
 
@@ -20,21 +20,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("keycloak")]
 
-PATIENCE_MS = 30_000
 CLIENT = "console"
 AUDIENCE = "enmasse"
 PASSWORD = "the horse of tina"
-
-SPACE = """
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {name: shop}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: shop.orders}
-spec: {address: orders, type: queue}
-"""
 
 
 @pytest.fixture
@@ -67,8 +55,7 @@ def staffed(keycloak: Keycloak, tmp_path_factory: pytest.TempPathFactory) -> Ite
             ],
         }
         keycloak.admin("POST", "", realm)
-        found.ok("apply", "-f", "-", stdin=SPACE)
-        found.ok("status", "--wait", "150")
+        declare_shop(found, {"orders": "{type: queue}"})
         yield found
     finally:
         if found.is_running:
@@ -79,11 +66,8 @@ def test_one_logs_in_at_the_providers_page_and_comes_back_to_where_one_was(staff
     people = People(staffed)
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        context = browser.new_context()
-        context.set_default_timeout(PATIENCE_MS)
+        browser = launch(playwright)
+        context = new_window(browser)
         visit = Visit(context.new_page(), people.origin)
         page = visit.page
         visit.open(f"{IN_SPACE}/addresses?sort=-address")
