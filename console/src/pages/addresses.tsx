@@ -69,7 +69,7 @@ function columns(to: string): Column<AddressRow>[] {
     { key: "receivers", title: "Receivers", number: true, cell: (row) => count(row.receivers) },
     { key: "partitions", title: "Partitions", number: true, cell: (row) => (row.type === "stream" ? count(row.partitions) : "") },
     { key: "fill", title: "Limits", sortable: false, info: "The limit that is closest to being reached", cell: (row) => <Fullest fills={row.fill} /> },
-    { key: "created", title: "Created", brief: true, cell: (row) => <span title={dateTime(row.created)}>{ago(row.created)}</span> },
+    { key: "created", title: "Created", cell: (row) => <span title={dateTime(row.created)}>{ago(row.created)}</span> },
   ];
 }
 

@@ -439,7 +439,7 @@ def _address(document: Document) -> Document:
     if spec.get("topic"):
         row["topic"] = spec["topic"]
     if spec["type"] == "stream":
-        row["partitions"] = status.get("partitions") or spec.get("partitions")
+        row["partitions"] = spec.get("partitions") or (status.get("planStatus") or {}).get("partitions")
     return row
 
 
