@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,10 +100,9 @@ def traced(node: NodeProcess, *arguments: str) -> Iterator[list[str]]:
         with connect(node.admin_url) as connection:
             until(lambda: any(item["address"].startswith("$trace") for item in links(connection)))
         yield shown
-        time.sleep(0.3)  # frames go to the reader with the node's next turn
     finally:
         process.send_signal(signal.SIGINT)
-        shown += process.communicate(timeout=30)[0].splitlines()
+        shown += process.communicate(timeout=60)[0].splitlines()
 
 
 def links(connection: Any) -> list[dict[str, Any]]:

@@ -90,10 +90,12 @@ class _Reader(Consumer):
     __slots__ = ()
 
     def on_credit(self, gained: int, drain: bool) -> None:
-        """Send what waits."""
-        self.address.due()
+        """Send what waits: in the next turn, or at once to a reader that drains, who wants no more after that."""
         if drain:
+            self.address.on_turn(0.0)
             self.port.drained()
+        else:
+            self.address.due()
 
 
 class _Trace(Address):

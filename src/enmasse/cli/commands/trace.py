@@ -38,6 +38,7 @@ CONNECTION_TYPE = "io.enmasse.connection"
 
 _CREDIT = 32  # messages of some 64 KiB that may be on their way: the node keeps the rest
 _COLUMNS = ("identity", "container", "host", "space", "user", "senders", "receivers")
+_LAST_S = 5.0
 _POLL_S = 0.5
 
 
@@ -157,16 +158,23 @@ async def _follow(url: str, name: str, arguments: dict[str, Any], shown: _Shown,
     async with connect(url, reconnect=False) as connection:
         address = await _start(connection, name, arguments)
         async with connection.receiver(address, credit=_CREDIT, settled=True) as receiver:
-            while deadline is None or time.monotonic() < deadline:
-                patience = _POLL_S if deadline is None else max(0.0, min(_POLL_S, deadline - time.monotonic()))
-                delivery = await receiver.receive(timeout=patience)
-                if delivery is None:
-                    continue
-                body = delivery.message.body
-                if isinstance(body, dict):
-                    shown.show(body)
-                    if body.get("ended"):
-                        return
+            try:
+                while deadline is None or time.monotonic() < deadline:
+                    patience = _POLL_S if deadline is None else max(0.0, min(_POLL_S, deadline - time.monotonic()))
+                    delivery = await receiver.receive(timeout=patience)
+                    if delivery is None:
+                        continue
+                    body = delivery.message.body
+                    if isinstance(body, dict):
+                        shown.show(body)
+                        if body.get("ended"):
+                            return
+            finally:
+                # What was traced before the end was asked for is shown, too.
+                await receiver.drain(timeout=_LAST_S)
+                while (delivery := receiver.receive_nowait()) is not None:
+                    if isinstance(delivery.message.body, dict):
+                        shown.show(delivery.message.body)
 
 
 async def _start(connection: Connection, name: str, arguments: dict[str, Any]) -> str:
