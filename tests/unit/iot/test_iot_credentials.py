@@ -35,9 +35,7 @@ def certificate(subject: str, issuer: str) -> str:
     """DER in base64."""
 
     def name(common: str) -> Name:
-        return Name(
-            [NameAttribute(NameOID.ORGANIZATION_NAME, "Acme"), NameAttribute(NameOID.COMMON_NAME, common)]
-        )
+        return Name([NameAttribute(NameOID.ORGANIZATION_NAME, "Acme"), NameAttribute(NameOID.COMMON_NAME, common)])
 
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     made = (
@@ -206,5 +204,9 @@ def test_credentials_that_are_wrong_are_refused_and_no_secret_is_quoted(sensor: 
 
 
 def test_so_many_passwords_are_hashed_at_once_and_no_more(sensor: DeviceRegistry) -> None:
-    lines = [json.dumps({"id": f"d-{n}", "credentials": [password(f"d-{n}", {"pwd-plain": "x"})]}) for n in range(101)]
-    assert "hash" in refused(413, lambda: sensor.import_devices(PLANT, read_json_lines("\n".join(lines)), "fail", "me"))
+    lines = [
+        json.dumps({"id": f"d-{n}", "credentials": [password(f"d-{n}", {"pwd-plain": "x"})]}) for n in range(101)
+    ]
+    assert "hash" in refused(
+        413, lambda: sensor.import_devices(PLANT, read_json_lines("\n".join(lines)), "fail", "me")
+    )

@@ -143,9 +143,7 @@ def test_a_search_that_takes_too_long_is_ended_and_says_so(tmp_path: Path, regis
         ({"ext": {"a": "\ud800"}}, "surrogate"),
     ],
 )
-def test_a_device_that_is_wrong_is_refused_by_its_field(
-    registry: DeviceRegistry, document: Any, said: str
-) -> None:
+def test_a_device_that_is_wrong_is_refused_by_its_field(registry: DeviceRegistry, document: Any, said: str) -> None:
     assert said in refused(400, lambda: registry.create_device(PLANT, "a", document, "me"))
 
 
