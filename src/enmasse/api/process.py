@@ -42,7 +42,6 @@ from enmasse.drivers.supervisor.child import end_of_input
 from enmasse.errors import EnmasseError
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
-from enmasse.model.schema.kinds import NAMESPACE
 from enmasse.net.logs import set_up_logging
 
 if TYPE_CHECKING:
@@ -139,8 +138,7 @@ async def _serve(
     device_registry = DeviceRegistry(
         devices, now=_now, new_id=lambda: str(uuid.uuid4()), new_version=lambda: secrets.token_hex(8)
     )
-    namespaces = {(item["metadata"]["name"], item["metadata"]["uid"]) for item in store.select(NAMESPACE.name)}
-    device_registry.keep_only({*namespaces, ("", "")})
+    context.of_namespaces.append(device_registry.forget_namespace)
     canary = Canary(node)
     sampler = Sampler([node])
     parts = ApiParts(

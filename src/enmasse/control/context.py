@@ -78,6 +78,7 @@ class Context:
         statuses: writes what was found.
         nodes: by name.
         controllers: by name, those that run.
+        of_namespaces: each removes what it keeps of a namespace, by its name, before the namespace goes; in a thread.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Context:
         self.events = events
         self.grace_s = grace_s
         self.controllers: dict[str, Controller] = {}
+        self.of_namespaces: list[Callable[[str], None]] = []
         self.desired = Desired(self)
         self.nodes = {admin.name: Node(self, admin, resync_s) for admin in nodes}
         self.placements = Placements(self.desired, store, node_of or (lambda _key: nodes[0].name))

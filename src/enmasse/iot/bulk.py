@@ -104,19 +104,17 @@ def read_csv(text: str) -> list[Line]:
     Raises:
         RegistryError: 400 when it has no head, or unknown columns; 413 when there are too many lines.
     """
+    reader = csv.reader(io.StringIO(text), strict=True)
     try:
-        rows = [row for row in csv.reader(io.StringIO(text), strict=True) if row]
+        rows = [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise RegistryError(400, f"the body is no CSV: {error}") from None
-    head = rows[0] if rows else []
+    head = rows.pop(0)[1] if rows else []
     if "id" not in head or not set(COLUMNS).issuperset(head) or len(set(head)) < len(head):
         expected = f"expected a first line with names of columns, of {', '.join(COLUMNS)}"
         raise RegistryError(400, f"{expected}; got {describe_value(','.join(head))}")
-    _expect_few(rows[1:])
-    return [
-        _csv_line(number, dict(zip(head, row, strict=False)), len(row) == len(head))
-        for number, row in enumerate(rows[1:], 2)
-    ]
+    _expect_few(rows)
+    return [_csv_line(number, dict(zip(head, row, strict=False)), len(row) == len(head)) for number, row in rows]
 
 
 def _csv_line(number: int, row: dict[str, str], is_whole: bool) -> Line:

@@ -1,7 +1,7 @@
 """The device registry: what clients may do with tenants, devices and credentials, and what they get for it.
 
 Rules:
-1. A tenant belongs to a namespace, by name and identity: in another namespace of that name it does not exist.
+1. A tenant belongs to the namespace that its id begins with, if there is a point in it; it goes with the namespace.
 2. Each tenant, device and set of credentials has a version, another one after each write; a client may say which
    versions it expects, and is refused with 412 otherwise.
 3. Within a tenant, an auth-id of one type is one device's. A trust anchor is one tenant's, except among tenants of
@@ -43,21 +43,6 @@ MOST_PLAIN: Final = 100
 """Passwords that one request may have hashed: some seconds of a core."""
 
 _PAGE = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class TenantKey:
-    """A tenant as it is asked for.
-
-    Attributes:
-        id: of the tenant.
-        namespace: that it belongs to; empty: it is the installation's own.
-        owner: the identity of that namespace now; empty with an empty namespace.
-    """
-
-    id: str
-    namespace: str = ""
-    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +103,20 @@ class DeviceRegistry:
         """Return an id for a tenant that is given none."""
         return self._new_id()
 
-    def create_tenant(self, key: TenantKey, document: Any) -> str:
+    def create_tenant(self, tenant: str, document: Any) -> str:
         """Add a tenant and return its version.
 
         Raises:
             RegistryError: 400 when something is wrong, 409 when there is one, or something of it is another's.
         """
-        checked_id(TENANT_ID, key.id, "the tenant's id")
+        checked_id(TENANT_ID, tenant, "the tenant's id")
         kept = read_tenant(document, self._new_id)
         now, version = self._now(), self._new_version()
         row = TenantRow(
             number=0,
-            id=key.id,
+            id=tenant,
             alias=kept.get("alias"),
-            namespace=key.namespace,
-            owner=key.owner,
+            namespace=namespace_of(tenant),
             enabled=kept.get("enabled", True),
             version=version,
             created=now,
@@ -140,26 +124,23 @@ class DeviceRegistry:
             body=compact(kept, "the tenant"),
         )
         with self._store.writing() as tables:
-            found = tables.tenant(key.id)
-            if found is not None and found.owner == key.owner:
-                raise RegistryError(409, f"tenant '{key.id}' exists already")
-            if found is not None:  # of a namespace that is gone
-                tables.remove_tenant(found.number)
+            if tables.tenant(tenant) is not None:
+                raise RegistryError(409, f"tenant '{tenant}' exists already")
             self._expect_own(tables, row, kept)
             tables.add_tenant(row, anchors_of(kept))
         return version
 
-    def tenant(self, key: TenantKey) -> tuple[Document, str]:
+    def tenant(self, tenant: str) -> tuple[Document, str]:
         """Return a tenant with its version.
 
         Raises:
             RegistryError: 404.
         """
         with self._store.reading() as tables:
-            row = _tenant(tables, key)
+            row = _tenant(tables, tenant)
         return json.loads(row.body), row.version
 
-    def update_tenant(self, key: TenantKey, document: Any, expected: Expected = ANY) -> str:
+    def update_tenant(self, tenant: str, document: Any, expected: Expected = ANY) -> str:
         """Put a tenant in the place of the one there is and return its version.
 
         Raises:
@@ -168,7 +149,7 @@ class DeviceRegistry:
         kept = read_tenant(document, self._new_id)
         body, version = compact(kept, "the tenant"), self._new_version()
         with self._store.writing() as tables:
-            found = _tenant(tables, key)
+            found = _tenant(tables, tenant)
             expected.check(found.version)
             row = found._replace(
                 alias=kept.get("alias"),
@@ -181,47 +162,40 @@ class DeviceRegistry:
             tables.change_tenant(row, anchors_of(kept))
         return version
 
-    def delete_tenant(self, key: TenantKey, expected: Expected = ANY) -> None:
+    def delete_tenant(self, tenant: str, expected: Expected = ANY) -> None:
         """Remove a tenant with all that it has.
 
         Raises:
             RegistryError: 404 or 412.
         """
         with self._store.writing() as tables:
-            row = _tenant(tables, key)
+            row = _tenant(tables, tenant)
             expected.check(row.version)
             tables.remove_tenant(row.number)
         self._store.sweep()
 
-    def search_tenants(
-        self, query: Query, owners: Sequence[tuple[str, str]] | None = None
-    ) -> tuple[int, list[Document]]:
+    def search_tenants(self, query: Query, namespaces: Sequence[str] | None = None) -> tuple[int, list[Document]]:
         """Return how many tenants there are, and a page of them.
 
         Args:
             query: what is searched for.
-            owners: only of these namespaces, with their identities; None: all.
+            namespaces: only of these; empty is that of tenants without one; None: all.
         """
         with self._store.reading() as tables:
-            total, rows = tables.search_tenants(query, owners)
+            total, rows = tables.search_tenants(query, namespaces)
         return total, [{"id": row.id} | json.loads(row.body) for row in rows]
 
-    def owners(self) -> list[tuple[str, str]]:
-        """Return the namespaces that tenants are of, with their identities."""
+    def namespaces(self) -> list[str]:
+        """Return the namespaces that have tenants."""
         with self._store.reading() as tables:
-            return tables.owners()
+            return tables.namespaces()
 
-    def keep_only(self, owners: Collection[tuple[str, str]]) -> None:
-        """Remove the tenants of namespaces that are gone; to be called while nobody else writes.
-
-        Args:
-            owners: the namespaces that there are, with their identities.
-        """
+    def forget_namespace(self, namespace: str) -> None:
+        """Remove the tenants of a namespace, with all that they have."""
         with self._store.writing() as tables:
-            for namespace, owner in tables.owners():
-                if (namespace, owner) not in owners:
-                    for number in tables.tenants_of(namespace, owner):
-                        tables.remove_tenant(number)
+            for number in tables.tenants_of(namespace):
+                tables.remove_tenant(number)
+        self._store.sweep()
 
     def sweep(self) -> None:
         """Remove what is left of tenants that are gone."""
@@ -245,11 +219,11 @@ class DeviceRegistry:
 
     # Devices
 
-    def create_device(self, key: TenantKey, device: str | None, document: Any, user: str) -> tuple[str, str]:
+    def create_device(self, tenant: str, device: str | None, document: Any, user: str) -> tuple[str, str]:
         """Add a device and return its id and version.
 
         Args:
-            key: of the tenant.
+            tenant: its id.
             device: its id; None: one is made.
             document: the device.
             user: who does it.
@@ -261,27 +235,25 @@ class DeviceRegistry:
         kept, now, version = read_device(document), self._now(), self._new_version()
         body = compact(kept, "the device")
         with self._store.writing() as tables:
-            tenant = _tenant(tables, key)
-            if tables.device(tenant.number, identity) is not None:
+            owner = _tenant(tables, tenant)
+            if tables.device(owner.number, identity) is not None:
                 raise RegistryError(409, f"device '{identity}' exists already")
-            _expect_room(tenant, 1)
-            row = DeviceRow(
-                tenant.number, identity, kept.get("enabled", True), version, version, now, now, user, body
-            )
+            _expect_room(owner, 1)
+            row = DeviceRow(owner.number, identity, kept.get("enabled", True), version, version, now, now, user, body)
             tables.add_devices([row], _links(row, kept))
         return identity, version
 
-    def device(self, key: TenantKey, device: str) -> tuple[Document, str]:
+    def device(self, tenant: str, device: str) -> tuple[Document, str]:
         """Return a device with its version.
 
         Raises:
             RegistryError: 404.
         """
         with self._store.reading() as tables:
-            row = _device(tables, _tenant(tables, key), device)
+            row = _device(tables, _tenant(tables, tenant), device)
         return _shown(row), row.version
 
-    def update_device(self, key: TenantKey, device: str, document: Any, user: str, expected: Expected = ANY) -> str:
+    def update_device(self, tenant: str, device: str, document: Any, user: str, expected: Expected = ANY) -> str:
         """Put a device in the place of the one there is and return its version.
 
         Raises:
@@ -290,7 +262,7 @@ class DeviceRegistry:
         kept, version = read_device(document), self._new_version()
         body = compact(kept, "the device")
         with self._store.writing() as tables:
-            found = _device(tables, _tenant(tables, key), device)
+            found = _device(tables, _tenant(tables, tenant), device)
             expected.check(found.version)
             row = found._replace(
                 enabled=kept.get("enabled", True), version=version, updated=self._now(), user=user, body=body
@@ -298,39 +270,39 @@ class DeviceRegistry:
             tables.change_devices([row], _links(found, json.loads(found.body)), _links(row, kept))
         return version
 
-    def delete_device(self, key: TenantKey, device: str, expected: Expected = ANY) -> None:
+    def delete_device(self, tenant: str, device: str, expected: Expected = ANY) -> None:
         """Remove a device with its credentials.
 
         Raises:
             RegistryError: 404 or 412.
         """
         with self._store.writing() as tables:
-            row = _device(tables, _tenant(tables, key), device)
+            row = _device(tables, _tenant(tables, tenant), device)
             expected.check(row.version)
             tables.remove_device(row, _links(row, json.loads(row.body)))
 
-    def delete_devices(self, key: TenantKey) -> None:
+    def delete_devices(self, tenant: str) -> None:
         """Remove all devices of a tenant, with their credentials.
 
         Raises:
             RegistryError: 404.
         """
         with self._store.writing() as tables:
-            row = _tenant(tables, key)
+            row = _tenant(tables, tenant)
             tables.clear_devices(row, anchors_of(json.loads(row.body)))
         self._store.sweep()
 
-    def search_devices(self, key: TenantKey, query: Query) -> tuple[int, list[Document]]:
+    def search_devices(self, tenant: str, query: Query) -> tuple[int, list[Document]]:
         """Return how many devices of a tenant a query finds, and a page of them.
 
         Raises:
             RegistryError: 404 without the tenant.
         """
         with self._store.reading() as tables:
-            total, rows = tables.search_devices(_tenant(tables, key).number, query)
+            total, rows = tables.search_devices(_tenant(tables, tenant).number, query)
         return total, [{"id": row.id} | _shown(row) for row in rows]
 
-    def all_devices(self, key: TenantKey) -> Iterator[list[Document]]:
+    def all_devices(self, tenant: str) -> Iterator[list[Document]]:
         """Yield the devices of a tenant by id, some at a time; what is written meanwhile may be among them.
 
         Raises:
@@ -339,17 +311,17 @@ class DeviceRegistry:
         after = ""
         while True:
             with self._store.reading() as tables:
-                rows = tables.page_of_devices(_tenant(tables, key).number, after, _PAGE)
+                rows = tables.page_of_devices(_tenant(tables, tenant).number, after, _PAGE)
             if not rows:
                 return
             yield [{"id": row.id} | json.loads(row.body) for row in rows]
             after = rows[-1].id
 
-    def import_devices(self, key: TenantKey, lines: Sequence[Line], existing: Existing, user: str) -> Imported:
+    def import_devices(self, tenant: str, lines: Sequence[Line], existing: Existing, user: str) -> Imported:
         """Add many devices in one transaction; a line that is wrong is left out, and the others are not.
 
         Args:
-            key: of the tenant.
+            tenant: its id.
             lines: the devices.
             existing: what becomes of a line whose device is there already.
             user: who does it.
@@ -358,10 +330,10 @@ class DeviceRegistry:
             RegistryError: 404 without the tenant, 413 with too many plain passwords.
         """
         with self._store.reading() as tables:
-            tenant = _tenant(tables, key)
-            known = tables.present(tenant.number, _ids(lines))
+            owner = _tenant(tables, tenant)
+            known = tables.present(owner.number, _ids(lines))
             former = {identity: _credentials(tables, row) for identity, row in known.items() if existing == "replace"}
-        of_tenant = json.loads(tenant.body)
+        of_tenant = json.loads(owner.body)
         arrived = [self._arrived(of_tenant, line, former) for line in lines]
         if sum(count_plain(item.credentials or ()) for item in arrived) > MOST_PLAIN:
             raise RegistryError(
@@ -371,8 +343,8 @@ class DeviceRegistry:
             hash_passwords(item.credentials or ())
         done = Imported()
         with self._store.writing() as tables:
-            tenant = _tenant(tables, key)
-            self._put(tables, tenant, arrived, existing, user, known, done)
+            owner = _tenant(tables, tenant)
+            self._put(tables, owner, arrived, existing, user, known, done)
         done.failed += [line.failure() for line in lines if line.problem is not None]
         return done
 
@@ -443,46 +415,46 @@ class DeviceRegistry:
 
     # Credentials
 
-    def credentials(self, key: TenantKey, device: str) -> tuple[list[Document], str]:
+    def credentials(self, tenant: str, device: str) -> tuple[list[Document], str]:
         """Return the credentials of a device without what is secret, and their version.
 
         Raises:
             RegistryError: 404.
         """
         with self._store.reading() as tables:
-            tenant = _tenant(tables, key)
-            row = _device(tables, tenant, device)
+            owner = _tenant(tables, tenant)
+            row = _device(tables, owner, device)
             found = _credentials(tables, row)
         return without_secrets(found), row.proofs
 
-    def update_credentials(self, key: TenantKey, device: str, given: Any, expected: Expected = ANY) -> str:
+    def update_credentials(self, tenant: str, device: str, given: Any, expected: Expected = ANY) -> str:
         """Put credentials in the place of those that a device has and return their version.
 
         Raises:
             RegistryError: 400; 403 when there are too many; 404; 409 when an auth-id is another device's; 412.
         """
         with self._store.reading() as tables:
-            row, kept = self._read_credentials(tables, key, device, given, expected)
+            row, kept = self._read_credentials(tables, tenant, device, given, expected)
         if count_plain(kept) > MOST_PLAIN:
             raise RegistryError(413, f"at most {MOST_PLAIN} passwords are hashed for one request")
         hash_passwords(kept)
         body, version = compact(kept, "the credentials") if kept else None, self._new_version()
         with self._store.writing() as tables:
             # What kept secrets refer to must still be what it was.
-            tenant = _tenant(tables, key)
-            _expect_proofs(_device(tables, tenant, device), row)
-            self._expect_free(tables, tenant.number, device, kept)
-            tables.put_credentials(tenant.number, device, body, [key_of(item) for item in kept], version)
+            owner = _tenant(tables, tenant)
+            _expect_proofs(_device(tables, owner, device), row)
+            self._expect_free(tables, owner.number, device, kept)
+            tables.put_credentials(owner.number, device, body, [key_of(item) for item in kept], version)
         return version
 
     def _read_credentials(
-        self, tables: Tables, key: TenantKey, device: str, given: Any, expected: Expected
+        self, tables: Tables, tenant: str, device: str, given: Any, expected: Expected
     ) -> tuple[DeviceRow, list[Document]]:
-        tenant = _tenant(tables, key)
-        row = _device(tables, tenant, device)
+        owner = _tenant(tables, tenant)
+        row = _device(tables, owner, device)
         expected.check(row.proofs)
-        kept = self._checked(json.loads(tenant.body), given, _credentials(tables, row))
-        self._expect_free(tables, tenant.number, device, kept)
+        kept = self._checked(json.loads(owner.body), given, _credentials(tables, row))
+        self._expect_free(tables, owner.number, device, kept)
         return row, kept
 
     def _checked(self, tenant: Document, given: Any, former: Sequence[Document]) -> list[Document]:
@@ -499,10 +471,16 @@ class DeviceRegistry:
                 raise RegistryError(409, f"auth-id '{identity:.100}' of type {kind} is another device's")
 
 
-def _tenant(tables: Tables, key: TenantKey) -> TenantRow:
-    row = tables.tenant(key.id)
-    if row is None or (row.namespace, row.owner) != (key.namespace, key.owner):
-        raise RegistryError(404, no_tenant(key.id))
+def namespace_of(tenant: str) -> str:
+    """Return the namespace that a tenant belongs to; empty: none."""
+    namespace, point, _ = tenant.partition(".")
+    return namespace if point else ""
+
+
+def _tenant(tables: Tables, tenant: str) -> TenantRow:
+    row = tables.tenant(tenant)
+    if row is None:
+        raise RegistryError(404, no_tenant(tenant))
     return row
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from enmasse.iot.registry import DeviceRegistry, TenantKey
+from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PLANT = TenantKey("blue.plant", "blue", "uid-of-blue")
+PLANT = "blue.plant"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Credentials of devices: what is taken, what is kept of it, what is shown, and how secrets are changed one by one."""
+"""Credentials of devices: what is taken, kept and shown, and how secrets are changed one by one."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def sensor(registry: DeviceRegistry) -> DeviceRegistry:
 def kept(store: DeviceStore) -> list[dict[str, Any]]:
     """What is in the file."""
     with store.reading() as tables:
-        tenant = tables.tenant(PLANT.id)
+        tenant = tables.tenant(PLANT)
         assert tenant is not None
         found: list[dict[str, Any]] = json.loads(tables.credentials(tenant.number, "s-1") or "[]")
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 from enmasse.errors import ConfigError
 from enmasse.iot.bulk import read_csv, read_json_lines, write_csv
 from enmasse.iot.documents import RegistryError, RegistryUnavailableError
-from enmasse.iot.registry import DeviceRegistry, Expected, TenantKey
+from enmasse.iot.registry import DeviceRegistry, Expected
 from enmasse.iot.search import read_query
 from enmasse.iot.store import DeviceStore
 from tests.unit.iot.conftest import PLANT
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-GREEN = TenantKey("green.plant", "green", "uid-of-green")
+GREEN = "green.plant"
 
 
 def refused(code: int, act: Callable[[], object]) -> str:
@@ -30,7 +31,7 @@ def refused(code: int, act: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def ids(registry: DeviceRegistry, *parameters: tuple[str, str], key: TenantKey = PLANT) -> list[str]:
+def ids(registry: DeviceRegistry, *parameters: tuple[str, str], key: str = PLANT) -> list[str]:
     return [item["id"] for item in registry.search_devices(key, read_query(parameters))[1]]
 
 
@@ -125,9 +126,9 @@ def test_a_search_that_takes_too_long_is_ended_and_says_so(tmp_path: Path, regis
     registry.import_devices(PLANT, read_json_lines(lines), "fail", "me")
     with DeviceStore(tmp_path / "devices.db", read_s=0) as hasty:
         slow = DeviceRegistry(hasty, now=str, new_id=str, new_version=str)
+        query = read_query([by(f"/ext/{n}") for n in range(10)])
         with pytest.raises(RegistryUnavailableError, match="takes longer"):
-            for _ in range(1000):
-                slow.search_devices(PLANT, read_query([where("/ext/a", '"*b*"'), by("/ext/c")]))
+            slow.search_devices(PLANT, query)
 
 
 @pytest.mark.parametrize(
@@ -199,33 +200,24 @@ def test_tenants_of_two_namespaces_know_nothing_of_each_other(fleet: DeviceRegis
     assert ids(fleet, ("isGateway", "true"), key=GREEN) == []
     fleet.delete_devices(GREEN)
     assert len(ids(fleet)) == 5
-    total, found = fleet.search_tenants(read_query([]), [("green", "uid-of-green")])
+    total, found = fleet.search_tenants(read_query([]), ["green"])
     assert (total, [item["id"] for item in found]) == (1, ["green.plant"])
-
-
-def test_a_namespace_that_was_made_anew_has_no_tenant_of_the_former(fleet: DeviceRegistry) -> None:
-    anew = TenantKey("blue.plant", "blue", "uid-of-another-blue")
-    refused(404, lambda: fleet.tenant(anew))
-    refused(404, lambda: fleet.device(anew, "s-1"))
-    fleet.create_tenant(anew, {})
-    assert ids(fleet, key=anew) == []
-    refused(404, lambda: fleet.tenant(PLANT))
 
 
 def test_what_is_gone_leaves_no_row(fleet: DeviceRegistry, store: DeviceStore, tmp_path: Path) -> None:
     fleet.create_tenant(GREEN, {})
     for key in (PLANT, GREEN):
-        lines = '{"id": "x", "via": ["gw"], "credentials": [{"type": "psk", "auth-id": "x", "secrets": [{"key": "YQ=="}]}]}'
+        psk = [{"type": "psk", "auth-id": "x", "secrets": [{"key": "YQ=="}]}]
+        lines = json.dumps({"id": "x", "via": ["gw"], "credentials": psk})
         fleet.import_devices(key, read_json_lines(lines), "fail", "me")
-    fleet.keep_only({("green", "uid-of-green")})
-    fleet.sweep()
+    fleet.forget_namespace("blue")
     refused(404, lambda: fleet.tenant(PLANT))
     fleet.delete_devices(GREEN)
     assert fleet.search_devices(GREEN, read_query([])) == (0, [])
     fleet.delete_tenant(GREEN)
     with sqlite3.connect(tmp_path / "devices.db") as database:
         for table in ("tenants", "anchors", "devices", "links", "credentials", "logins", "gone"):
-            assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table  # noqa: S608
+            assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
     database.close()
 
 
@@ -242,7 +234,7 @@ def test_an_alias_and_a_trust_anchor_are_one_tenants(registry: DeviceRegistry) -
     assert "CN=ca" in refused(409, lambda: registry.create_tenant(GREEN, {"trusted-ca": [anchor]}))
     registry.create_tenant(GREEN, {"trusted-ca": [anchor], "trust-anchor-group": "g"})
     refused(409, lambda: registry.update_tenant(GREEN, {"trusted-ca": [anchor], "trust-anchor-group": "h"}))
-    refused(409, lambda: registry.create_tenant(TenantKey("plant"), {}))
+    refused(409, lambda: registry.create_tenant("plant", {}))
     registry.delete_devices(PLANT)  # which keeps the tenant's own
     refused(409, lambda: registry.update_tenant(GREEN, {"trusted-ca": [anchor]}))
     refused(409, lambda: registry.create_tenant(PLANT, {}))

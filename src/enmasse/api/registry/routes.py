@@ -23,7 +23,7 @@ from enmasse.errors import EnmasseError
 from enmasse.identity.rbac import AccessRequest, describe_refusal
 from enmasse.iot.bulk import read_csv, read_json_lines, write_csv, write_json_lines
 from enmasse.iot.documents import RegistryError, RegistryFullError
-from enmasse.iot.registry import Expected, TenantKey, no_tenant
+from enmasse.iot.registry import Expected, namespace_of, no_tenant
 from enmasse.iot.search import read_query
 from enmasse.model.schema.kinds import NAMESPACE
 
@@ -110,35 +110,40 @@ class _Routes:
         return await self._create_tenant(request, _tenant_id(request))
 
     async def _create_tenant(self, request: Request, identity: str) -> Response:
-        key = self._key(request, identity, "create", TENANTS)
+        tenant = self._tenant(request, identity, "create", TENANTS)
+        self._expect_namespace(namespace_of(tenant))
         document = await _body(request, optional=True)
-        version = await asyncio.to_thread(self._devices.create_tenant, key, document)
+        version = await asyncio.to_thread(self._devices.create_tenant, tenant, document)
+        try:
+            self._expect_namespace(namespace_of(tenant))
+        except RegistryError:  # it went meanwhile, and its tenants with it, but perhaps before this one came
+            await asyncio.to_thread(self._devices.forget_namespace, namespace_of(tenant))
+            raise
         return _created(request, f"{PREFIX}/tenants/{identity}", identity, version)
 
     async def search_tenants(self, request: Request) -> Response:
         query = read_query(request.query_params.multi_items())
         rights, requester = _who(request)
-        owners = [
-            (namespace, owner)
-            for namespace, owner in await asyncio.to_thread(self._devices.owners)
+        seen = [
+            namespace
+            for namespace in await asyncio.to_thread(self._devices.namespaces)
             if rights.allows(requester, AccessRequest("list", DEVICE_REGISTRY, TENANTS, namespace))
-            and self._owner(namespace) == owner
         ]
-        total, found = await asyncio.to_thread(self._devices.search_tenants, query, owners)
+        total, found = await asyncio.to_thread(self._devices.search_tenants, query, seen)
         return _page(total, found)
 
     async def tenant(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "get", TENANTS)
-        return _found(*await asyncio.to_thread(self._devices.tenant, key))
+        tenant = self._tenant(request, _tenant_id(request), "get", TENANTS)
+        return _found(*await asyncio.to_thread(self._devices.tenant, tenant))
 
     async def update_tenant(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "update", TENANTS)
+        tenant = self._tenant(request, _tenant_id(request), "update", TENANTS)
         document = await _body(request)
-        return _updated(await asyncio.to_thread(self._devices.update_tenant, key, document, _expected(request)))
+        return _updated(await asyncio.to_thread(self._devices.update_tenant, tenant, document, _expected(request)))
 
     async def delete_tenant(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "delete", TENANTS)
-        await asyncio.to_thread(self._devices.delete_tenant, key, _expected(request))
+        tenant = self._tenant(request, _tenant_id(request), "delete", TENANTS)
+        await asyncio.to_thread(self._devices.delete_tenant, tenant, _expected(request))
         return Response(status_code=204)
 
     # Devices
@@ -150,58 +155,62 @@ class _Routes:
         return await self._create_device(request, _device_id(request))
 
     async def _create_device(self, request: Request, device: str | None) -> Response:
-        key = self._key(request, _tenant_id(request), "create", DEVICES)
+        tenant = self._tenant(request, _tenant_id(request), "create", DEVICES)
         document, user = await _body(request, optional=True), _who(request)[1].name
-        identity, version = await asyncio.to_thread(self._devices.create_device, key, device, document, user)
-        return _created(request, f"{PREFIX}/devices/{key.id}/{identity}", identity, version)
+        identity, version = await asyncio.to_thread(self._devices.create_device, tenant, device, document, user)
+        return _created(request, f"{PREFIX}/devices/{tenant}/{identity}", identity, version)
 
     async def search_devices(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "list", DEVICES)
+        tenant = self._tenant(request, _tenant_id(request), "list", DEVICES)
         query = read_query(request.query_params.multi_items())
-        return _page(*await asyncio.to_thread(self._devices.search_devices, key, query))
+        return _page(*await asyncio.to_thread(self._devices.search_devices, tenant, query))
 
     async def device(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "get", DEVICES)
-        return _found(*await asyncio.to_thread(self._devices.device, key, _device_id(request)))
+        tenant = self._tenant(request, _tenant_id(request), "get", DEVICES)
+        return _found(*await asyncio.to_thread(self._devices.device, tenant, _device_id(request)))
 
     async def update_device(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "update", DEVICES)
+        tenant = self._tenant(request, _tenant_id(request), "update", DEVICES)
         document, user = await _body(request), _who(request)[1].name
         device, expected = _device_id(request), _expected(request)
-        return _updated(await asyncio.to_thread(self._devices.update_device, key, device, document, user, expected))
+        return _updated(
+            await asyncio.to_thread(self._devices.update_device, tenant, device, document, user, expected)
+        )
 
     async def delete_device(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "delete", DEVICES)
-        await asyncio.to_thread(self._devices.delete_device, key, _device_id(request), _expected(request))
+        tenant = self._tenant(request, _tenant_id(request), "delete", DEVICES)
+        await asyncio.to_thread(self._devices.delete_device, tenant, _device_id(request), _expected(request))
         return Response(status_code=204)
 
     async def delete_devices(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "deletecollection", DEVICES)
-        await asyncio.to_thread(self._devices.delete_devices, key)
+        tenant = self._tenant(request, _tenant_id(request), "deletecollection", DEVICES)
+        await asyncio.to_thread(self._devices.delete_devices, tenant)
         return Response(status_code=204)
 
     # Credentials
 
     async def credentials(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "get", CREDENTIALS)
-        return _found(*await asyncio.to_thread(self._devices.credentials, key, _device_id(request)))
+        tenant = self._tenant(request, _tenant_id(request), "get", CREDENTIALS)
+        return _found(*await asyncio.to_thread(self._devices.credentials, tenant, _device_id(request)))
 
     async def update_credentials(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "update", CREDENTIALS)
+        tenant = self._tenant(request, _tenant_id(request), "update", CREDENTIALS)
         given, expected = await _body(request), _expected(request)
-        version = await asyncio.to_thread(self._devices.update_credentials, key, _device_id(request), given, expected)
+        version = await asyncio.to_thread(
+            self._devices.update_credentials, tenant, _device_id(request), given, expected
+        )
         return _updated(version)
 
     # Many at once
 
     async def import_devices(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "create", DEVICES)
-        self._key(request, key.id, "update", CREDENTIALS)
+        tenant = self._tenant(request, _tenant_id(request), "create", DEVICES)
+        self._tenant(request, tenant, "update", CREDENTIALS)
         existing = next((it for it in _EXISTING if it == request.query_params.get("existing", "fail")), None)
         if existing is None:
             raise RegistryError(400, f"existing: expected one of {', '.join(_EXISTING)}")
         if existing == "replace":
-            self._key(request, key.id, "update", DEVICES)
+            self._tenant(request, tenant, "update", DEVICES)
         readers = {JSON_LINES: read_json_lines, CSV: read_csv}
         reader = readers.get(media_type(request))
         if reader is None:
@@ -213,20 +222,20 @@ class _Routes:
         user = _who(request)[1].name
 
         def work() -> dict[str, Any]:
-            return self._devices.import_devices(key, reader(text), existing, user).to_dict()
+            return self._devices.import_devices(tenant, reader(text), existing, user).to_dict()
 
         return JSONResponse(await asyncio.to_thread(work))
 
     async def export_devices(self, request: Request) -> Response:
-        key = self._key(request, _tenant_id(request), "list", DEVICES)
+        tenant = self._tenant(request, _tenant_id(request), "list", DEVICES)
         form = request.query_params.get("format", "json")
         if form not in ("json", "csv"):
             raise RegistryError(400, "format: expected json or csv")
-        await asyncio.to_thread(self._devices.tenant, key)  # refuses before anything is sent
+        await asyncio.to_thread(self._devices.tenant, tenant)  # refuses before anything is sent
 
         def lines() -> Iterator[bytes]:
             is_first = True
-            for some in self._devices.all_devices(key):
+            for some in self._devices.all_devices(tenant):
                 yield write_csv(some, with_head=is_first) if form == "csv" else write_json_lines(some)
                 is_first = False
 
@@ -237,38 +246,33 @@ class _Routes:
 
     # Who may do what
 
-    def _key(self, request: Request, identity: str, verb: str, resource: str) -> TenantKey:
-        """Return what a tenant is asked for by, if the client may do something with it.
+    def _tenant(self, request: Request, identity: str, verb: str, resource: str) -> str:
+        """Return the id of a tenant, if the client may do something with what it has.
 
         Raises:
             RegistryError: 404 when the client may not know of it, 403 when it may.
         """
         rights, requester = _who(request)
-        namespace, dot, name = identity.partition(".")
-        if not dot:
-            namespace, name = "", identity
+        namespace = namespace_of(identity)
+        name = identity.removeprefix(f"{namespace}.") if namespace else identity
         ask = AccessRequest(verb, DEVICE_REGISTRY, resource, namespace, name)
         if not rights.allows(requester, ask):
             if rights.allows(requester, AccessRequest("get", DEVICE_REGISTRY, TENANTS, namespace, name)):
                 raise RegistryError(403, describe_refusal(requester, ask))
             raise RegistryError(404, no_tenant(identity))
-        owner = self._owner(namespace, is_new=ask.verb == "create" and resource == TENANTS)
-        if owner is None:
-            raise RegistryError(
-                404, f"there is no namespace '{namespace:.63}'" if verb == "create" else no_tenant(identity)
-            )
-        return TenantKey(identity, namespace, owner)
+        return identity
 
-    def _owner(self, namespace: str, *, is_new: bool = False) -> str | None:
-        """Return the identity of a namespace, None when there is none."""
-        if not namespace:
-            return ""
-        found = self._store.find(NAMESPACE.name, "", namespace)
+    def _expect_namespace(self, namespace: str) -> None:
+        """Refuse a tenant of a namespace that there is not, or that is about to go.
+
+        Raises:
+            RegistryError: 404 or 403.
+        """
+        found = self._store.find(NAMESPACE.name, "", namespace) if namespace else {"metadata": {}}
         if found is None:
-            return None
-        if is_new and found["metadata"].get("deletionTimestamp"):
+            raise RegistryError(404, f"there is no namespace '{namespace:.63}'")
+        if found["metadata"].get("deletionTimestamp"):
             raise RegistryError(403, f"the namespace {namespace} is about to go")
-        return str(found["metadata"]["uid"])
 
 
 def _who(request: Request) -> tuple[Rights, Requester]:
