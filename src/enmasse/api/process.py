@@ -128,17 +128,17 @@ async def _serve(
     )
     found_installation(context, settings.endpoints.machine)
     users = AmqpUserAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
+    device_registry = DeviceRegistry(
+        devices, now=_now, new_id=lambda: str(uuid.uuid4()), new_version=lambda: secrets.token_hex(8)
+    )
     plane = ControlPlane(
         context,
         users=[users],
         certificates=EndpointCertificates(layout.tls, settings.wildcard, lambda: datetime.now(UTC)),
         endpoints=settings.endpoints,
         connect_realm=KeycloakAdmin,
+        devices=device_registry,
     )
-    device_registry = DeviceRegistry(
-        devices, now=_now, new_id=lambda: str(uuid.uuid4()), new_version=lambda: secrets.token_hex(8)
-    )
-    context.of_namespaces.append(device_registry.forget_namespace)
     canary = Canary(node)
     sampler = Sampler([node])
     parts = ApiParts(

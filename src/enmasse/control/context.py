@@ -16,6 +16,7 @@ from enmasse.control.spaces.placements import Placements
 from enmasse.control.users.identity_providers import IdentityProviders
 from enmasse.model.kinds.addresses import Address
 from enmasse.model.kinds.authentication import AuthenticationService
+from enmasse.model.kinds.projects import IoTProject
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.kinds.users import MessagingUser
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE
@@ -184,6 +185,8 @@ class Context:
                 self.enqueue_space(resource.key)
             case MessagingUser():
                 self.enqueue("users", resource.key)
+            case IoTProject():
+                self.enqueue("projects", resource.key)
             case AuthenticationService() if metadata.namespace == PLAN_NAMESPACE:
                 self.enqueue("realms", f"service:{metadata.name}")
             case _:

@@ -174,6 +174,27 @@ class DeviceRegistry:
             tables.remove_tenant(row.number)
         self._store.sweep()
 
+    def put_tenant(self, tenant: str, document: Document | None) -> None:
+        """Let there be a tenant, as a document says; None: as it is.
+
+        Raises:
+            RegistryError: 400 or 409.
+        """
+        with self._store.reading() as tables:
+            found = tables.tenant(tenant)
+        if found is None:
+            self.create_tenant(tenant, document or {})
+        elif document is not None and json.loads(found.body) != document:
+            self.update_tenant(tenant, document)
+
+    def forget_tenant(self, tenant: str) -> None:
+        """Remove a tenant with all that it has, if there is one."""
+        with self._store.writing() as tables:
+            found = tables.tenant(tenant)
+            if found is not None:
+                tables.remove_tenant(found.number)
+        self._store.sweep()
+
     def search_tenants(self, query: Query, namespaces: Sequence[str] | None = None) -> tuple[int, list[Document]]:
         """Return how many tenants there are, and a page of them.
 

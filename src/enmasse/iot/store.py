@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from enmasse.errors import ConfigError
 from enmasse.iot.documents import RegistryFullError, RegistryUnavailableError
-from enmasse.iot.search import Clause, condition, order
+from enmasse.iot.search import Clause, Filter, condition, order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,8 @@ BEGIN IMMEDIATE;
 CREATE TABLE tenants (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, alias TEXT UNIQUE,
     namespace TEXT NOT NULL, enabled INTEGER NOT NULL, version TEXT NOT NULL,
-    created TEXT NOT NULL, updated TEXT NOT NULL, body TEXT NOT NULL, devices INTEGER NOT NULL DEFAULT 0
+    created TEXT NOT NULL, updated TEXT NOT NULL, body TEXT NOT NULL, devices INTEGER NOT NULL DEFAULT 0,
+    enabled_devices INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX tenants_by_namespace ON tenants (namespace, id);
 CREATE TABLE anchors (subject TEXT NOT NULL, tenant INTEGER NOT NULL, PRIMARY KEY (subject, tenant)) WITHOUT ROWID;
@@ -71,9 +72,14 @@ CREATE TABLE logins (
 CREATE INDEX logins_by_device ON logins (tenant, device);
 CREATE TABLE gone (tenant INTEGER PRIMARY KEY);
 CREATE TRIGGER device_added AFTER INSERT ON devices
-    BEGIN UPDATE tenants SET devices = devices + 1 WHERE number = NEW.tenant; END;
+    BEGIN UPDATE tenants SET devices = devices + 1, enabled_devices = enabled_devices + NEW.enabled
+        WHERE number = NEW.tenant; END;
 CREATE TRIGGER device_removed AFTER DELETE ON devices
-    BEGIN UPDATE tenants SET devices = devices - 1 WHERE number = OLD.tenant; END;
+    BEGIN UPDATE tenants SET devices = devices - 1, enabled_devices = enabled_devices - OLD.enabled
+        WHERE number = OLD.tenant; END;
+CREATE TRIGGER device_enabled AFTER UPDATE OF enabled ON devices WHEN NEW.enabled <> OLD.enabled
+    BEGIN UPDATE tenants SET enabled_devices = enabled_devices + NEW.enabled - OLD.enabled
+        WHERE number = NEW.tenant; END;
 PRAGMA user_version = {_FORMAT};
 COMMIT;
 """
@@ -119,6 +125,17 @@ class Link(NamedTuple):
 
 _TENANT = "number, id, alias, namespace, enabled, version, created, updated, body, devices"
 _DEVICE = "tenant, id, enabled, version, proofs, created, updated, user, body"
+
+_GATEWAYS: Final = """
+WITH RECURSIVE named (target) AS (
+    SELECT min(target) FROM links WHERE tenant = ? AND kind = 0
+    UNION ALL
+    SELECT (SELECT min(target) FROM links WHERE tenant = ? AND kind = 0 AND target > named.target)
+    FROM named WHERE target IS NOT NULL
+)
+SELECT target FROM named WHERE target IS NOT NULL UNION SELECT device FROM links WHERE tenant = ? AND kind = 2
+"""
+"""The gateways that devices name (kind 0), one step in the index for each, and the members of groups (kind 2)."""
 
 _KEYS: Final = {
     "devices": "number",
@@ -268,27 +285,46 @@ class Tables:
         """Return how many devices of a tenant a query finds, and a page of them."""
         clause = Clause("item.tenant = ?", [tenant])
         if query.gateways is not None:
-            # Kind 0 are the gateways that others name, kind 2 are members of a group of gateways.
-            named = "SELECT target FROM links WHERE tenant = ? AND kind = 0"
-            members = "SELECT device FROM links WHERE tenant = ? AND kind = 2"
             word = "" if query.gateways else "NOT "
-            clause.also(f"item.id {word}IN ({named} UNION {members})", tenant, tenant)
-        total = None
-        if not query.filters and query.gateways is None:
-            ((total,),) = self._rows("SELECT devices FROM tenants WHERE number = ?", tenant)
-        return self._page("devices", _DEVICE, clause, query, DeviceRow, total, tenant)
+            clause.also(f"item.id {word}IN ({_GATEWAYS})", tenant, tenant, tenant)
+        return self._page("devices", _DEVICE, clause, query, DeviceRow, self._counted(tenant, query), tenant)
+
+    def _counted(self, tenant: int, query: Query) -> int | None:
+        """Return how many devices a query finds, if that is counted already."""
+        if query.gateways is not None or query.filters[1:]:
+            return None
+        ((every, enabled),) = self._rows("SELECT devices, enabled_devices FROM tenants WHERE number = ?", tenant)
+        match query.filters:
+            case ():
+                return int(every)
+            case (Filter(field="/enabled", value=bool() as wanted),):
+                return int(enabled if wanted else every - enabled)
+        return None
 
     def _page(
-        self, table: str, columns: str, clause: Clause, query: Query, row: Any, total: int | None, tenant: int | None
+        self,
+        table: str,
+        columns: str,
+        clause: Clause,
+        query: Query,
+        row: Any,
+        total: int | None,
+        tenant: int | None,
     ) -> tuple[int, list[Any]]:
         for item in query.filters:
             condition(item, clause, tenant)
         if total is None:
             ((total,),) = self._rows(f"SELECT count(*) FROM {table} AS item WHERE {clause.text}", *clause.values)
         by, values = order(query.sorts)
-        # What comes before the page is counted in an index alone; its rows are not read.
+        size, offset = min(query.size, max(total - query.offset, 0)), query.offset
+        # What is left out is stepped over in an index, which is shorter from the nearer end.
+        is_backwards = not query.sorts and offset > total // 2
+        if is_backwards:
+            by, offset = f"{by} DESC", total - offset - size
         numbers = f"SELECT item.number FROM {table} AS item WHERE {clause.text} ORDER BY {by} LIMIT ? OFFSET ?"
-        chosen = [found[0] for found in self._rows(numbers, *clause.values, *values, query.size, query.offset)]
+        chosen = [found[0] for found in self._rows(numbers, *clause.values, *values, size, max(offset, 0))]
+        if is_backwards:
+            chosen.reverse()
         marks = ", ".join("?" * len(chosen))
         found = self._rows(f"SELECT number, {columns} FROM {table} WHERE number IN ({marks})", *chosen)
         rows = {item[0]: row(*item[1:]) for item in found}

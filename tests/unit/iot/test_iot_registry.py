@@ -80,6 +80,10 @@ def fleet(registry: DeviceRegistry) -> DeviceRegistry:
         ([by("/ext/n", "desc"), ("pageSize", "2")], ["s-3", "s-2"]),
         ([by("/enabled"), by("/id", "desc")], ["s-2", "s-3", "s-1", "gw-2", "gw-1"]),
         ([("pageSize", "2"), ("pageOffset", "3")], ["s-2", "s-3"]),
+        ([("pageSize", "3"), ("pageOffset", "3")], ["s-2", "s-3"]),
+        ([("pageSize", "1"), ("pageOffset", "3"), where("/enabled", "true")], ["s-3"]),
+        ([("pageOffset", "5")], []),
+        ([("pageOffset", "500")], []),
         ([("isGateway", "true")], ["gw-1", "gw-2"]),
         ([("isGateway", "false")], ["s-1", "s-2", "s-3"]),
         ([("pageSize", "0")], []),
@@ -94,6 +98,10 @@ def test_a_search_finds_what_its_filters_say_in_the_order_asked_for(
 def test_the_total_of_a_search_is_of_all_pages(fleet: DeviceRegistry) -> None:
     assert fleet.search_devices(PLANT, read_query([("pageSize", "1")]))[0] == 5
     assert fleet.search_devices(PLANT, read_query([("pageSize", "1"), where("/via", '"gw-1"')]))[0] == 2
+    fleet.update_device(PLANT, "gw-1", {"enabled": False}, "me")
+    fleet.delete_device(PLANT, "gw-2")
+    for value, count in (("true", 2), ("false", 2)):
+        assert fleet.search_devices(PLANT, read_query([("pageSize", "0"), where("/enabled", value)]))[0] == count
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ OPERATIONS: Final = (
         path=f"/tenants{_T}",
         summary="Delete a tenant with all that it has",
         code=204,
-        errors=(403, 404, 412),
+        errors=(403, 404, 409, 412),
         versioned=True,
     ),
     Operation(

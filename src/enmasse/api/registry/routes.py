@@ -25,7 +25,7 @@ from enmasse.iot.bulk import read_csv, read_json_lines, write_csv, write_json_li
 from enmasse.iot.documents import RegistryError, RegistryFullError
 from enmasse.iot.registry import Expected, namespace_of, no_tenant
 from enmasse.iot.search import read_query
-from enmasse.model.schema.kinds import NAMESPACE
+from enmasse.model.schema.kinds import IOT_PROJECT, NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -138,11 +138,16 @@ class _Routes:
 
     async def update_tenant(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "update", TENANTS)
+        project = self._project_of(tenant)
+        if project is not None and project["spec"].get("configuration") is not None:
+            raise RegistryError(409, f"the IoTProject {tenant} says what this tenant is, in its configuration")
         document = await _body(request)
         return _updated(await asyncio.to_thread(self._devices.update_tenant, tenant, document, _expected(request)))
 
     async def delete_tenant(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "delete", TENANTS)
+        if self._project_of(tenant) is not None:
+            raise RegistryError(409, f"the tenant is that of the IoTProject {tenant}: delete this")
         await asyncio.to_thread(self._devices.delete_tenant, tenant, _expected(request))
         return Response(status_code=204)
 
@@ -261,6 +266,11 @@ class _Routes:
                 raise RegistryError(403, describe_refusal(requester, ask))
             raise RegistryError(404, no_tenant(identity))
         return identity
+
+    def _project_of(self, tenant: str) -> dict[str, Any] | None:
+        """Return the project that a tenant belongs to."""
+        namespace = namespace_of(tenant)
+        return self._store.find(IOT_PROJECT.name, namespace, tenant.removeprefix(f"{namespace}."))
 
     def _expect_namespace(self, namespace: str) -> None:
         """Refuse a tenant of a namespace that there is not, or that is about to go.

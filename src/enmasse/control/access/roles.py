@@ -31,8 +31,8 @@ _ADMIN: Final = kinds.ADDRESS_PLAN.group
 _USERS: Final = kinds.MESSAGING_USER.group
 _RBAC: Final = kinds.ROLE_BINDING.group
 
-DEVICE_REGISTRY: Final = "iot.enmasse.io"
-"""The group of what the device registry has."""
+DEVICE_REGISTRY: Final = kinds.IOT_PROJECT.group
+"""The group of projects, and of what the device registry has."""
 
 _PLATFORM: Final = tuple(kind.plural for kind in kinds.KINDS if kind.group == _ADMIN)
 _SCHEMA_RULE: Final = Rule(_READ, (_MESSAGING,), (kinds.ADDRESS_SPACE_SCHEMA.plural,))
@@ -75,7 +75,11 @@ _VIEW_RULES: Final = (
         ),
     ),
     # What is secret is not shown of credentials, but who may come in with which name is not for everyone.
-    Rule(_READ, (DEVICE_REGISTRY,), ("tenants", "devices")),
+    Rule(
+        _READ,
+        (DEVICE_REGISTRY,),
+        (kinds.IOT_PROJECT.plural, f"{kinds.IOT_PROJECT.plural}/status", "tenants", "devices"),
+    ),
     # Its own namespace, which a role bound there counts for.
     Rule(("get",), ("",), (kinds.NAMESPACE.plural,)),
 )
@@ -119,7 +123,7 @@ TENANT_EDIT: Final = Role(
         # A query reads messages, which a viewer may not.
         Rule(QUERY.verbs, (_MESSAGING,), (f"{kinds.ADDRESS_SPACE.plural}/{QUERY.name}",)),
         Rule(_WRITE, (_USERS,), (kinds.MESSAGING_USER.plural,)),
-        Rule(_WRITE, (DEVICE_REGISTRY,), ("tenants", "devices", "credentials")),
+        Rule(_WRITE, (DEVICE_REGISTRY,), (kinds.IOT_PROJECT.plural, "tenants", "devices", "credentials")),
         Rule(_WRITE, ("",), (kinds.CONFIG_MAP.plural, kinds.SECRET.plural, kinds.SERVICE.plural)),
     ),
 )
