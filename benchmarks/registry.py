@@ -50,8 +50,8 @@ def main(devices: int) -> None:
         took, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
         size = sum(path.stat().st_size for path in Path(directory).iterdir()) / 1e6
         print(
-            f"| import of {devices:,} devices | {devices / took:,.0f} a second, {devices / cpu:,.0f} for each second of a "
-            f"processor, {size:,.0f} MB on disk |",
+            f"| import of {devices:,} devices | {devices / took:,.0f} a second, {devices / cpu:,.0f} a second of "
+            f"a processor, {size:,.0f} MB on disk |",
             flush=True,
         )
         middle = f"d-{devices // 2:07}"

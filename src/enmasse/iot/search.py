@@ -64,6 +64,12 @@ class Query:
     sorts: tuple[Sort, ...] = ()
     gateways: bool | None = None
 
+    @property
+    def is_slow(self) -> bool:
+        """True if it looks at all rows one by one."""
+        fields = {item.field for item in (*self.filters, *self.sorts)}
+        return not fields <= {"/id", "/enabled", *_LINKED}
+
 
 def read_query(given: Sequence[tuple[str, str]]) -> Query:
     """Return the query in the parameters of a request.

@@ -4,13 +4,16 @@ Rules:
 1. A tenant's id is ``NAMESPACE.NAME``: roles bound in the namespace count for it, and for all that it has. A tenant
    without a namespace is for those whom a role for the whole installation allows it.
 2. Who may not read a tenant is told that there is none, as of one that there is not.
-3. The registry blocks, and so is called in threads.
+3. The registry blocks, and so is called in threads of its own. Searches that look at every device are done two at a
+   time, so that others find a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -35,8 +38,14 @@ if TYPE_CHECKING:
     from enmasse.identity.rbac import Requester
     from enmasse.iot.bulk import Existing
     from enmasse.iot.registry import DeviceRegistry
+    from enmasse.iot.search import Query
 
     Endpoint = Callable[[Request], Awaitable[Response]]
+
+T = TypeVar("T")
+
+_THREADS: Final = 6
+_SLOW: Final = 2
 
 TENANTS: Final = "tenants"
 DEVICES: Final = "devices"
@@ -98,6 +107,23 @@ class _Routes:
     def __init__(self, devices: DeviceRegistry, registry: Registry) -> None:
         self._devices = devices
         self._store = registry.store
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="device registry")
+        self._slow = asyncio.Semaphore(_SLOW)
+
+    async def _run(self, act: Callable[..., T], *arguments: Any) -> T:
+        """Have something done in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(act, *arguments))
+
+    async def _search(self, search: Callable[..., tuple[int, list[Any]]], query: Query, *arguments: Any) -> Response:
+        """Answer a search, in its turn if it is slow."""
+        if query.is_slow:
+            async with self._slow:
+                total, found = await self._run(search, *arguments)
+        else:
+            total, found = await self._run(search, *arguments)
+        if not total:
+            raise RegistryError(404, "nothing matches")  # as Hono has it
+        return JSONResponse({"total": total, "result": found})
 
     # Tenants
 
@@ -113,11 +139,11 @@ class _Routes:
         tenant = self._tenant(request, identity, "create", TENANTS)
         self._expect_namespace(namespace_of(tenant))
         document = await _body(request, optional=True)
-        version = await asyncio.to_thread(self._devices.create_tenant, tenant, document)
+        version = await self._run(self._devices.create_tenant, tenant, document)
         try:
             self._expect_namespace(namespace_of(tenant))
         except RegistryError:  # it went meanwhile, and its tenants with it, but perhaps before this one came
-            await asyncio.to_thread(self._devices.forget_namespace, namespace_of(tenant))
+            await self._run(self._devices.forget_namespace, namespace_of(tenant))
             raise
         return _created(request, f"{PREFIX}/tenants/{identity}", identity, version)
 
@@ -126,15 +152,14 @@ class _Routes:
         rights, requester = _who(request)
         seen = [
             namespace
-            for namespace in await asyncio.to_thread(self._devices.namespaces)
+            for namespace in await self._run(self._devices.namespaces)
             if rights.allows(requester, AccessRequest("list", DEVICE_REGISTRY, TENANTS, namespace))
         ]
-        total, found = await asyncio.to_thread(self._devices.search_tenants, query, seen)
-        return _page(total, found)
+        return await self._search(self._devices.search_tenants, query, query, seen)
 
     async def tenant(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "get", TENANTS)
-        return _found(*await asyncio.to_thread(self._devices.tenant, tenant))
+        return _found(*await self._run(self._devices.tenant, tenant))
 
     async def update_tenant(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "update", TENANTS)
@@ -142,13 +167,13 @@ class _Routes:
         if project is not None and project["spec"].get("configuration") is not None:
             raise RegistryError(409, f"the IoTProject {tenant} says what this tenant is, in its configuration")
         document = await _body(request)
-        return _updated(await asyncio.to_thread(self._devices.update_tenant, tenant, document, _expected(request)))
+        return _updated(await self._run(self._devices.update_tenant, tenant, document, _expected(request)))
 
     async def delete_tenant(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "delete", TENANTS)
         if self._project_of(tenant) is not None:
             raise RegistryError(409, f"the tenant is that of the IoTProject {tenant}: delete this")
-        await asyncio.to_thread(self._devices.delete_tenant, tenant, _expected(request))
+        await self._run(self._devices.delete_tenant, tenant, _expected(request))
         return Response(status_code=204)
 
     # Devices
@@ -162,48 +187,44 @@ class _Routes:
     async def _create_device(self, request: Request, device: str | None) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "create", DEVICES)
         document, user = await _body(request, optional=True), _who(request)[1].name
-        identity, version = await asyncio.to_thread(self._devices.create_device, tenant, device, document, user)
+        identity, version = await self._run(self._devices.create_device, tenant, device, document, user)
         return _created(request, f"{PREFIX}/devices/{tenant}/{identity}", identity, version)
 
     async def search_devices(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "list", DEVICES)
         query = read_query(request.query_params.multi_items())
-        return _page(*await asyncio.to_thread(self._devices.search_devices, tenant, query))
+        return await self._search(self._devices.search_devices, query, tenant, query)
 
     async def device(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "get", DEVICES)
-        return _found(*await asyncio.to_thread(self._devices.device, tenant, _device_id(request)))
+        return _found(*await self._run(self._devices.device, tenant, _device_id(request)))
 
     async def update_device(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "update", DEVICES)
         document, user = await _body(request), _who(request)[1].name
         device, expected = _device_id(request), _expected(request)
-        return _updated(
-            await asyncio.to_thread(self._devices.update_device, tenant, device, document, user, expected)
-        )
+        return _updated(await self._run(self._devices.update_device, tenant, device, document, user, expected))
 
     async def delete_device(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "delete", DEVICES)
-        await asyncio.to_thread(self._devices.delete_device, tenant, _device_id(request), _expected(request))
+        await self._run(self._devices.delete_device, tenant, _device_id(request), _expected(request))
         return Response(status_code=204)
 
     async def delete_devices(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "deletecollection", DEVICES)
-        await asyncio.to_thread(self._devices.delete_devices, tenant)
+        await self._run(self._devices.delete_devices, tenant)
         return Response(status_code=204)
 
     # Credentials
 
     async def credentials(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "get", CREDENTIALS)
-        return _found(*await asyncio.to_thread(self._devices.credentials, tenant, _device_id(request)))
+        return _found(*await self._run(self._devices.credentials, tenant, _device_id(request)))
 
     async def update_credentials(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "update", CREDENTIALS)
         given, expected = await _body(request), _expected(request)
-        version = await asyncio.to_thread(
-            self._devices.update_credentials, tenant, _device_id(request), given, expected
-        )
+        version = await self._run(self._devices.update_credentials, tenant, _device_id(request), given, expected)
         return _updated(version)
 
     # Many at once
@@ -229,14 +250,14 @@ class _Routes:
         def work() -> dict[str, Any]:
             return self._devices.import_devices(tenant, reader(text), existing, user).to_dict()
 
-        return JSONResponse(await asyncio.to_thread(work))
+        return JSONResponse(await self._run(work))
 
     async def export_devices(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "list", DEVICES)
         form = request.query_params.get("format", "json")
         if form not in ("json", "csv"):
             raise RegistryError(400, "format: expected json or csv")
-        await asyncio.to_thread(self._devices.tenant, tenant)  # refuses before anything is sent
+        await self._run(self._devices.tenant, tenant)  # refuses before anything is sent
 
         def lines() -> Iterator[bytes]:
             is_first = True
@@ -326,9 +347,3 @@ def _updated(version: str) -> Response:
 
 def _found(document: Any, version: str) -> Response:
     return JSONResponse(document, headers=_etag(version))
-
-
-def _page(total: int, found: list[dict[str, Any]]) -> Response:
-    if not total:
-        raise RegistryError(404, "nothing matches")  # as Hono has it
-    return JSONResponse({"total": total, "result": found})
