@@ -169,7 +169,7 @@ async def _serve(
         background = [
             tasks.create_task(plane.run(), name="control plane"),
             tasks.create_task(canary.run(), name="canary"),
-            tasks.create_task(_sweep(device_registry), name="devices of nobody"),
+            tasks.create_task(_sweep(device_registry, stop), name="devices of nobody"),
             tasks.create_task(sampler.run(), name="sampler"),
         ]
         if settings.supervised:
@@ -184,9 +184,9 @@ async def _serve(
     _log.info("stopped")
 
 
-async def _sweep(devices: DeviceRegistry) -> None:
+async def _sweep(devices: DeviceRegistry, stop: asyncio.Event) -> None:
     try:
-        await asyncio.to_thread(devices.sweep)
+        await asyncio.to_thread(devices.sweep, stop.is_set)
     except EnmasseError as error:
         _log.warning("what is left of deleted tenants of devices stays until the next start: %s", error)
 

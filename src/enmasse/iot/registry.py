@@ -218,9 +218,9 @@ class DeviceRegistry:
                 tables.remove_tenant(number)
         self._store.sweep()
 
-    def sweep(self) -> None:
-        """Remove what is left of tenants that are gone."""
-        self._store.sweep()
+    def sweep(self, has_ended: Callable[[], bool]) -> None:
+        """Remove what is left of tenants that are gone, as long as something has not ended."""
+        self._store.sweep(has_ended)
 
     def _expect_own(self, tables: Tables, row: TenantRow, document: Document) -> None:
         """Refuse an alias or a trust anchor that is another tenant's."""

@@ -67,7 +67,7 @@ class Query:
     @property
     def is_slow(self) -> bool:
         """True if it looks at all rows one by one."""
-        fields = {item.field for item in (*self.filters, *self.sorts)}
+        fields = {item.field for item in self.filters} | {item.field for item in self.sorts}
         return not fields <= {"/id", "/enabled", *_LINKED}
 
 

@@ -16,7 +16,6 @@ import queue
 import sqlite3
 import threading
 import time
-from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -25,7 +24,7 @@ from enmasse.iot.documents import RegistryFullError, RegistryUnavailableError
 from enmasse.iot.search import Clause, Filter, condition, order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from enmasse.iot.search import Query
@@ -40,6 +39,7 @@ _STEPS = 10_000  # of SQLite's machine between two looks at the clock: half a mi
 _CACHE_KIB = 32 * 1024
 _PART = 5_000  # rows of a removal in one transaction
 _PRIMARY = 0xFF
+_CLOSED = "the device registry is closed"
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -388,14 +388,16 @@ class DeviceStore:
         self._path = path
         self._read_s = read_s
         self._lock = threading.Lock()
-        self._all: deque[sqlite3.Connection] = deque()
-        self._readers: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
+        self._opened = 0
+        self._readers: queue.SimpleQueue[sqlite3.Connection | None] = queue.SimpleQueue()
+        self._writer: sqlite3.Connection | None = None
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             self._writer = self._open()
-            self._prepare()
+            self._prepare(self._writer)
             for _ in range(_READERS):
                 self._readers.put(self._open())
+                self._opened += 1
         except (OSError, sqlite3.Error) as error:
             self.close()
             raise ConfigError(f"{path} cannot be opened as a device registry: {error}") from None
@@ -410,9 +412,16 @@ class DeviceStore:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
-        while self._all:
-            self._all.pop().close()
+        """Close the file, as soon as nobody uses it; a call that comes later is refused."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+        for _ in range(self._opened):
+            if (reader := self._readers.get()) is not None:
+                reader.close()
+        self._opened = 0
+        self._readers.put(None)
 
     @contextmanager
     def writing(self) -> Iterator[Tables]:
@@ -423,13 +432,16 @@ class DeviceStore:
             RegistryUnavailableError: the file cannot be used now.
         """
         with self._lock, self._translated():
-            self._writer.execute("BEGIN IMMEDIATE")
+            writer = self._writer
+            if writer is None:
+                raise RegistryUnavailableError(_CLOSED)
+            writer.execute("BEGIN IMMEDIATE")
             try:
-                yield Tables(self._writer)
-                self._writer.execute("COMMIT")
+                yield Tables(writer)
+                writer.execute("COMMIT")
             except BaseException:
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
+                if writer.in_transaction:
+                    writer.execute("ROLLBACK")
                 raise
 
     @contextmanager
@@ -440,6 +452,9 @@ class DeviceStore:
             RegistryUnavailableError: it takes too long, or the file cannot be used now.
         """
         database = self._readers.get()
+        if database is None:
+            self._readers.put(None)  # for who comes next
+            raise RegistryUnavailableError(_CLOSED)
         try:
             end = time.monotonic() + self._read_s
             database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
@@ -454,27 +469,30 @@ class DeviceStore:
             database.set_progress_handler(None, 0)
             self._readers.put(database)
 
-    def sweep(self) -> None:
-        """Remove all that belonged to tenants that are gone, in many short transactions."""
+    def sweep(self, has_ended: Callable[[], bool] = lambda: False) -> None:
+        """Remove all that belonged to tenants that are gone, in many short transactions.
+
+        Args:
+            has_ended: asked between these; when it is true, the rest is left for later.
+        """
         is_left = True
-        while is_left:
+        while is_left and not has_ended():
             with self.writing() as tables:
                 is_left = tables.sweep()
 
     def _open(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_S, check_same_thread=False)
-        self._all.append(database)
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         return database
 
-    def _prepare(self) -> None:
-        (found,) = self._writer.execute("PRAGMA user_version").fetchone()
+    def _prepare(self, writer: sqlite3.Connection) -> None:
+        (found,) = writer.execute("PRAGMA user_version").fetchone()
         if found > _FORMAT:
             raise ConfigError(f"{self._path} was written by a newer version of EnMasse: update this one")
         if found < _FORMAT:
-            self._writer.executescript(_SCHEMA)
+            writer.executescript(_SCHEMA)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

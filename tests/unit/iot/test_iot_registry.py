@@ -229,6 +229,26 @@ def test_what_is_gone_leaves_no_row(fleet: DeviceRegistry, store: DeviceStore, t
     database.close()
 
 
+def test_what_a_crash_has_left_is_removed_later_and_a_closed_file_is_refused(
+    fleet: DeviceRegistry, store: DeviceStore
+) -> None:
+    with store.writing() as tables:  # as a deletion does before it removes the rows
+        row = tables.tenant(PLANT)
+        assert row is not None
+        tables.remove_tenant(row.number)
+    refused(404, lambda: fleet.device(PLANT, "s-1"))
+    fleet.sweep(lambda: True)
+    with store.reading() as tables:
+        assert tables.device(row.number, "s-1") is not None
+    fleet.sweep(lambda: False)
+    with store.reading() as tables:
+        assert tables.device(row.number, "s-1") is None
+    store.close()
+    for act in (lambda: fleet.tenant(PLANT), lambda: fleet.create_tenant(PLANT, {}), lambda: fleet.tenant(PLANT)):
+        with pytest.raises(RegistryUnavailableError, match="closed"):
+            act()
+
+
 def test_an_alias_and_a_trust_anchor_are_one_tenants(registry: DeviceRegistry) -> None:
     anchor = {
         "subject-dn": "CN=ca",
