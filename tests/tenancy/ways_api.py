@@ -236,10 +236,10 @@ def devices_of_blue(tenants: Tenants) -> None:
     ]
     with tenants.http("red") as red:
         for method, path in asked:
-            body = {} if method in ("GET", "DELETE") else {"json": {}}
-            there = red.request(method, f"{registry}/{path}", **body)
+            body: dict[str, Any] | None = None if method in ("GET", "DELETE") else {}
+            there = red.request(method, f"{registry}/{path}", json=body)
             assert there.status_code == 404, (method, path, there.text)
-            nowhere = red.request(method, f"{registry}/{path.replace('plant', 'nothing')}", **body)
+            nowhere = red.request(method, f"{registry}/{path.replace('plant', 'nothing')}", json=body)
             assert nowhere.text == there.text.replace("plant", "nothing") or "namespace=" in path, (method, path)
         assert "team-b" not in red.get(f"{registry}/tenants").text
     with tenants.http("blue") as blue:

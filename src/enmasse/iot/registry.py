@@ -25,7 +25,7 @@ from enmasse.iot.credentials import (
 )
 from enmasse.iot.device import links_of, read_device
 from enmasse.iot.documents import DEVICE_ID, TENANT_ID, RegistryError, checked_id, compact
-from enmasse.iot.store import DeviceRow, Link, TenantRow
+from enmasse.iot.tables import DeviceRow, Link, TenantRow
 from enmasse.iot.tenant import anchors_of, limit_of, read_tenant, templates_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from enmasse.iot.bulk import Existing
     from enmasse.iot.documents import Document, NewId
     from enmasse.iot.search import Query
-    from enmasse.iot.store import DeviceStore, Tables
+    from enmasse.iot.store import DeviceStore
+    from enmasse.iot.tables import Tables
 
 MOST_DEVICES: Final = 10_000_000
 """Of one tenant, whatever its own limit is."""
