@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import Any
 
     Cli = Callable[..., Any]
 
 PLANT = "team-a.plant"
+WITH_LIMITS = b"""
+apiVersion: iot.enmasse.io/v1alpha1
+kind: IoTProject
+metadata: {name: plant}
+spec:
+  downstreamStrategy: {providedStrategy: {addressSpaceName: demo}}
+  configuration: {resourceLimits: {maximumConnections: 10}}
+"""
 
 
 @pytest.fixture
@@ -111,3 +119,13 @@ def test_a_password_is_given_changed_and_taken_away(plant: Cli, tmp_path: Path) 
     assert plant("iot", "credentials", "list", PLANT, "s-1").err == "there are no credentials\n"
     assert plant("iot", "credentials", "create", PLANT, "s-1", "--password", "x", stdin=b"y\n").code == 2
     assert plant("iot", "credentials", "create", PLANT, "s-1", stdin=b"\n").code == 1
+
+
+def test_a_project_is_applied_listed_and_explained(cli: Cli, api: str) -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    done = cli("apply", "-f", str(examples / "01-first-address.yaml"), "-f", str(examples / "07-iot-project.yaml"))
+    assert (done.code, "iotproject/plant created" in done.out) == (0, True), done.out + done.err
+    assert cli("get", "iot").out.split()[:6] == ["NAME", "TENANT", "READY", "PHASE", "AGE", "plant"]
+    assert "A space that is there." in cli("explain", "iotproject.spec.downstreamStrategy").out
+    warned = cli("apply", "-f", "-", stdin=WITH_LIMITS).err
+    assert "spec.configuration.resourceLimits has no effect: there is no protocol adapter" in warned
