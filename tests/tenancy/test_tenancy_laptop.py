@@ -59,6 +59,8 @@ WAYS: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("GET", "/version", None),
     ("GET", "/openapi/v2", None),
     ("GET", "/osbapi/v2/catalog", None),
+    ("GET", "/registry/v1/tenants", None),
+    ("POST", "/registry/v1/tenants/default.plant", {}),
     ("GET", f"/nodes/{DEFAULT_NODE}/journal", None),
     ("POST", "/apis/access.enmasse.io/v1beta1/accounts", {"username": "me", "groups": ["system:masters"]}),
     ("POST", "/apis/access.enmasse.io/v1beta1/tokens", {"account": "system:operator"}),
@@ -265,6 +267,6 @@ def test_an_open_api_says_so_and_is_for_this_machine_alone(tmp_path: Path) -> No
         assert f"{token} could be read or changed by others" in found.log.read_text()
         assert "enm_known" not in found.token
         protocols = [item["protocol"] for item in found.endpoints()["endpoints"]]
-        assert protocols == ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "api", "console"]
+        assert protocols == ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "api", "console", "registry"]
         assert found.ask("GET", SPACES, host="shop.example.org").status_code == 403
         assert found.ask("POST", SPACES, document("addressspaces", "default", "shop")).status_code == 201

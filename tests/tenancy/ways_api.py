@@ -218,6 +218,34 @@ def ordered_for_blue(tenants: Tenants) -> None:
         forbidden(red.put(path, params={"accepts_incomplete": "true"}, json=order))
 
 
+def devices_of_blue(tenants: Tenants) -> None:
+    """In the device registry a refusal is the answer to what there is not."""
+    registry = "/registry/v1"
+    with tenants.http("blue") as blue:
+        for path in ("tenants/team-b.plant", "devices/team-b.plant/lamp"):
+            assert blue.post(f"{registry}/{path}").status_code in (201, 409)
+        before = blue.get(f"{registry}/devices/team-b.plant").json()
+    asked = [
+        *(("GET", f"{path}/team-b.plant") for path in ("tenants", "devices", "export")),
+        *((method, "devices/team-b.plant/lamp") for method in ("GET", "POST", "PUT", "DELETE")),
+        *((method, "tenants/team-b.plant") for method in ("POST", "PUT", "DELETE")),
+        *((method, "credentials/team-b.plant/lamp") for method in ("GET", "PUT")),
+        *((method, path) for method, path in (("POST", "devices/team-b.plant"), ("DELETE", "devices/team-b.plant"))),
+        ("POST", "import/team-b.plant"),
+        ("POST", "tenants?namespace=team-b"),
+    ]
+    with tenants.http("red") as red:
+        for method, path in asked:
+            body: dict[str, Any] | None = None if method in ("GET", "DELETE") else {}
+            there = red.request(method, f"{registry}/{path}", json=body)
+            assert there.status_code == 404, (method, path, there.text)
+            nowhere = red.request(method, f"{registry}/{path.replace('plant', 'nothing')}", json=body)
+            assert nowhere.text == there.text.replace("plant", "nothing") or "namespace=" in path, (method, path)
+        assert "team-b" not in red.get(f"{registry}/tenants").text
+    with tenants.http("blue") as blue:
+        assert blue.get(f"{registry}/devices/team-b.plant").json() == before
+
+
 def told_of_rights(tenants: Tenants) -> None:
     attributes = {"namespace": "team-b", "verb": "list", "group": "enmasse.io", "resource": "addresses"}
     with tenants.http("red") as red:
@@ -290,6 +318,7 @@ def _all() -> Iterator[Way]:
         "/nodes/node-0/adopt", json={"installation": "mine"}
     )))  # fmt: skip
     yield Way("order a space in blue's namespace from the service broker", ordered_for_blue)
+    yield Way("use, change or learn of blue's devices in the registry", devices_of_blue)
     yield Way("read the accounts", _ask(lambda http: http.get("/accounts"), 403, 404))
     for path in ODD_PATHS:
         yield Way(f"ask for {path}", _raw(f"GET {path} HTTP/1.1"))

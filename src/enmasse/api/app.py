@@ -50,6 +50,7 @@ from enmasse.api.node_routes import (
 )
 from enmasse.api.openapi.routes import openapi_routes
 from enmasse.api.pipelines import builtin_routes, pipeline_routes
+from enmasse.api.registry.routes import registry_routes
 from enmasse.control.access.rights import Rights
 from enmasse.errors import EnmasseError
 from enmasse.version import __version__
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         UserJudge,
     )
     from enmasse.control.store.registry import Registry
+    from enmasse.iot.registry import DeviceRegistry
 
 _log = logging.getLogger(__name__)
 
@@ -115,6 +117,7 @@ class ApiParts:
         authenticator: of requests; None: every request is the local operator's.
         audit: the log of requests; None: there is none.
         pipelines: the client of the pipeline host.
+        devices: the device registry; None: it is not served.
         connections: those of the API, for its metrics.
         names: accepted in Host headers, beside those of the loopback interface.
         sampler: of the nodes' figures, run by whoever made it.
@@ -129,6 +132,7 @@ class ApiParts:
     authenticator: Authenticator | None = None
     audit: AuditLog | None = None
     pipelines: PipelineHost | None = None
+    devices: DeviceRegistry | None = None
     connections: HttpConnections | None = None
     names: Collection[str] = ()
     sampler: Sampler = field(default_factory=lambda: Sampler(()))
@@ -179,6 +183,8 @@ def create_app(parts: ApiParts) -> FastAPI:
         app.include_router(action_routes(registry, messages, node_of))
         app.include_router(message_routes(registry, messages, node_of, watches))
     app.include_router(broker_routes(registry))
+    if parts.devices is not None:
+        app.include_router(registry_routes(parts.devices, registry))
     if sessions:
         app.include_router(connection_routes(registry, sessions))
     if tracers := [node.traces for node in nodes if node.traces is not None]:

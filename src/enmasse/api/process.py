@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import random
+import secrets
 import signal
 import uuid
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ from enmasse.drivers.embedded.user_admin import AmqpUserAdmin
 from enmasse.drivers.endpoint_certificates import EndpointCertificates
 from enmasse.drivers.keycloak_admin import KeycloakAdmin
 from enmasse.drivers.supervisor.child import end_of_input
+from enmasse.errors import EnmasseError
+from enmasse.iot.registry import DeviceRegistry
+from enmasse.iot.store import DeviceStore
 from enmasse.net.logs import set_up_logging
 
 if TYPE_CHECKING:
@@ -91,14 +95,20 @@ def run_control(settings: ControlSettings) -> int:
         DirectoryLock(layout.control),
         open_listeners(settings.listeners, layout) as listeners,
         ResourceStore(layout.store) as store,
+        DeviceStore(layout.devices) as devices,
         AuditLog(settings.audit_file or layout.audit, settings.audit_level) as audit,
     ):
-        asyncio.run(_serve(settings, layout, store, listeners, audit))
+        asyncio.run(_serve(settings, layout, store, devices, listeners, audit))
     return 0
 
 
 async def _serve(
-    settings: ControlSettings, layout: Layout, store: ResourceStore, listeners: Listeners, audit: AuditLog
+    settings: ControlSettings,
+    layout: Layout,
+    store: ResourceStore,
+    devices: DeviceStore,
+    listeners: Listeners,
+    audit: AuditLog,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -118,12 +128,16 @@ async def _serve(
     )
     found_installation(context, settings.endpoints.machine)
     users = AmqpUserAdmin(settings.node, node_url, jitter=_jitter, tls=tls)
+    device_registry = DeviceRegistry(
+        devices, now=_now, new_id=lambda: str(uuid.uuid4()), new_version=lambda: secrets.token_hex(8)
+    )
     plane = ControlPlane(
         context,
         users=[users],
         certificates=EndpointCertificates(layout.tls, settings.wildcard, lambda: datetime.now(UTC)),
         endpoints=settings.endpoints,
         connect_realm=KeycloakAdmin,
+        devices=device_registry,
     )
     canary = Canary(node)
     sampler = Sampler([node])
@@ -146,6 +160,7 @@ async def _serve(
         authenticator=listeners.authenticator,
         audit=audit,
         pipelines=PipelineHost(layout.pipelines_socket),
+        devices=device_registry,
         connections=listeners.connections,
         names=listeners.names,
         sampler=sampler,
@@ -154,6 +169,7 @@ async def _serve(
         background = [
             tasks.create_task(plane.run(), name="control plane"),
             tasks.create_task(canary.run(), name="canary"),
+            tasks.create_task(_sweep(device_registry, stop), name="devices of nobody"),
             tasks.create_task(sampler.run(), name="sampler"),
         ]
         if settings.supervised:
@@ -166,6 +182,13 @@ async def _serve(
             for task in background:
                 task.cancel()
     _log.info("stopped")
+
+
+async def _sweep(devices: DeviceRegistry, stop: asyncio.Event) -> None:
+    try:
+        await asyncio.to_thread(devices.sweep, stop.is_set)
+    except EnmasseError as error:
+        _log.warning("what is left of deleted tenants of devices stays until the next start: %s", error)
 
 
 async def _stop_with_supervisor(stop: asyncio.Event) -> None:

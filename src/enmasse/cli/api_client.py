@@ -311,6 +311,18 @@ class ApiClient:
         """
         return self._call(method, path, **options)
 
+    def exchange(self, method: str, path: str, **options: Any) -> tuple[Any, str]:
+        """Send a request to the device registry, and return the answer, if it has one, and its version.
+
+        Raises:
+            ApiError: when the registry refuses it.
+            UnreachableError: when nothing answers.
+        """
+        response = self._request(method, path, **options)
+        if response.is_error:
+            raise _refusal(response)
+        return response.json() if response.content else None, response.headers.get("etag", "")
+
     def content(self, method: str, path: str, *, accept: str, **options: Any) -> bytes:
         """Send a request that is answered with a file, and return its content.
 
@@ -385,7 +397,8 @@ def _refusal(response: httpx.Response) -> ApiError:
         document = response.json()
     except ValueError:
         document = None
-    message = document.get("message") if isinstance(document, dict) else None
+    # The device registry says it as Hono does.
+    message = document.get("message", document.get("error")) if isinstance(document, dict) else None
     return ApiError(response.status_code, message or response.reason_phrase)
 
 

@@ -178,6 +178,7 @@ COMMANDS = {
         "apply:import_files",
         "Turn a file of addresses, with its file of flavors, into a space, its plans and its addresses.",
     ),
+    "iot": _Command(_DECLARE, "iot:iot", "Tenants, devices and credentials of the device registry."),
     "login": _Command(
         _ACCESS,
         "login:login",

@@ -16,6 +16,7 @@ from enmasse.control.spaces.placements import Placements
 from enmasse.control.users.identity_providers import IdentityProviders
 from enmasse.model.kinds.addresses import Address
 from enmasse.model.kinds.authentication import AuthenticationService
+from enmasse.model.kinds.projects import IoTProject
 from enmasse.model.kinds.spaces import AddressSpace
 from enmasse.model.kinds.users import MessagingUser
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE
@@ -78,6 +79,7 @@ class Context:
         statuses: writes what was found.
         nodes: by name.
         controllers: by name, those that run.
+        of_namespaces: each removes what it keeps of a namespace, by its name, before the namespace goes; in a thread.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Context:
         self.events = events
         self.grace_s = grace_s
         self.controllers: dict[str, Controller] = {}
+        self.of_namespaces: list[Callable[[str], None]] = []
         self.desired = Desired(self)
         self.nodes = {admin.name: Node(self, admin, resync_s) for admin in nodes}
         self.placements = Placements(self.desired, store, node_of or (lambda _key: nodes[0].name))
@@ -182,6 +185,8 @@ class Context:
                 self.enqueue_space(resource.key)
             case MessagingUser():
                 self.enqueue("users", resource.key)
+            case IoTProject():
+                self.enqueue("projects", resource.key)
             case AuthenticationService() if metadata.namespace == PLAN_NAMESPACE:
                 self.enqueue("realms", f"service:{metadata.name}")
             case _:

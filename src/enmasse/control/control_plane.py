@@ -11,6 +11,7 @@ from enmasse.control.addresses.plans import PlanController, QuotaController, Sch
 from enmasse.control.addresses.preview import Preview
 from enmasse.control.endpoints.admission import EndpointKeys, HostAdmission
 from enmasse.control.endpoints.controller import EndpointController, EndpointSettings
+from enmasse.control.projects.controller import ProjectController
 from enmasse.control.runtime.collector import Collector
 from enmasse.control.runtime.controller import Runtime
 from enmasse.control.spaces.admission import SpaceAdmission
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from enmasse.control.context import Context
     from enmasse.control.ports import Certificates, ConnectRealmAdmin, UserAdmin
     from enmasse.control.runtime.controller import Controller
+    from enmasse.iot.registry import DeviceRegistry
 
 
 _ANYWHERE = EndpointSettings()
@@ -41,6 +43,7 @@ class ControlPlane:
         certificates: the port to the certificates of endpoints.
         endpoints: hosts and ports of nodes.
         connect_realm: connects to a Keycloak.
+        devices: the device registry.
     """
 
     def __init__(
@@ -51,12 +54,13 @@ class ControlPlane:
         certificates: Certificates | None = None,
         endpoints: EndpointSettings = _ANYWHERE,
         connect_realm: ConnectRealmAdmin | None = None,
+        devices: DeviceRegistry | None = None,
     ) -> None:
         self.context = context
         self._runtime = Runtime(context.store)
         for listener in context.listeners:
             self._runtime.listen(listener)
-        for controller in self._controllers(tuple(users), certificates, endpoints, connect_realm):
+        for controller in self._controllers(tuple(users), certificates, endpoints, connect_realm, devices):
             context.controllers[controller.name] = controller
             self._runtime.add(controller)
         registry = context.registry
@@ -71,6 +75,7 @@ class ControlPlane:
         certificates: Certificates | None,
         endpoints: EndpointSettings,
         connect_realm: ConnectRealmAdmin | None,
+        devices: DeviceRegistry | None,
     ) -> Iterator[Controller]:
         """Make all controllers, in the order in which they get a change."""
         context = self.context
@@ -89,6 +94,9 @@ class ControlPlane:
             yield UserController(context, users)
         if connect_realm is not None:
             yield RealmController(context, connect_realm)
+        if devices is not None:
+            context.of_namespaces.append(devices.forget_namespace)
+            yield ProjectController(context, devices)
 
     @property
     def is_settled(self) -> bool:

@@ -73,6 +73,11 @@ class Layout:
         return self.control / "resources.db"
 
     @property
+    def devices(self) -> Path:
+        """The device registry."""
+        return self.control / "devices.db"
+
+    @property
     def accounts(self) -> Path:
         """The accounts of the API."""
         return self.control / "access.db"

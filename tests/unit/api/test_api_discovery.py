@@ -24,6 +24,7 @@ def test_clients_find_groups_versions_and_kinds(api: Api) -> None:
     groups = api("GET", "/apis").json()["groups"]
     assert {group["name"] for group in groups} == {
         "enmasse.io",
+        "iot.enmasse.io",
         "admin.enmasse.io",
         "user.enmasse.io",
         "rbac.authorization.k8s.io",

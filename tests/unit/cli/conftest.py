@@ -22,6 +22,8 @@ from enmasse.control.store.store import ResourceStore
 from enmasse.control.users.passwords import UserPasswords
 from enmasse.drivers.data_directory import Layout
 from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
+from enmasse.iot.registry import DeviceRegistry
+from enmasse.iot.store import DeviceStore
 from enmasse.model.schema.objects import decode
 from tests.support.messages import NoMessages
 
@@ -113,7 +115,10 @@ def api(tmp_path: Path) -> Iterator[str]:
     async def serve() -> None:
         loops.append(asyncio.get_running_loop())
         uids = itertools.count(1)
-        with ResourceStore(layout.data / "resources.db") as store:
+        with (
+            ResourceStore(layout.data / "resources.db") as store,
+            DeviceStore(layout.data / "devices.db") as devices,
+        ):
             registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
             registry.add_admission(UserPasswords())
             registry.create_catalog()
@@ -127,6 +132,12 @@ def api(tmp_path: Path) -> Iterator[str]:
                         stop=stop,
                         nodes={"node-0": NodeAccess(messages=MemoryMessages(), retained=MemoryValues())},
                         pipelines=pipelines,
+                        devices=DeviceRegistry(
+                            devices,
+                            now=lambda: "2026-01-01T00:00:00Z",
+                            new_id=lambda: f"id-{next(uids)}",
+                            new_version=lambda: f"v{next(uids)}",
+                        ),
                     )
                 ),
                 listener,

@@ -15,15 +15,19 @@ from enmasse.control.runtime.controller import Runtime
 from enmasse.model.schema.objects import decode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from enmasse.control.store.registry import Registry
 
 
-def settle(registry: Registry, *, steps: int = 1000) -> None:
+def settle(registry: Registry, *, steps: int = 1000, forget: Callable[[str], None] | None = None) -> None:
     """Let the collector work until nothing is left to do."""
+    context = Context(registry, now=str, jitter=lambda: 1.0)
+    context.of_namespaces += [] if forget is None else [forget]
 
     async def body() -> None:
         runtime = Runtime(registry.store)
-        runtime.add(Collector(Context(registry, now=str, jitter=lambda: 1.0)))
+        runtime.add(Collector(context))
         running = asyncio.create_task(runtime.run())
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -53,6 +57,17 @@ def names(registry: Registry, kind: str, namespace: str | None = None) -> list[s
 def test_nothing_can_be_created_in_a_namespace_that_does_not_exist(registry: Registry) -> None:
     with pytest.raises(NamespaceNotFoundError, match=r"`enmasse create namespace team` or `kubectl create namespace"):
         put(registry, "ConfigMap", "a", namespace="team")
+
+
+def test_what_others_keep_of_a_namespace_is_gone_before_it(registry: Registry) -> None:
+    put(registry, "Namespace", "team")
+    registry.delete("Namespace", "", "team")
+    seen: list[tuple[str, bool]] = []
+    settle(
+        registry, steps=10_000_000, forget=lambda name: seen.append((name, "team" in names(registry, "Namespace")))
+    )
+    assert seen == [("team", True)]
+    assert "team" not in names(registry, "Namespace")
 
 
 def test_a_deleted_namespace_goes_when_all_that_lies_in_it_is_gone(registry: Registry) -> None:

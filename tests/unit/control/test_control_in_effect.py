@@ -22,6 +22,8 @@ from enmasse.control.spaces.effective import _value
 from enmasse.control.store.writes import finish_here
 from enmasse.control.users.passwords import UserPasswords
 from enmasse.drivers.endpoint_certificates import EndpointCertificates
+from enmasse.iot.registry import DeviceRegistry
+from enmasse.iot.store import DeviceStore
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES, SETTINGS
 from enmasse.model.schema.conditions import READY
 from enmasse.model.schema.kinds import KINDS, kind_of
@@ -54,13 +56,15 @@ async def everything(stage: Stage, folder: Path) -> AsyncIterator[ControlPlane]:
     """All controllers of an installation, with a node and a Keycloak in memory."""
     (folder / "tls").mkdir()
     wildcard = folder / "wild.crt", folder / "wild.key"
-    async with stage.controlled(
-        users=[MemoryUsers()],
-        certificates=EndpointCertificates(folder / "tls", wildcard, lambda: NOW),
-        endpoints=EndpointSettings("mq.example", 5672),
-        connect_realm=MemoryKeycloak().connect,
-    ) as plane:
-        yield plane
+    with DeviceStore(folder / "devices.db") as devices:
+        async with stage.controlled(
+            users=[MemoryUsers()],
+            certificates=EndpointCertificates(folder / "tls", wildcard, lambda: NOW),
+            endpoints=EndpointSettings("mq.example", 5672),
+            connect_realm=MemoryKeycloak().connect,
+            devices=DeviceRegistry(devices, now=str, new_id=str, new_version=str),
+        ) as plane:
+            yield plane
 
 
 def declared(registry: Registry, text: str) -> None:
@@ -316,6 +320,31 @@ def test_the_condition_follows_what_is_declared_beside_the_object(perform: Perfo
 # The next such field
 
 EVERYTHING = """
+apiVersion: iot.enmasse.io/v1alpha1
+kind: IoTProject
+metadata: {name: plant, namespace: default}
+spec:
+  downstreamStrategy: {providedStrategy: {namespace: default, addressSpaceName: shop}}
+  configuration:
+    enabled: true
+    minimumMessageSize: 1024
+    registrationLimits: {maximumDevices: 100, maximumCredentialsPerDevice: 2}
+    resourceLimits: {maximumConnections: 10, maximumTimeToLive: 60}
+    defaults: {ttl: 30}
+    ext: {messaging-type: amqp}
+---
+apiVersion: iot.enmasse.io/v1alpha1
+kind: IoTProject
+metadata: {name: mill, namespace: default}
+spec:
+  downstreamStrategy:
+    managedStrategy:
+      addressSpace: {name: mill, plan: standard-small, type: standard}
+      addresses:
+        telemetry: {plan: standard-small-stream, type: stream}
+        event: {plan: standard-small-queue}
+        command: {plan: standard-small-anycast}
+---
 apiVersion: v1
 kind: Secret
 metadata: {name: keycloak, namespace: enmasse-infra}

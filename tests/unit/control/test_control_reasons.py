@@ -10,6 +10,7 @@ from enmasse.control.addresses import controller as address_controller
 from enmasse.control.addresses import planning as address_planning
 from enmasse.control.addresses import preview as address_preview
 from enmasse.control.endpoints import admission as endpoint_admission
+from enmasse.control.projects import planning as project_planning
 from enmasse.control.runtime import verdicts as runtime_verdicts
 from enmasse.control.spaces import controller as space_controller
 from enmasse.control.spaces import planning as space_planning
@@ -23,6 +24,7 @@ SOURCES = (
     address_planning,
     address_preview,
     endpoint_admission,
+    project_planning,
     runtime_verdicts,
     space_controller,
     space_planning,

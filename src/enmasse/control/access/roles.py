@@ -31,6 +31,9 @@ _ADMIN: Final = kinds.ADDRESS_PLAN.group
 _USERS: Final = kinds.MESSAGING_USER.group
 _RBAC: Final = kinds.ROLE_BINDING.group
 
+DEVICE_REGISTRY: Final = kinds.IOT_PROJECT.group
+"""The group of projects, and of what the device registry has."""
+
 _PLATFORM: Final = tuple(kind.plural for kind in kinds.KINDS if kind.group == _ADMIN)
 _SCHEMA_RULE: Final = Rule(_READ, (_MESSAGING,), (kinds.ADDRESS_SPACE_SCHEMA.plural,))
 
@@ -70,6 +73,12 @@ _VIEW_RULES: Final = (
             kinds.RESOURCE_QUOTA.plural,
             f"{kinds.RESOURCE_QUOTA.plural}/status",
         ),
+    ),
+    # What is secret is not shown of credentials, but who may come in with which name is not for everyone.
+    Rule(
+        _READ,
+        (DEVICE_REGISTRY,),
+        (kinds.IOT_PROJECT.plural, f"{kinds.IOT_PROJECT.plural}/status", "tenants", "devices"),
     ),
     # Its own namespace, which a role bound there counts for.
     Rule(("get",), ("",), (kinds.NAMESPACE.plural,)),
@@ -114,6 +123,7 @@ TENANT_EDIT: Final = Role(
         # A query reads messages, which a viewer may not.
         Rule(QUERY.verbs, (_MESSAGING,), (f"{kinds.ADDRESS_SPACE.plural}/{QUERY.name}",)),
         Rule(_WRITE, (_USERS,), (kinds.MESSAGING_USER.plural,)),
+        Rule(_WRITE, (DEVICE_REGISTRY,), (kinds.IOT_PROJECT.plural, "tenants", "devices", "credentials")),
         Rule(_WRITE, ("",), (kinds.CONFIG_MAP.plural, kinds.SECRET.plural, kinds.SERVICE.plural)),
     ),
 )
@@ -153,6 +163,8 @@ _EVERYBODY: Final = Role(
         Rule(("get", "list", "create", "delete"), ("access.enmasse.io",), ("tokens",)),
         # A broker's requests name namespaces in their bodies; their rights are checked then.
         Rule(("get", "put", "patch", "delete"), paths=("/osbapi/v2/*",)),
+        # Of the device registry likewise: who may not know of a tenant is told that there is none.
+        Rule(("get", "post", "put", "delete"), paths=("/registry/v1/*",)),
     ),
 )
 

@@ -37,6 +37,7 @@ class Collector(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(jitter=context.jitter)
+        self._context = context
         self._registry = context.registry
         self._store = context.store
         self._terminating: set[str] = set()  # namespaces
@@ -95,6 +96,8 @@ class Collector(Controller):
                 await asyncio.sleep(0)
         # Nothing new can come into a namespace that is going, so what is left now is all that is left.
         if not any(self._store.select(kind, name, limit=1) for kind in _KINDS):
+            for forget in self._context.of_namespaces:
+                await asyncio.to_thread(forget, name)
             self._registry.change_finalizers(
                 NAMESPACE.name, "", name, uid=namespace["metadata"]["uid"], remove=CONTENTS
             )

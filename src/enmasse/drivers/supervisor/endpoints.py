@@ -29,8 +29,8 @@ class Endpoint:
     """A URL to connect to, and its protocol.
 
     Attributes:
-        protocol: ``amqp``, ``amqps``, ``api``, ``api-tls``, ``console``, or the schemes of a further protocol in
-            ``node/protocols.py``.
+        protocol: ``amqp``, ``amqps``, ``api``, ``api-tls``, ``console``, ``registry``, or the schemes of a further
+            protocol in ``node/protocols.py``.
         url: where.
     """
 

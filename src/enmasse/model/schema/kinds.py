@@ -182,6 +182,7 @@ class Kind:
 
 
 _ADMIN, _ENMASSE, _USER, _RBAC = "admin.enmasse.io", "enmasse.io", "user.enmasse.io", "rbac.authorization.k8s.io"
+_IOT = "iot.enmasse.io"
 
 _TYPE = Column("Type", ".spec.type", "The type.")
 _PLAN = Column("Plan", ".spec.plan", "The plan that was asked for.")
@@ -390,6 +391,19 @@ KINDS: tuple[Kind, ...] = (
             Column("Trigger", ".spec.trigger", "How often it looks for new rows.", priority=1),
         ),
     ),
+    Kind(
+        name="IoTProject",
+        group=_IOT,
+        versions=("v1alpha1",),
+        plural="iotprojects",
+        short_names=("iot",),
+        columns=(
+            Column("Tenant", ".status.tenant", "The tenant of its devices."),
+            _READY,
+            _PHASE,
+            _STATUS,
+        ),
+    ),
 )
 """In the order to apply them: objects that others refer to come first."""
 
@@ -398,6 +412,7 @@ KINDS: tuple[Kind, ...] = (
     CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING,
     AUTHENTICATION_SERVICE, STANDARD_INFRA_CONFIG, BROKERED_INFRA_CONFIG, ADDRESS_PLAN, ADDRESS_SPACE_PLAN,
     CONSOLE_SERVICE, ADDRESS_SPACE_SCHEMA, ADDRESS_SPACE, ADDRESS, MESSAGING_USER, PIPELINE,
+    IOT_PROJECT,
 ) = KINDS  # fmt: skip
 
 IN_SPACES = tuple(kind for kind in reversed(KINDS) if kind.is_in_space)

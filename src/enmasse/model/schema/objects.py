@@ -59,8 +59,8 @@ _FOREIGN_METADATA = ("managedFields", "selfLink")  # other servers write them in
 
 _IOT = "iot.enmasse.io"
 _NO_THINGS = (
-    "this version has no kinds of iot.enmasse.io, such as IoTProject and IoTConfig: devices connect by AMQP as "
-    "MessagingUsers, with `${username}` in their permissions; leave these objects out"
+    "of the kinds of iot.enmasse.io this version has IoTProject alone, with v1alpha1: adapters and services are not "
+    "configured by an IoTConfig; leave these objects out"
 )
 
 _KINDS = {kind.name: kind for kind in KINDS}
@@ -71,6 +71,7 @@ _MODULES = {
     "infra": ("BrokeredInfraConfig", "StandardInfraConfig"),
     "pipelines": ("Pipeline",),
     "plans": ("AddressPlan", "AddressSpacePlan"),
+    "projects": ("IoTProject",),
     "rbac": ("ClusterRole", "ClusterRoleBinding", "RoleBinding"),
     "resource_quota": ("ResourceQuota",),
     "space_schema": ("AddressSpaceSchema",),

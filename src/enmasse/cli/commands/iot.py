@@ -1,0 +1,437 @@
+"""``enmasse iot``: tenants, devices and credentials of the device registry."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from enmasse.cli.api_client import ApiClient
+from enmasse.cli.errors import ApiError, CliError, NotFoundError, UsageError
+from enmasse.cli.options import DEFAULT_DATA, Data, StructuredChoice, StructuredOutput
+from enmasse.cli.output import Writer, make_table, write_structured
+from enmasse.cli.passwords import ask_password
+from enmasse.model.schema.manifest import read_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+iot = typer.Typer(no_args_is_help=True, help="Tenants, devices and credentials of the device registry.")
+tenant = typer.Typer(no_args_is_help=True, help="Tenants: whom devices belong to.")
+device = typer.Typer(no_args_is_help=True, help="The devices of a tenant.")
+credentials = typer.Typer(no_args_is_help=True, help="What devices prove with who they are.")
+iot.add_typer(tenant, name="tenant")
+iot.add_typer(device, name="device")
+iot.add_typer(credentials, name="credentials")
+
+_BASE: Final = "/registry/v1"
+_PAGE: Final = 200
+_MOST_LINES: Final = 1_000  # of a request; with passwords to be hashed, a tenth
+_MOST_HASHED: Final = 100
+_PART_BYTES: Final = 512 * 1024
+_TIMEOUT_S: Final = 120.0  # a hundred passwords take some seconds to hash, on a busy machine more
+
+Document = dict[str, Any]
+
+TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="NAMESPACE.NAME, such as default.plant.")]
+DeviceId = Annotated[str, typer.Argument(metavar="DEVICE", show_default=False)]
+File = Annotated[
+    str | None, typer.Option("--filename", "-f", metavar="FILE|-", help="The document, as YAML or JSON; - is stdin.")
+]
+Disabled = Annotated[bool, typer.Option("--disabled", help="It may not come in.")]
+Via = Annotated[list[str] | None, typer.Option("--via", metavar="GATEWAY", help="May act for it; repeatable.")]
+Count = Annotated[int, typer.Option("--count", "-c", min=1, help="Show at most so many.")]
+
+
+class Existing(StrEnum):
+    """What becomes of a line whose device is there already."""
+
+    FAIL = "fail"
+    REPLACE = "replace"
+    SKIP = "skip"
+
+
+class Form(StrEnum):
+    """The forms of many devices."""
+
+    JSON = "json"
+    CSV = "csv"
+
+
+@tenant.command("list")
+def list_tenants(
+    count: Count = 100, output: StructuredChoice = StructuredOutput.TABLE, data: Data = DEFAULT_DATA
+) -> None:
+    """List the tenants that you may see."""
+    with _registry(data) as api:
+        found, total = _search(api, "tenants", {}, count)
+    rows = [[item["id"], _enabled(item), item.get("alias", "-")] for item in found]
+    _show_list(["ID", "ENABLED", "ALIAS"], rows, found, total, output, "tenants")
+
+
+@tenant.command("create")
+def create_tenant(identity: TenantId, filename: File = None, data: Data = DEFAULT_DATA) -> None:
+    """Create a tenant."""
+    with _registry(data) as api:
+        api.exchange("POST", f"{_BASE}/tenants/{identity}", json=_document(filename))
+    Writer().say(f"tenant {identity} created")
+
+
+@tenant.command("show")
+def show_tenant(
+    identity: TenantId, output: StructuredChoice = StructuredOutput.YAML, data: Data = DEFAULT_DATA
+) -> None:
+    """Show a tenant."""
+    _show(data, f"tenants/{identity}", output)
+
+
+@tenant.command("update")
+def update_tenant(identity: TenantId, filename: File = None, data: Data = DEFAULT_DATA) -> None:
+    """Replace what is known of a tenant by a file."""
+    with _registry(data) as api:
+        api.exchange("PUT", f"{_BASE}/tenants/{identity}", json=_document(filename, is_needed=True))
+    Writer().say(f"tenant {identity} updated")
+
+
+@tenant.command("delete")
+def delete_tenant(identity: TenantId, data: Data = DEFAULT_DATA) -> None:
+    """Delete a tenant with all its devices."""
+    with _registry(data) as api:
+        api.exchange("DELETE", f"{_BASE}/tenants/{identity}", timeout=_TIMEOUT_S)
+    Writer().say(f"tenant {identity} deleted, with its devices")
+
+
+@device.command("list")
+def list_devices(
+    identity: TenantId,
+    via: Annotated[str | None, typer.Option("--via", metavar="GATEWAY", help="Only those of a gateway.")] = None,
+    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Only such.")] = None,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="/FIELD=VALUE", help="JSON, or text with * and ?; repeatable."),
+    ] = None,
+    count: Count = 100,
+    output: StructuredChoice = StructuredOutput.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """List devices, all or those that filters find."""
+    wanted: list[tuple[str, Any]] = [_filter(item) for item in filters or ()]
+    wanted += [("/via", via)] if via is not None else []
+    wanted += [("/enabled", enabled)] if enabled is not None else []
+    asked = {"filterJson": [json.dumps({"field": field, "value": value}) for field, value in wanted]}
+    with _registry(data) as api:
+        found, total = _search(api, f"devices/{identity}", asked, count)
+    rows = [[item["id"], _enabled(item), " ".join(item.get("via", ())) or "-"] for item in found]
+    _show_list(["ID", "ENABLED", "VIA"], rows, found, total, output, "devices")
+
+
+@device.command("create")
+def create_device(
+    identity: TenantId,
+    name: Annotated[str | None, typer.Argument(metavar="[DEVICE]", help="Left out: an id is made.")] = None,
+    via: Via = None,
+    disabled: Disabled = False,
+    filename: File = None,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Create a device and print its id."""
+    document = _document(filename) | ({"via": via} if via else {}) | ({"enabled": False} if disabled else {})
+    with _registry(data) as api:
+        made, _ = api.exchange("POST", f"{_BASE}/devices/{identity}" + (f"/{name}" if name else ""), json=document)
+    Writer().say(f"device {made['id']} created")
+
+
+@device.command("show")
+def show_device(
+    identity: TenantId, name: DeviceId, output: StructuredChoice = StructuredOutput.YAML, data: Data = DEFAULT_DATA
+) -> None:
+    """Show a device."""
+    _show(data, f"devices/{identity}/{name}", output)
+
+
+@device.command("update")
+def update_device(
+    identity: TenantId,
+    name: DeviceId,
+    via: Via = None,
+    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether it may come in.")] = None,
+    filename: File = None,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Change a device: some of it by options, or all of it by a file."""
+    changes = ({"via": via} if via else {}) | ({"enabled": enabled} if enabled is not None else {})
+    if filename is None and not changes:
+        raise UsageError("say what is to change: --via, --enabled, --disabled, or --filename")
+    path = f"{_BASE}/devices/{identity}/{name}"
+    with _registry(data) as api:
+        headers = {}
+        document = _document(filename)
+        if filename is None:
+            document, tag = api.exchange("GET", path)
+            headers = {"If-Match": tag}
+        api.exchange("PUT", path, json=document | changes, headers=headers)
+    Writer().say(f"device {name} updated")
+
+
+@device.command("delete")
+def delete_device(
+    identity: TenantId,
+    names: Annotated[list[str] | None, typer.Argument(metavar="DEVICE...", show_default=False)] = None,
+    every: Annotated[bool, typer.Option("--all", help="All devices of the tenant.")] = False,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Delete devices with their credentials."""
+    if bool(names) == every:
+        raise UsageError("name devices, or give --all")
+    writer = Writer()
+    with _registry(data) as api:
+        for name in names or ():
+            api.exchange("DELETE", f"{_BASE}/devices/{identity}/{name}")
+            writer.say(f"device {name} deleted")
+        if every:
+            api.exchange("DELETE", f"{_BASE}/devices/{identity}", timeout=_TIMEOUT_S)
+            writer.say(f"all devices of {identity} deleted")
+
+
+@device.command("import")
+def import_devices(
+    identity: TenantId,
+    filename: Annotated[str, typer.Argument(metavar="FILE|-", help="Lines of JSON; or CSV, if it ends with .csv.")],
+    form: Annotated[Form | None, typer.Option("--format", help="Of the lines, whatever the name ends with.")] = None,
+    existing: Annotated[Existing, typer.Option("--existing", help="What becomes of devices that are there.")] = (
+        Existing.FAIL
+    ),
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Create many devices, one for each line; lines that are wrong are named, and the others taken."""
+    is_csv = form == Form.CSV if form else filename.endswith(".csv")
+    writer = Writer()
+    sums = {"created": 0, "updated": 0, "skipped": 0}
+    failed = 0
+    with _registry(data) as api, _opened(filename) as lines:
+        for first, part in _parts(lines, is_csv=is_csv):
+            answer, _ = api.exchange(
+                "POST",
+                f"{_BASE}/import/{identity}",
+                params={"existing": existing.value},
+                content="".join(part).encode(),
+                headers={"content-type": "text/csv" if is_csv else "application/x-ndjson"},
+                timeout=_TIMEOUT_S,
+            )
+            for name in sums:
+                sums[name] += answer[name]
+            failed += len(answer["failed"])
+            for item in answer["failed"]:
+                writer.note(f"line {first + item['line'] - 1}: {item['error']}")
+    told = ", ".join(f"{number} {name}" for name, number in sums.items() if number or name == "created")
+    writer.say(f"devices: {told}")
+    if failed:
+        raise CliError(f"{failed} lines were not imported")
+
+
+@device.command("export")
+def export_devices(
+    identity: TenantId,
+    form: Annotated[Form, typer.Option("--format", help="Lines of JSON, or CSV.")] = Form.JSON,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Print all devices, one on each line, without credentials."""
+    with _registry(data) as api:
+        for line in api.lines(f"{_BASE}/export/{identity}", {"format": form.value}):
+            sys.stdout.write(f"{line}\n")
+
+
+@credentials.command("list")
+def list_credentials(
+    identity: TenantId,
+    name: DeviceId,
+    output: StructuredChoice = StructuredOutput.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """List the credentials of a device; what is secret is never shown."""
+    with _registry(data) as api:
+        found, _ = api.exchange("GET", f"{_BASE}/credentials/{identity}/{name}")
+    rows = [[item["auth-id"], item["type"], _enabled(item), str(len(item["secrets"])), _ends(item)] for item in found]
+    _show_list(["AUTH-ID", "TYPE", "ENABLED", "SECRETS", "ENDS"], rows, found, len(found), output, "credentials")
+
+
+@credentials.command("show")
+def show_credentials(
+    identity: TenantId, name: DeviceId, output: StructuredChoice = StructuredOutput.YAML, data: Data = DEFAULT_DATA
+) -> None:
+    """Show the credentials of a device as they can be sent back; what is secret is never shown."""
+    _show(data, f"credentials/{identity}/{name}", output)
+
+
+@credentials.command("create")
+def create_credentials(
+    identity: TenantId,
+    name: DeviceId,
+    auth_id: Annotated[
+        str | None, typer.Option("--auth-id", metavar="NAME", help="What it logs in with; else the device's id.")
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", metavar="FILE", help="Its first line is the password.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Former passwords of this name stay valid, too.")] = False,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Give a device a password; it is asked for, or is the first line of standard input or of a file."""
+    called, path = auth_id or name, f"{_BASE}/credentials/{identity}/{name}"
+    password = ask_password() if password_file is None else _first_line(password_file)
+    with _registry(data) as api:
+        found, tag = api.exchange("GET", path)
+        mine = [item for item in found if (item["type"], item["auth-id"]) == ("hashed-password", called)]
+        others = [item for item in found if item not in mine]
+        made = {"type": "hashed-password", "auth-id": called} | (mine[0] if mine else {})
+        made["secrets"] = [*(made.get("secrets", ()) if keep else ()), {"pwd-plain": password}]
+        api.exchange("PUT", path, json=[*others, made], headers={"If-Match": tag})
+    Writer().say(f"device {name} logs in as {called}@{identity}")
+
+
+@credentials.command("update")
+def update_credentials(identity: TenantId, name: DeviceId, filename: File = None, data: Data = DEFAULT_DATA) -> None:
+    """Replace all credentials of a device by a file; secrets with their id alone stay what they are."""
+    with _registry(data) as api:
+        given = _document(filename, is_needed=True)
+        api.exchange("PUT", f"{_BASE}/credentials/{identity}/{name}", json=given, timeout=_TIMEOUT_S)
+    Writer().say(f"credentials of device {name} updated")
+
+
+@credentials.command("delete")
+def delete_credentials(
+    identity: TenantId,
+    name: DeviceId,
+    auth_id: Annotated[str | None, typer.Option("--auth-id", metavar="NAME", help="Only those of this name.")] = None,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Delete the credentials of a device: all, or those of one name."""
+    path = f"{_BASE}/credentials/{identity}/{name}"
+    with _registry(data) as api:
+        found, tag = api.exchange("GET", path)
+        left = [item for item in found if auth_id is not None and item["auth-id"] != auth_id]
+        if auth_id is not None and len(left) == len(found):
+            raise NotFoundError(f"device {name} has no credentials of {auth_id}")
+        api.exchange("PUT", path, json=left, headers={"If-Match": tag})
+    Writer().say(f"{len(found) - len(left)} credentials of device {name} deleted")
+
+
+@contextmanager
+def _registry(data: Path) -> Iterator[ApiClient]:
+    with ApiClient.find(data, warn=Writer().warn) as api:
+        yield api
+
+
+def _search(api: ApiClient, path: str, asked: dict[str, Any], count: int) -> tuple[list[Document], int]:
+    """Return what a search finds, up to a number, and how many there are."""
+    found: list[Document] = []
+    total = 1
+    while len(found) < min(count, total):
+        page = {"pageSize": min(_PAGE, count - len(found)), "pageOffset": len(found)}
+        try:
+            answer, _ = api.exchange("GET", f"{_BASE}/{path}", params=asked | page)
+        except ApiError as error:
+            if error.status == 404 and "nothing matches" in str(error):
+                return found, 0
+            raise
+        total = answer["total"]
+        if not answer["result"]:
+            break
+        found += answer["result"]
+    return found, total
+
+
+def _show_list(
+    columns: list[str], rows: list[list[str]], found: list[Document], total: int, output: StructuredOutput, what: str
+) -> None:
+    writer = Writer()
+    if output != StructuredOutput.TABLE:
+        write_structured(writer.out, output.value, found)
+    elif not found:
+        writer.note(f"there are no {what}")
+    else:
+        writer.out.print(make_table(columns, rows))
+        if len(found) < total:
+            writer.note(f"these are {len(found)} of {total}; --count shows more")
+
+
+def _show(data: Path, path: str, output: StructuredOutput) -> None:
+    with _registry(data) as api:
+        found, _ = api.exchange("GET", f"{_BASE}/{path}")
+    form = StructuredOutput.YAML if output == StructuredOutput.TABLE else output
+    write_structured(Writer().out, form.value, found)
+
+
+def _enabled(item: Document) -> str:
+    return "yes" if item.get("enabled", True) else "no"
+
+
+def _ends(item: Document) -> str:
+    """Return when the last secret ends."""
+    ends = [secret.get("not-after") for secret in item["secrets"]]
+    return "-" if None in ends else max(str(end) for end in ends)
+
+
+def _filter(text: str) -> tuple[str, Any]:
+    field, separator, value = text.partition("=")
+    if not separator or not field.startswith("/"):
+        raise UsageError(f"--filter {text}: expected /FIELD=VALUE, such as /ext/brand=Acme*")
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = value
+    return field, found if isinstance(found, str | bool | int | float) else value
+
+
+def _document(filename: str | None, *, is_needed: bool = False) -> Any:
+    if filename is None:
+        if is_needed:
+            raise UsageError("--filename: name the file, or - for standard input")
+        return {}
+    with _opened(filename) as lines:
+        documents = read_documents(lines.read(), filename)
+    if len(documents) != 1:
+        raise UsageError(f"{filename}: expected one document, got {len(documents)}")
+    return documents[0]
+
+
+@contextmanager
+def _opened(filename: str) -> Iterator[Any]:
+    if filename == "-":
+        yield sys.stdin
+        return
+    try:
+        with Path(filename).open(encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise NotFoundError(f"{filename} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{filename} is not UTF-8: {error}") from None
+
+
+def _first_line(path: Path) -> str:
+    with _opened(str(path)) as file:
+        password = str(file.readline()).rstrip("\r\n")
+    if not password:
+        raise UsageError(f"{path}: the first line is empty, and is to be the password")
+    return password
+
+
+def _parts(lines: Iterator[str], *, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
+    """Yield lines in parts that one request takes, each with the number of its first line."""
+    head = [next(lines, "")] if is_csv else []
+    part, size, hashed, first = list(head), 0, 0, 1
+    for number, line in enumerate(lines, 1 + len(head)):
+        plain = line.count('"pwd-plain"')
+        is_full = len(part) >= _MOST_LINES or size + len(line) > _PART_BYTES or hashed + plain > _MOST_HASHED
+        if is_full and len(part) > len(head):
+            yield first, part
+            part, size, hashed, first = list(head), 0, 0, number - len(head)
+        part.append(line)
+        size, hashed = size + len(line.encode()), hashed + plain
+    yield first, part

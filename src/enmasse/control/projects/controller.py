@@ -1,0 +1,143 @@
+"""Reconcile projects of the IoT layer: make their spaces and addresses, and their tenants in the device registry.
+
+Rules:
+1. Addresses go with their project, by the reference to their owner. A space that was made for a project stays.
+2. A project has a finalizer until its tenant is deleted, with all devices.
+3. The project's configuration is the tenant's; without one, the tenant is what the registry's own API makes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from enmasse.control.projects.planning import addresses_of_project, project_conditions, space_of_project
+from enmasse.control.runtime.controller import Controller
+from enmasse.control.runtime.verdicts import Verdict
+from enmasse.errors import ConfigError
+from enmasse.identity.rbac import CONTROL_PROCESS
+from enmasse.iot.documents import RegistryError
+from enmasse.model.kinds.projects import IoTProject
+from enmasse.model.schema.conditions import with_effect
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, IOT_PROJECT
+from enmasse.model.schema.objects import decode, restore
+
+if TYPE_CHECKING:
+    from enmasse.control.context import Context
+    from enmasse.control.store.port import Change, Document, Store
+    from enmasse.iot.registry import DeviceRegistry
+
+TENANT: Final = "iot.enmasse.io/tenant"
+"""The finalizer of a project."""
+
+
+class ProjectController(Controller):
+    """Reconciles projects. A key is namespace and name.
+
+    Args:
+        context: of the controllers.
+        devices: the device registry.
+    """
+
+    name = "projects"
+    workers = 4
+
+    def __init__(self, context: Context, devices: DeviceRegistry) -> None:
+        super().__init__(jitter=context.jitter, observe=context.observe)
+        self._context = context
+        self._registry = context.registry
+        self._store = context.store
+        self._devices = devices
+
+    def load(self, store: Store) -> None:
+        """Enqueue all projects."""
+        for document in store.select(IOT_PROJECT.name):
+            self._enqueue(document)
+
+    def apply(self, change: Change) -> None:
+        """Enqueue the projects that a change concerns."""
+        document, metadata = change.document, change.document["metadata"]
+        if document["kind"] == IOT_PROJECT.name:
+            self._enqueue(document)
+        elif document["kind"] == ADDRESS.name:
+            for owner in metadata.get("ownerReferences") or ():
+                if owner["kind"] == IOT_PROJECT.name:
+                    self.enqueue(f"{metadata['namespace']}/{owner['name']}")
+        elif document["kind"] == ADDRESS_SPACE.name:
+            for project in self._store.select(IOT_PROJECT.name, metadata["namespace"]):
+                self._enqueue(project)
+
+    def _enqueue(self, document: Document) -> None:
+        self.enqueue(f"{document['metadata']['namespace']}/{document['metadata']['name']}")
+
+    async def reconcile(self, key: str) -> bool:
+        """Make the tenant and the addresses of a project."""
+        namespace, _, name = key.partition("/")
+        document = self._store.find(IOT_PROJECT.name, namespace, name)
+        if document is None:
+            return True
+        project = restore(document)
+        assert isinstance(project, IoTProject)
+        if project.metadata.deletion_timestamp:
+            await asyncio.to_thread(self._devices.forget_tenant, project.tenant)
+            self._change_finalizer(project, remove=TENANT)
+            return True
+        if TENANT not in project.metadata.finalizers:
+            self._change_finalizer(project, add=TENANT)
+            return True  # the change enqueues it again
+        created = self._create(project)
+        ready = self._readiness(project) if created.is_yes else Verdict("Waiting", created.message)
+        accepted = await asyncio.to_thread(self._put_tenant, project)
+        generation = project.metadata.generation
+        conditions = project_conditions(created, ready, accepted, generation)
+        found = with_effect(conditions, self._context.effects.of(project), generation)
+        status = project.status.model_copy(update={"tenant": project.tenant})
+        self._context.statuses.publish(project, status.with_conditions(found, self._context.now()))
+        return True
+
+    def _change_finalizer(self, project: IoTProject, *, add: str = "", remove: str = "") -> None:
+        metadata = project.metadata
+        self._registry.change_finalizers(
+            project.kind, metadata.namespace, metadata.name, uid=metadata.uid, add=add, remove=remove
+        )
+
+    def _create(self, project: IoTProject) -> Verdict:
+        """Create what the project needs, and return whether all of it is there."""
+        namespace = project.metadata.namespace
+        try:
+            space = self._store.find(ADDRESS_SPACE.name, project.space_namespace, project.space)
+            if space is None:
+                wanted = space_of_project(project)
+                if wanted is None:
+                    return Verdict("SpaceMissing", f"address space '{project.space}' does not exist")
+                self._registry.create(decode(wanted), user=CONTROL_PROCESS)
+            for address in addresses_of_project(project):
+                found = self._store.find(ADDRESS.name, namespace, address["metadata"]["name"])
+                if found is None:
+                    self._registry.create(decode(address), user=CONTROL_PROCESS)
+                elif found["metadata"].get("ownerReferences") != address["metadata"]["ownerReferences"]:
+                    name = address["metadata"]["name"]
+                    return Verdict("AddressTaken", f"there is another address object '{name}': delete or rename it")
+                elif any(found["spec"].get(field) != value for field, value in address["spec"].items()):
+                    self._registry.replace(decode(address), user=CONTROL_PROCESS)
+        except ConfigError as error:  # a quota, a rule, a namespace that goes
+            return Verdict("Refused", str(error))
+        return Verdict("Created")
+
+    def _readiness(self, project: IoTProject) -> Verdict:
+        for address in addresses_of_project(project):
+            name = address["metadata"]["name"]
+            found = self._store.find(ADDRESS.name, project.metadata.namespace, name)
+            status = (found or {}).get("status") or {}
+            if not status.get("isReady"):
+                why = "; ".join(status.get("messages") or ("it is being configured",))
+                return Verdict("AddressNotReady", f"address '{address['spec']['address']}' waits: {why}")
+        return Verdict("Ready")
+
+    def _put_tenant(self, project: IoTProject) -> Verdict:
+        configuration = project.spec.configuration
+        try:
+            self._devices.put_tenant(project.tenant, None if configuration is None else configuration.to_tenant())
+        except RegistryError as error:
+            return Verdict("TenantRefused", str(error))
+        return Verdict("Accepted")

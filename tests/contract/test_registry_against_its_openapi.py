@@ -1,0 +1,109 @@
+"""Requests made up from the OpenAPI of the device registry: no failure of ours, and every answer is as described."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings, strategies
+from schemathesis import openapi
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from enmasse.api.app import ApiParts, create_app
+from enmasse.api.registry.operations import openapi_document
+from enmasse.control.store.registry import Registry
+from enmasse.control.store.store import ResourceStore
+from enmasse.iot.documents import RegistryError
+from enmasse.iot.registry import DeviceRegistry
+from enmasse.iot.store import DeviceStore
+from tests.support.chance import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import FastAPI
+
+pytestmark = [pytest.mark.slow, pytest.mark.chance, pytest.mark.filterwarnings("ignore")]
+
+EXAMPLES = int(os.environ.get("ENMASSE_API_EXAMPLES", examples(5)))
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@pytest.fixture(scope="module")
+def devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceRegistry]:
+    numbers = itertools.count(1)
+    with DeviceStore(tmp_path_factory.mktemp("devices") / "devices.db") as store:
+        made = DeviceRegistry(
+            store,
+            now=lambda: "2026-01-01T00:00:00Z",
+            new_id=lambda: f"id-{next(numbers)}",
+            new_version=lambda: f"v{next(numbers)}",
+        )
+        yield made
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory, devices: DeviceRegistry) -> Iterator[FastAPI]:
+    uids = itertools.count(1)
+    with ResourceStore(tmp_path_factory.mktemp("api") / "resources.db") as store:
+        registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
+        registry.create_namespaces()
+        yield create_app(ApiParts(registry=registry, stop=asyncio.Event(), devices=devices))
+
+
+def test_made_up_requests_are_answered_as_described(app: FastAPI, devices: DeviceRegistry) -> None:
+    plant = "plant"
+    for found in openapi.from_dict(openapi_document()).get_all_operations():
+        assert isinstance(found, Ok), found
+        operation = found.ok()
+
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            derandomize="ENMASSE_API_EXAMPLES" not in os.environ,
+            phases=(Phase.explicit, Phase.generate),
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(), is_meant=strategies.booleans())
+        def play(case: Any, is_meant: bool) -> None:
+            if is_meant and "{tenant}" in case.path:
+                make(devices, plant)
+                case.path_parameters |= {"tenant": plant} | ({"device": "d-1"} if "{device}" in case.path else {})
+            case.validate_response(send(app, case), checks=CHECKS)
+
+        play()
+
+
+def make(devices: DeviceRegistry, plant: str) -> None:
+    """Let there be a tenant with a device, whatever a request has deleted."""
+    with suppress(RegistryError):
+        devices.create_tenant(plant, {})
+    if not any(devices.all_devices(plant)):
+        devices.create_device(plant, "d-1", {"ext": {"a": [1, None, "b"]}}, "me")
+
+
+def send(app: FastAPI, case: Any) -> httpx.Response:
+    """Send a request that was made up, without a socket."""
+    options = case.as_transport_kwargs(base_url="http://localhost")
+    options = {key: value for key, value in options.items() if value is not None and key != "cookies"}
+    if "data" in options:
+        options["content"] = options.pop("data")
+
+    async def body() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport) as client:
+            return await client.request(**options)
+
+    return asyncio.run(body())

@@ -1,0 +1,152 @@
+"""Projects of the IoT layer: their spaces, addresses and tenants come, change and go with them."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.iot.documents import RegistryError
+from enmasse.iot.registry import DeviceRegistry
+from enmasse.iot.store import DeviceStore
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.objects import decode
+from tests.support.polling import until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from tests.unit.control.stage import Stage
+
+    Perform = Callable[..., None]
+
+TENANT = "default.plant"
+NAMES = ["telemetry", "event", "command", "command-response"]
+
+
+@pytest.fixture
+def devices(tmp_path: Path) -> Iterator[DeviceRegistry]:
+    numbers = itertools.count(1)
+    with DeviceStore(tmp_path / "devices.db") as store:
+        yield DeviceRegistry(store, now=str, new_id=str, new_version=lambda: f"v{next(numbers)}")
+
+
+def project(strategy: dict[str, Any], **configuration: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "iot.enmasse.io/v1alpha1",
+        "kind": "IoTProject",
+        "metadata": {"name": "plant", "namespace": "default"},
+        "spec": {"downstreamStrategy": strategy} | ({"configuration": configuration} if configuration else {}),
+    }
+
+
+PROVIDED = {"providedStrategy": {"addressSpaceName": "shop"}}
+MANAGED = {"managedStrategy": {"addressSpace": {"name": "shop"}, "addresses": {"telemetry": {"type": "queue"}}}}
+
+
+@asynccontextmanager
+async def working(stage: Stage, devices: DeviceRegistry) -> AsyncIterator[None]:
+    stage.registry.create_namespaces()
+    stage.registry.create_catalog()
+    async with stage.controlled(devices=devices):
+        yield
+
+
+def addresses(stage: Stage) -> dict[str, str]:
+    """The addresses that there are, with their types."""
+    found = stage.registry.store.select("Address", "default")
+    return {item["spec"]["address"]: item["spec"]["type"] for item in found}
+
+
+def test_a_project_with_a_space_of_its_own_becomes_ready(perform: Perform, devices: DeviceRegistry) -> None:
+    async def scene(stage: Stage) -> None:
+        async with working(stage, devices):
+            stage.registry.create(decode(project(MANAGED, registrationLimits={"maximumDevices": 1}, enabled=True)))
+            await until_async(lambda: stage.condition("IoTProject", "plant", "Ready")[0] == "True")
+            assert addresses(stage) == {
+                f"telemetry/{TENANT}": "queue",
+                f"event/{TENANT}": "queue",
+                f"command/{TENANT}": "anycast",
+                f"command_response/{TENANT}": "anycast",
+            }
+            status = stage.status("IoTProject", "plant")
+            assert (status["tenant"], status["phase"], status["isReady"]) == (TENANT, "Active", True)
+            effect = stage.condition("IoTProject", "plant", "InEffect")
+            assert effect[0] == "False"
+            assert effect[2].startswith("spec.configuration.enabled has no effect: there is no protocol adapter")
+            document, version = devices.tenant(TENANT)
+            assert document == {"enabled": True, "registration-limits": {"max-devices": 1}}
+            devices.create_device(TENANT, "d-1", {}, "me")
+            stage.registry.replace(decode(project(MANAGED, enabled=False)))
+            await until_async(lambda: devices.tenant(TENANT)[1] != version)
+            assert devices.tenant(TENANT)[0] == {"enabled": False}
+            assert devices.device(TENANT, "d-1")[1]
+
+    perform(scene)
+
+
+def test_a_project_waits_for_its_space_and_takes_everything_but_the_space_along(
+    perform: Perform, devices: DeviceRegistry
+) -> None:
+    devices.create_tenant(TENANT, {"alias": "plant"})  # by the registry's own API, which a project leaves as it is
+
+    async def scene(stage: Stage) -> None:
+        async with working(stage, devices):
+            stage.registry.create(decode(project(PROVIDED)))
+            await until_async(lambda: stage.condition("IoTProject", "plant", "Ready")[1] == "SpaceMissing")
+            assert addresses(stage) == {}
+            space = {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace"}
+            stage.registry.create(decode(space | {"metadata": {"name": "shop", "namespace": "default"}, "spec": {}}))
+            await until_async(lambda: stage.condition("IoTProject", "plant", "Ready")[0] == "True")
+            assert stage.condition("IoTProject", "plant", "InEffect")[0] == "True"
+            assert devices.tenant(TENANT)[0] == {"alias": "plant"}
+            stage.registry.delete("IoTProject", "default", "plant")
+            await until_async(lambda: addresses(stage) == {} and not stage.registry.store.select("IoTProject"))
+            assert stage.registry.store.find("AddressSpace", "default", "shop") is not None
+            with pytest.raises(RegistryError, match="there is no tenant"):
+                devices.tenant(TENANT)
+
+    perform(scene)
+
+
+def test_what_stands_in_the_way_of_a_project_is_said(perform: Perform, devices: DeviceRegistry) -> None:
+    async def scene(stage: Stage) -> None:
+        async with working(stage, devices):
+            taken = {
+                "apiVersion": "enmasse.io/v1beta1",
+                "kind": "Address",
+                "metadata": {"name": "shop.iot-plant-event", "namespace": "default"},
+                "spec": {"address": "mine", "type": "queue"},
+            }
+            stage.registry.create(decode(taken))
+            stage.registry.create(decode(project(MANAGED)))
+            await until_async(lambda: stage.condition("IoTProject", "plant", "Ready")[1] == "AddressTaken")
+            assert "shop.iot-plant-event" in stage.condition("IoTProject", "plant", "ResourcesCreated")[2]
+            assert stage.condition("IoTProject", "plant", "ConfigurationAccepted")[:2] == ("True", "Accepted")
+            stage.registry.delete("Address", "default", "shop.iot-plant-event")
+            stage.registry.replace(decode(project(MANAGED, ext={"a": "b" * 70_000})))
+            await until_async(lambda: stage.condition("IoTProject", "plant", "Ready")[1] == "TenantRefused")
+
+    perform(scene)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "path"),
+    [
+        ({}, "spec.downstreamStrategy"),
+        (PROVIDED | MANAGED, "spec.downstreamStrategy"),
+        ({"providedStrategy": {"addressSpaceName": "a.b"}}, "spec.downstreamStrategy"),
+        (
+            {"providedStrategy": {"addressSpaceName": "shop", "namespace": "other"}},
+            "spec.downstreamStrategy.providedStrategy.namespace",
+        ),
+        ({"externalStrategy": {"host": "mq.example"}}, "spec.downstreamStrategy.externalStrategy"),
+    ],
+)
+def test_a_project_names_one_space_of_its_namespace(strategy: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidResourceError) as caught:
+        decode(project(strategy))
+    assert path in {problem.path for problem in caught.value.problems}
