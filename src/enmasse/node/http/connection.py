@@ -20,7 +20,17 @@ from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.client_connection import ClientConnection, ClientLink
+from enmasse.node.http.leases import Leases
 from enmasse.node.http.links import STORING_KINDS, Sender
+from enmasse.node.http.receiving import (
+    Leasing,
+    Receiving,
+    get_messages,
+    post_receive,
+    post_renew,
+    post_request,
+    post_settle,
+)
 from enmasse.node.http.routes import ACTIONS, RETRY, Route, http_error, route_of
 from enmasse.node.http.sending import post_messages
 from enmasse.wire.http.answers import HttpError, head
@@ -47,7 +57,11 @@ class Operation(Protocol):
     """A request that is being handled."""
 
     def start(self) -> None:
-        """Begin; it ends with the connection's ``finish`` or ``finish_with``."""
+        """Begin; it ends with the connection's ``finish`` or ``finish_with``.
+
+        Raises:
+            HttpError: it cannot begin, and this is the answer.
+        """
 
     def cancel(self) -> None:
         """Stop, as the client is gone."""
@@ -55,7 +69,15 @@ class Operation(Protocol):
 
 Action = Callable[["HttpConnection", "Request", bytes], None]
 
-_ACTIONS: Final[Mapping[tuple[str, str], Action]] = {("messages", "POST"): post_messages}
+_ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
+    ("messages", "POST"): post_messages,
+    ("messages", "GET"): get_messages,
+    ("messages", "HEAD"): get_messages,
+    ("receive", "POST"): post_receive,
+    ("settle", "POST"): post_settle,
+    ("renew", "POST"): post_renew,
+    ("request", "POST"): post_request,
+}
 
 
 class _Dates:
@@ -77,7 +99,7 @@ class HttpConnection(ClientConnection):
 
     __slots__ = (
         "_arguments", "_dropped", "_has_entered", "_identity", "_is_entering", "_login_error", "_operation",
-        "_options", "_senders", "is_due",
+        "_options", "_senders", "_written", "is_due",
     )  # fmt: skip
 
     protocol: ClassVar[str] = "http"
@@ -93,7 +115,8 @@ class HttpConnection(ClientConnection):
         self._login_error: str | None = None
         self._operation: Operation | None = None
         self._senders: dict[str, Sender] = {}
-        self._dropped: list[Sender] = []
+        self._dropped: list[Callable[[], None]] = []
+        self._written: list[Leasing] = []
 
     @property
     def name(self) -> str:
@@ -119,9 +142,11 @@ class HttpConnection(ClientConnection):
     def on_turn(self, now: float) -> None:
         """Do what could not be done in the middle of addresses' turns."""
         dropped, self._dropped = self._dropped, []
-        for sender in dropped:
-            self._remove(sender)
+        for drop in dropped:
+            drop()
         deadlines = [sender.go_on(now) for sender in list(self._senders.values()) if sender.waiting]
+        if isinstance(self._operation, Receiving):
+            deadlines.append(self._operation.on_turn(now))
         deadline = min((each for each in deadlines if each is not None), default=None)
         if deadline is not None and self.space is not None:
             self.space.core.schedule(self, deadline)
@@ -171,11 +196,17 @@ class HttpConnection(ClientConnection):
         """Do nothing: what is answered is answered whole."""
 
     def on_written(self) -> None:
-        """Do nothing: nothing waits for that."""
+        """Accept what was received to be accepted as it is written."""
+        written, self._written = self._written, []
+        for receiving in written:
+            receiving.accept()
 
     def on_closed(self, error: Exception | None) -> None:
         """Detach all links, as the connection is closed."""
         self._cancel()
+        for receiving in self._written:
+            receiving.give_back()
+        self._written.clear()
         for key in list(self.links):
             self.detached(key, is_logged=False)
         for sender in self._senders.values():
@@ -191,7 +222,11 @@ class HttpConnection(ClientConnection):
     def begin(self, operation: Operation) -> None:
         """Begin what a request asks for, whose answer comes now or later."""
         self._operation = operation
-        operation.start()
+        try:
+            operation.start()
+        except HttpError:
+            self._operation = None
+            raise
 
     def finish(self, start: bytes, body: bytes = b"") -> None:
         """Answer the request under way."""
@@ -361,7 +396,7 @@ class HttpConnection(ClientConnection):
             raise http_error(error) from None
 
     def _attach_sender(self, target: str) -> Sender:
-        space = self._space()
+        space = self.open_space
         if len(self._senders) >= MAX_SENDERS:
             for known in list(self._senders.values()):
                 if known.is_idle:
@@ -385,7 +420,11 @@ class HttpConnection(ClientConnection):
 
     def drop(self, sender: Sender) -> None:
         """Remove a sender in the connection's turn."""
-        self._dropped.append(sender)
+        self.soon(lambda: self._remove(sender))
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Have something called in the connection's turn."""
+        self._dropped.append(call)
         self.due()
 
     def _remove(self, sender: Sender) -> None:
@@ -394,9 +433,46 @@ class HttpConnection(ClientConnection):
             del self._senders[sender.target]
         self.detached(sender)
 
+    # Receiving
+
+    @property
+    def leases(self) -> Leases:
+        """The leases of the node."""
+        return self._connections.shared(Leases)
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Whose leases the client may settle: its space's, and its user's."""
+        return self.open_space.name, self.user
+
+    def part_with(self, receiving: Receiving) -> None:
+        """Leave a link to its leases: it is none of the connection any more."""
+        link = self.links.pop(receiving, None)
+        if link is not None:
+            self.bounds.detached(link)
+
+    def leave_later(self, receiving: Receiving, delay_s: float) -> None:
+        """Have a link, which is none of the connection any more, leave its address after some seconds."""
+        link = self.links.get(receiving)
+        self.part_with(receiving)
+        if link is None:
+            return
+
+        def leave() -> None:
+            self.leave(receiving, link, closed=True)
+            self._forget_address(link)
+
+        self.open_space.core.call_later(delay_s, leave)
+
+    def accept_when_written(self, receiving: Leasing) -> None:
+        """Have what was received accepted once the answer is being written."""
+        self._written.append(receiving)
+
     # Shared
 
-    def _space(self) -> Space:
+    @property
+    def open_space(self) -> Space:
+        """The space that the connection is in."""
         assert self.space is not None
         return self.space
 

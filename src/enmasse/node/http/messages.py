@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -37,6 +38,7 @@ _MAX_TTL_MS: Final = 0xFFFFFFFF
 _MAX_MS: Final = (1 << 63) - 1
 _MAX_WHOLE: Final = (1 << 63) - 1
 
+_TOKEN = re.compile(r"x-opt-[0-9A-Za-z_-]+", re.ASCII)
 _ANNOTATION = "x-opt-"
 _PROPERTY = "x-property-"
 
@@ -186,15 +188,20 @@ def _utf8(value: str) -> str:
         return value
 
 
-def _object(name: str, text: str) -> dict[str, Any]:
-    return _plain(name, _json(text, name))
+def read_json(text: str | bytes, what: str) -> Any:
+    """Return a value of JSON.
 
-
-def _json(text: str | bytes, what: str) -> Any:
+    Raises:
+        HttpError: this is none.
+    """
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise HttpError(400, f"{what} is not JSON", INVALID) from None
+
+
+def _object(name: str, text: str) -> dict[str, Any]:
+    return _plain(name, read_json(text, name))
 
 
 def _no_constant(name: str) -> Any:
@@ -224,7 +231,7 @@ def read_document(text: str | bytes) -> bytes:
     Raises:
         HttpError: it describes none.
     """
-    document = _json(text, "a message")
+    document = read_json(text, "a message")
     if not isinstance(document, dict):
         raise HttpError(400, 'a message is an object of JSON, such as {"body": "text"}', INVALID)
     parts = Parts()
@@ -290,6 +297,39 @@ def is_json(content_type: str) -> bool:
     """Return true if a content type says that the content is JSON."""
     kind = content_type.partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
+
+
+# To headers
+
+
+def headers_of(sections: Sections) -> tuple[str, tuple[tuple[str, str], ...], bytes]:
+    """Return content type, further headers and body of a message.
+
+    Raises:
+        RemoteError: the message is malformed.
+    """
+    properties, header = sections.properties, sections.header
+    body, kind = as_bytes(sections.body)
+    found: list[tuple[str, str]] = []
+    for field, (name, _, _) in _PROPERTIES.items():
+        value = getattr(properties, field)
+        if value is not None and field != "content_type":
+            found.append((name.title(), as_text(value)))
+    if header.durable:
+        found.append(("X-Durable", "true"))
+    annotations = sections.message_annotations
+    found += [(str(name).title(), as_text(value)) for name, value in annotations.items() if _is_token(name)]
+    if sections.application_properties:
+        found.append(("X-Properties", json.dumps(as_json(sections.application_properties))))
+    # Bytes of UTF-8 in a header are what they are.
+    plain = tuple((name, value.encode(errors="replace").decode("latin-1")) for name, value in found)
+    content_type = as_text(properties.content_type) if properties.content_type is not None else kind
+    return content_type or "application/octet-stream", plain, body
+
+
+def _is_token(name: Any) -> bool:
+    """Return true if a name can be that of a header."""
+    return isinstance(name, str) and _TOKEN.fullmatch(name) is not None
 
 
 # To JSON

@@ -14,7 +14,13 @@ from enmasse.errors import RemoteError
 from enmasse.wire.http.answers import HttpError
 from enmasse.wire.http.heads import Request
 
-ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {"messages": ("POST",)}
+ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "messages": ("POST", "GET", "HEAD"),
+    "receive": ("POST",),
+    "settle": ("POST",),
+    "renew": ("POST",),
+    "request": ("POST",),
+}
 """The actions of an address, the last part of a path, and their methods."""
 
 PATH: Final = "/v1/spaces/{space}.{namespace}/addresses/{address}/{action}"
@@ -133,7 +139,7 @@ def check_query(query: Mapping[str, str], *known: str) -> None:
     """
     for name in query:
         if name not in known:
-            raise HttpError(400, f"there is no parameter {name!r:.60} here; there are {', '.join(known)}")
+            raise HttpError(400, f"there is no parameter {name!r:.60} here; there are {', '.join(known) or 'none'}")
 
 
 def seconds(query: Mapping[str, str], name: str, default: float, most: float) -> float:

@@ -137,6 +137,11 @@ class Connection:
         return self._phase is _Phase.DONE
 
     @property
+    def now(self) -> float:
+        """The time of the latest input or deadline."""
+        return self._now
+
+    @property
     def is_idle(self) -> bool:
         """True between two requests."""
         return self._phase is _Phase.HEAD and not self._rest
