@@ -220,3 +220,44 @@ def test_mistakes_of_receivers_are_answered(tmp_path: Path) -> None:
             assert (await client.post("none/receive")).status_code == 404
 
     play(tmp_path, story)
+
+
+def test_events_come_as_far_as_those_before_are_settled(tmp_path: Path) -> None:
+    async def next_event(lines: Any) -> dict[str, str]:
+        found: dict[str, str] = {}
+        async for line in lines:
+            if not line and "data" in found:
+                return found
+            name, _, value = line.partition(": ")
+            found[name] = value
+        raise AssertionError("the events have ended")
+
+    async def story(scene: Scene) -> None:
+        async with scene.client() as client, scene.client() as other:
+            await sent(client, "a", "b")
+            async with client.stream("GET", "orders/events", params={"max": 1}) as answer:
+                assert answer.headers["content-type"] == "text/event-stream"
+                lines = answer.aiter_lines()
+                for body in "ab":
+                    event = await next_event(lines)
+                    message = json.loads(event["data"])
+                    assert (event["event"], event["id"], message["body"]) == ("message", message["lease"], body)
+                    if body == "a":
+                        assert (await asked(other, "settle", message["lease"]))["settled"] == 1
+            # What was seen and not settled comes again, as a failed attempt.
+            (again,) = await received(other)
+            assert (again["body"], again["deliveryCount"]) == ("b", 1)
+
+            await sent(other, *"xyz", address="log")
+            async with client.stream("GET", "log/events", params={"offset": "first", "max": 1}) as answer:
+                lines = answer.aiter_lines()
+                events = [await next_event(lines) for _ in range(2)]
+                assert [(event["id"], json.loads(event["data"])["body"]) for event in events] == [
+                    ("0", "x"),
+                    ("1", "y"),
+                ]
+            headers = {"Last-Event-ID": "1"}
+            async with client.stream("GET", "log/events", headers=headers) as answer:
+                assert json.loads((await next_event(answer.aiter_lines()))["data"])["body"] == "z"
+
+    play(tmp_path, story)

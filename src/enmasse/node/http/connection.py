@@ -20,17 +20,12 @@ from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.client_connection import ClientConnection, ClientLink
+from enmasse.node.http.asking import post_request
+from enmasse.node.http.events import get_events
 from enmasse.node.http.leases import Leases
 from enmasse.node.http.links import STORING_KINDS, Sender
-from enmasse.node.http.receiving import (
-    Leasing,
-    Receiving,
-    get_messages,
-    post_receive,
-    post_renew,
-    post_request,
-    post_settle,
-)
+from enmasse.node.http.looking import get_messages
+from enmasse.node.http.receiving import Leasing, Receiving, post_receive, post_renew, post_settle
 from enmasse.node.http.routes import ACTIONS, RETRY, Route, http_error, route_of
 from enmasse.node.http.sending import post_messages
 from enmasse.wire.http.answers import HttpError, head
@@ -74,6 +69,8 @@ _ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("messages", "GET"): get_messages,
     ("messages", "HEAD"): get_messages,
     ("receive", "POST"): post_receive,
+    ("events", "GET"): get_events,
+    ("events", "HEAD"): get_events,
     ("settle", "POST"): post_settle,
     ("renew", "POST"): post_renew,
     ("request", "POST"): post_request,
@@ -193,7 +190,10 @@ class HttpConnection(ClientConnection):
         _ACTIONS[route.action, request.method](self, request, body)
 
     def on_blocked(self, is_blocked: bool) -> None:
-        """Do nothing: what is answered is answered whole."""
+        """Stop or resume events; what else is answered is answered whole."""
+        operation = self._operation
+        if isinstance(operation, Receiving) and not operation.is_over:
+            operation.consumer.on_blocked(is_blocked)
 
     def on_written(self) -> None:
         """Accept what was received to be accepted as it is written."""

@@ -383,3 +383,8 @@ def _show_body(found: dict[str, Any], body: bytes) -> None:
             found["bodyBase64"] = b64encode(body).decode()
         return
     found["body"] = text
+
+
+def dumped(document: Any) -> bytes:
+    """Return a line of JSON."""
+    return json.dumps(document, ensure_ascii=False).encode(errors="replace") + b"\n"

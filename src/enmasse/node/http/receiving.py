@@ -1,4 +1,4 @@
-"""What clients of HTTP receive: messages under leases, copies of what waits, what a stream holds, and answers.
+"""What clients of HTTP receive: messages under leases, which they settle and renew.
 
 Rules:
 1. A request has a link of its own, as long as it waits. It is answered at the end of the first turn that brought
@@ -9,34 +9,25 @@ Rules:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
-from enmasse.messaging.dynamic import DynamicRequest
-from enmasse.messaging.queues.browse import IDS_CAPABILITY
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
-from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
-from enmasse.messaging.streams.rows import OFFSET, PARTITION
 from enmasse.node.client_connection import ClientLink, require_filters
 from enmasse.node.gathered import Gathered
 from enmasse.node.http.leases import Confirmation, Holder
-from enmasse.node.http.links import Post
-from enmasse.node.http.messages import INVALID, document_of, headers_of, parts_of, read_json
+from enmasse.node.http.messages import INVALID, document_of, dumped, read_json
 from enmasse.node.http.routes import Route, check_query, http_error, number, seconds, switch
 from enmasse.node.http.sending import MAX_WAIT_S
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
-from enmasse.wire.amqp.sections import Sections
-from enmasse.wire.amqp.text_search import ID_ANNOTATION
 from enmasse.wire.http.answers import HttpError, head
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
     from enmasse.messaging.delivery import Consumer
     from enmasse.node.http.connection import HttpConnection
-    from enmasse.node.http.links import Sender
     from enmasse.wire.http.heads import Request
 
 
@@ -46,13 +37,8 @@ MAX_ANSWER_BYTES: Final = 4 << 20
 LEASE_S: Final = 30.0
 MAX_LEASE_S: Final = 12 * 3_600.0
 
-ANSWER_S: Final = 30.0
-"""How long a request for an answer waits if it says nothing."""
-
-LINGER_S: Final = 0.5
-"""How long an address for an answer stays once that has come."""
-
-_JSON: Final = head(200, "application/json")
+JSON: Final = head(200, "application/json")
+"""The head of an answer in JSON."""
 
 
 class Receiving:
@@ -286,7 +272,7 @@ class Leasing(Receiving):
             connection.part_with(self)
         else:
             connection.accept_when_written(self)
-        connection.finish(_JSON, _dumped({"messages": documents}))
+        connection.finish(JSON, dumped({"messages": documents}))
 
     def accept(self) -> None:
         """Accept what the client is being written, and leave."""
@@ -327,7 +313,7 @@ def post_settle(connection: HttpConnection, request: Request, body: bytes) -> No
     outcome = _outcome(asked)
     unknown: list[Any] = []
     settled = 0
-    confirmation = Confirmation(lambda: connection.finish(_JSON, _settled(settled, unknown)))
+    confirmation = Confirmation(lambda: connection.finish(JSON, _settled(settled, unknown)))
     consumers: dict[Consumer, None] = {}
     for name in names:
         holder = connection.leases.find(name, connection.owner, request.route.address)
@@ -359,7 +345,7 @@ def post_renew(connection: HttpConnection, request: Request, body: bytes) -> Non
             unknown.append(name)
         else:
             connection.leases.renew(name, connection.engine.now + lease_s)
-    connection.finish(_JSON, _dumped({"renewed": len(names) - len(unknown), "unknown": unknown}))
+    connection.finish(JSON, dumped({"renewed": len(names) - len(unknown), "unknown": unknown}))
 
 
 class _Waiting:
@@ -412,218 +398,4 @@ def _outcome(asked: Mapping[str, Any]) -> Any:
 
 
 def _settled(count: int, unknown: list[Any]) -> bytes:
-    return _dumped({"settled": count, "unknown": unknown})
-
-
-def _dumped(document: Any) -> bytes:
-    return json.dumps(document, ensure_ascii=False).encode(errors="replace") + b"\n"
-
-
-# Looking
-
-
-class _Looking(Receiving):
-    """A request for copies of messages, of which none is taken."""
-
-    __slots__ = ("_after", "_has_drained", "_is_stream", "_offset", "_partition", "_selector")
-
-    def __init__(self, connection: HttpConnection, route: Route) -> None:
-        query = route.query
-        check_query(query, "max", "wait", "after", "offset", "partition", "selector")
-        most = number(query, "max", 10, 1, MAX_MESSAGES)
-        super().__init__(connection, route.address, most, seconds(query, "wait", 0.0, MAX_WAIT_S))
-        self._after = query.get("after")
-        self._offset = query.get("offset")
-        self._partition = query.get("partition")
-        self._selector = query.get("selector")
-        self._is_stream = self._has_drained = False
-
-    def _options(self, address: Address) -> AttachOptions:
-        options = super()._options(address)
-        options.presettle = True
-        self._is_stream = address.is_read_by_offset
-        if not self._is_stream:
-            options.browse = True
-            options.capabilities = (IDS_CAPABILITY,)
-        return options
-
-    def _filters(self, address: Address) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        if self._selector is not None:
-            found[SELECTOR_FILTER] = self._selector
-        if address.is_read_by_offset:
-            if self._after is not None:
-                raise HttpError(400, "a stream is read from an offset, and not after an id", INVALID)
-            found[START_FILTER] = _offset(self._offset or "first")
-            if self._partition is not None:
-                found[PARTITION_FILTER] = number({"partition": self._partition}, "partition", 0, 0, 1 << 30)
-            elif len(address.partitions) > 1 and isinstance(found[START_FILTER], int):
-                raise HttpError(
-                    400, "the stream has several partitions: name the one of the offset by partition", INVALID
-                )
-            return found
-        if self._offset is not None or self._partition is not None:
-            raise HttpError(400, "offset and partition are for streams: name the id of a message by after", INVALID)
-        if self._after is not None:
-            found[START_FILTER] = self._after
-        return found
-
-    def _drains(self) -> bool:
-        return True
-
-    def drained(self) -> None:
-        """Note that there is nothing more for now: then wait, if there was nothing at all."""
-        super().drained()
-        self._has_drained = True
-
-    def on_turn(self, now: float) -> float | None:
-        """Answer once all is here that there is, or time is up."""
-        if self._deadline is None:
-            self._deadline = now + self._wait_s
-        if not (self._has_drained or self.credit <= 0):
-            # The journal is being read; it answers.
-            return None
-        if self._got or now >= self._deadline or self.credit < 0:
-            self._end(now)
-            return None
-        if self._has_drained and self.credit == 0:
-            self.credit = self._most
-            self.consumer.on_credit(self._most, False)
-        return self._deadline
-
-    def _end(self, now: float) -> None:
-        got, self._got = self._got, []
-        documents = []
-        following: dict[str, int] = {}
-        last: str | None = self._after
-        for _, payload in got[: self._most]:
-            document = document_of(payload)
-            annotations = document.get("annotations", {})
-            if self._is_stream and isinstance(annotations.get(OFFSET), int):
-                following[str(annotations.get(PARTITION, 0))] = annotations[OFFSET] + 1
-            elif ID_ANNOTATION in annotations:
-                document["id"] = last = annotations.pop(ID_ANNOTATION)
-                if not annotations:
-                    del document["annotations"]
-            documents.append(document)
-        self._leave()
-        found: dict[str, Any] = {"messages": documents}
-        if self._is_stream:
-            found["next"] = following or self._unchanged()
-        elif last is not None:
-            found["next"] = last
-        self._connection.finish(_JSON, _dumped(found))
-
-    def _unchanged(self) -> dict[str, int]:
-        """Return where reading goes on if nothing came: where it was."""
-        offset = self._offset or ""
-        return {self._partition or "0": int(offset)} if offset.isdigit() else {}
-
-
-def _offset(text: str) -> Any:
-    if text in ("first", "last", "next"):
-        return text
-    if text.isascii() and text.isdigit() and len(text) < 20:
-        return int(text)
-    raise HttpError(400, f"offset is a number, first, last or next; not {text!r:.60}", INVALID)
-
-
-def get_messages(connection: HttpConnection, request: Request, _body: bytes) -> None:
-    """Look at messages, or read a stream."""
-    connection.begin(_Looking(connection, request.route))
-
-
-# Answers
-
-
-class _Asking(Receiving):
-    """A request that is sent as a message, and answered by another one."""
-
-    __slots__ = ("_body", "_headers", "_is_sent", "_post", "_sender")
-
-    def __init__(self, connection: HttpConnection, request: Request, body: bytes) -> None:
-        route: Route = request.route
-        check_query(route.query, "wait")
-        super().__init__(connection, route.address, 1, seconds(route.query, "wait", ANSWER_S, MAX_WAIT_S))
-        self._headers = request.headers
-        self._body = body
-        self._sender: Sender = connection.sender(route.address)
-        self._post: Post | None = None
-        self._is_sent = False
-
-    def _attach(self) -> None:
-        connection = self._connection
-        link = ClientLink(self, f"http-{connection.number}", "reply", None, is_sender=False)
-        try:
-            address = connection.make_dynamic(link, DynamicRequest())
-            connection.count(link, address)
-            self.consumer = address.attach_consumer(self, AttachOptions(source=address.name))
-        except RemoteError as error:
-            connection.refused(link, error)
-            raise
-        connection.joined(self, link, self.consumer)
-        parts = parts_of(self._headers)
-        parts.fields["reply_to"] = address.name
-        parts.header.durable = self._headers.get("x-durable", "false").strip().lower() == "true"
-        parts.fields.setdefault("correlation_id", address.name)
-        payload = parts.encode(self._body)
-        self._sender.check(len(payload))
-        self._post = Post(payload, self._wait_s, self._sent)
-
-    def start(self) -> None:
-        """Make the address for the answer, and send the question."""
-        try:
-            super().start()
-        except HttpError:
-            self._connection.detached(self, is_logged=False)
-            raise
-        assert self._post is not None
-        self._sender.send(self._post)
-
-    def _sent(self, error: HttpError | None) -> None:
-        if error is not None and not self.is_over:
-            self.is_over = True
-            self._connection.soon(lambda: self._connection.detached(self, is_logged=False))
-            self._connection.finish_with(error)
-
-    def _end(self, now: float) -> None:
-        got, self._got = self._got, []
-        for delivery, _ in got:
-            if delivery is not None:
-                self.consumer.on_outcome(delivery, ACCEPTED)
-        self.credit = 0
-        self.is_over = True
-        connection = self._connection
-        if got:
-            # Who answers hears that its answer was taken before the address goes, and its link with it.
-            connection.leave_later(self, LINGER_S)
-        else:
-            connection.detached(self, is_logged=False)
-        self._give_up()
-        if not got:
-            self._connection.finish_with(
-                HttpError(504, f"{self.address!r:.200} was asked, and has not answered within {self._wait_s:g} s")
-            )
-            return
-        sections = Sections(got[0][1])
-        try:
-            kind, headers, body = headers_of(sections)
-        except RemoteError as error:
-            self._connection.finish_with(HttpError(502, f"the answer cannot be read: {error.description}"))
-            return
-        self._connection.finish(head(200, kind, headers), body)
-
-    def _give_up(self) -> None:
-        if self._post is not None:
-            self._post.is_given_up = True
-            self._sender.give_up()
-
-    def cancel(self) -> None:
-        """Leave the question unsent, if it is, and take no answer."""
-        self._give_up()
-        super().cancel()
-
-
-def post_request(connection: HttpConnection, request: Request, body: bytes) -> None:
-    """Ask, and be answered."""
-    connection.begin(_Asking(connection, request, body))
+    return dumped({"settled": count, "unknown": unknown})

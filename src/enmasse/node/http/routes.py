@@ -17,6 +17,7 @@ from enmasse.wire.http.heads import Request
 ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "messages": ("POST", "GET", "HEAD"),
     "receive": ("POST",),
+    "events": ("GET", "HEAD"),
     "settle": ("POST",),
     "renew": ("POST",),
     "request": ("POST",),
