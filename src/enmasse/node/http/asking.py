@@ -8,6 +8,7 @@ from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.dynamic import DynamicRequest
 from enmasse.node.client_connection import ClientLink
+from enmasse.node.http.cloudevents import attributes_of, from_headers, to_headers
 from enmasse.node.http.links import Post
 from enmasse.node.http.messages import headers_of, parts_of
 from enmasse.node.http.receiving import Receiving
@@ -57,6 +58,7 @@ class _Asking(Receiving):
             raise
         connection.joined(self, link, self.consumer)
         parts = parts_of(self._headers)
+        from_headers(parts, self._headers)
         parts.fields["reply_to"] = address.name
         parts.header.durable = self._headers.get("x-durable", "false").strip().lower() == "true"
         parts.fields.setdefault("correlation_id", address.name)
@@ -102,6 +104,7 @@ class _Asking(Receiving):
         sections = Sections(got[0][1])
         try:
             kind, headers, body = headers_of(sections)
+            headers += tuple(to_headers(attributes_of(sections.application_properties)))
         except RemoteError as error:
             self._connection.finish_with(HttpError(502, f"the answer cannot be read: {error.description}"))
             return

@@ -14,10 +14,12 @@ import binascii
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.log.sequences import PRODUCER_PROPERTY
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.client_connection import ClientConnection, ClientLink
 from enmasse.node.http.asking import post_request
@@ -381,21 +383,25 @@ class HttpConnection(ClientConnection):
 
     # Sending
 
-    def sender(self, address: str) -> Sender:
+    def sender(self, address: str, key: str = "") -> Sender:
         """Return the link to an address, made now if there is none.
+
+        Args:
+            address: the address.
+            key: what a request is told from others by that were sent before, so that it has its effect once.
 
         Raises:
             HttpError: there is no such address, or the user may not send to it.
         """
-        sender = self._senders.get(address)
+        sender = self._senders.get(f"{address}\n{key}" if key else address)
         if sender is not None and not sender.is_detach_sent:
             return sender
         try:
-            return self._attach_sender(address)
+            return self._attach_sender(address, key)
         except RemoteError as error:
             raise http_error(error) from None
 
-    def _attach_sender(self, target: str) -> Sender:
+    def _attach_sender(self, target: str, key: str) -> Sender:
         space = self.open_space
         if len(self._senders) >= MAX_SENDERS:
             for known in list(self._senders.values()):
@@ -403,11 +409,22 @@ class HttpConnection(ClientConnection):
                     self._remove(known)
                     break
         address = self.find_target(target)
-        sender = Sender(self, target)
+        properties = {}
+        if key:
+            if address.kind not in STORING_KINDS:
+                raise HttpError(
+                    409,
+                    f"{target!r:.200} stores nothing and knows no message again: leave Idempotency-Key out",
+                    "amqp:not-allowed",
+                )
+            properties[PRODUCER_PROPERTY] = _producer_of(self.user, key)
+        sender = Sender(self, target, f"{target}\n{key}" if key else target)
         link = sender.link = ClientLink(sender, target, target, target, is_sender=True)
         try:
             self.count(link, address)
-            end = address.attach_producer(self.bounds.port(space, link, address), target, AttachOptions())
+            end = address.attach_producer(
+                self.bounds.port(space, link, address), target, AttachOptions(properties=properties)
+            )
         except RemoteError as error:
             self.refused(link, error)
             raise
@@ -415,7 +432,7 @@ class HttpConnection(ClientConnection):
         sender.sink, most_bytes = self.bounds.sink(link, end, self.bounds.size_limit(space, address))
         sender.most_bytes = min(most_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
         sender.status = 202 if address.kind in STORING_KINDS else 200
-        self._senders[target] = sender
+        self._senders[sender.key] = sender
         return sender
 
     def drop(self, sender: Sender) -> None:
@@ -429,8 +446,8 @@ class HttpConnection(ClientConnection):
 
     def _remove(self, sender: Sender) -> None:
         sender.is_detach_sent = True
-        if self._senders.get(sender.target) is sender:
-            del self._senders[sender.target]
+        if self._senders.get(sender.key) is sender:
+            del self._senders[sender.key]
         self.detached(sender)
 
     # Receiving
@@ -475,6 +492,12 @@ class HttpConnection(ClientConnection):
         """The space that the connection is in."""
         assert self.space is not None
         return self.space
+
+
+def _producer_of(user: str, key: str) -> str:
+    """Return the name under which what a user sends with a key is known again."""
+    named = f"{user}\n{key}".encode(errors="replace")
+    return f"http:{sha256(named).hexdigest()}"
 
 
 def _basic(proof: str) -> tuple[str, str]:

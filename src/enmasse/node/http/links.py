@@ -63,12 +63,14 @@ class Sender:
     """
 
     __slots__ = (
-        "_connection", "_serial", "_unanswered", "highest", "is_detach_sent", "limit", "link", "most_bytes",
+        "_connection", "_serial", "_unanswered", "highest", "is_detach_sent", "key", "limit", "link", "most_bytes",
         "passes_from", "received", "sink", "status", "target", "waiting",
     )  # fmt: skip
 
-    def __init__(self, connection: HttpConnection, target: str) -> None:
+    def __init__(self, connection: HttpConnection, target: str, key: str) -> None:
         self.target = target
+        self.key = key
+        """By which its connection finds it."""
         self.link: ClientLink
         self.received = self.limit = self.highest = 0
         self.sink: Producer | MeteredSink
@@ -161,6 +163,11 @@ class Sender:
         """Forget the messages that wait and whose client is gone."""
         if any(post.is_given_up for post in self.waiting):
             self.waiting = deque(post for post in self.waiting if not post.is_given_up)
+
+    def finish(self) -> None:
+        """Leave, if it is the link of one request with a key of its own."""
+        if self.key != self.target:
+            self._connection.drop(self)
 
     # What the address says
 

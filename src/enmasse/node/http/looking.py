@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
@@ -9,12 +10,13 @@ from enmasse.messaging.queues.browse import IDS_CAPABILITY
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
 from enmasse.messaging.streams.rows import OFFSET, PARTITION
+from enmasse.node.http.cloudevents import BATCH_TYPE
 from enmasse.node.http.messages import INVALID, document_of, dumped
 from enmasse.node.http.receiving import JSON, MAX_MESSAGES, Receiving
 from enmasse.node.http.routes import Route, check_query, number, seconds
 from enmasse.node.http.sending import MAX_WAIT_S
 from enmasse.wire.amqp.text_search import ID_ANNOTATION
-from enmasse.wire.http.answers import HttpError
+from enmasse.wire.http.answers import HttpError, head
 
 if TYPE_CHECKING:
     from enmasse.messaging.address import Address
@@ -96,6 +98,8 @@ class _Looking(Receiving):
         documents = []
         following: dict[str, int] = {}
         last: str | None = self._after
+        is_events = self._wants_events()
+        events: list[dict[str, Any]] = []
         for _, payload in got[: self._most]:
             document = document_of(payload)
             annotations = document.get("annotations", {})
@@ -106,13 +110,20 @@ class _Looking(Receiving):
                 if not annotations:
                     del document["annotations"]
             documents.append(document)
+            if is_events:
+                events.append(self._event(payload, str(document.get("id") or annotations.get(OFFSET, ""))))
         self._leave()
         found: dict[str, Any] = {"messages": documents}
         if self._is_stream:
             found["next"] = following or self._unchanged()
         elif last is not None:
             found["next"] = last
-        self._connection.finish(JSON, dumped(found))
+        if is_events:
+            following_as_text = json.dumps(found["next"]) if self._is_stream else found.get("next", "")
+            start = head(200, BATCH_TYPE, (("X-Next", following_as_text),))
+            self._connection.finish(start, dumped(events))
+        else:
+            self._connection.finish(JSON, dumped(found))
 
     def _unchanged(self) -> dict[str, int]:
         """Return where reading goes on if nothing came: where it was."""

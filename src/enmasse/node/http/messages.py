@@ -225,8 +225,12 @@ def _plain(name: str, value: Any) -> dict[str, Any]:
 # From JSON
 
 
-def read_document(text: str | bytes) -> bytes:
+def read_document(text: str | bytes, annotations: Mapping[str, Any] | None = None) -> bytes:
     """Return the message that a JSON object describes.
+
+    Args:
+        text: the object.
+        annotations: further annotations of the message.
 
     Raises:
         HttpError: it describes none.
@@ -255,9 +259,10 @@ def read_document(text: str | bytes) -> bytes:
         elif name == "body":
             body = value
         elif name == "bodyBase64":
-            data = _base64(name, value)
+            data = base64_of(name, value)
         else:
             raise HttpError(400, f"a message has no {name!r:.60}", INVALID)
+    parts.annotations |= annotations or {}
     if data is None:
         data = _body_bytes(parts, body)
     elif body is not None:
@@ -273,7 +278,12 @@ def _annotations(value: Any) -> dict[str, Any]:
     return found
 
 
-def _base64(name: str, value: Any) -> bytes:
+def base64_of(name: str, value: Any) -> bytes:
+    """Return the bytes of a base64 text.
+
+    Raises:
+        HttpError: this is none.
+    """
     try:
         return b64decode(_text(name, value), validate=True)
     except (binascii.Error, ValueError):

@@ -10,13 +10,16 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.node.client_connection import ClientLink, require_filters
 from enmasse.node.gathered import Gathered
+from enmasse.node.http.cloudevents import BATCH_TYPE, event_of
 from enmasse.node.http.leases import Confirmation, Holder
 from enmasse.node.http.messages import INVALID, document_of, dumped, read_json
 from enmasse.node.http.routes import Route, check_query, http_error, number, seconds, switch
@@ -133,6 +136,16 @@ class Receiving:
 
     def _end(self, now: float) -> None:
         raise NotImplementedError
+
+    def _wants_events(self) -> bool:
+        """Return true if the client wants messages as a batch of CloudEvents."""
+        request = self._connection.engine.request
+        return request is not None and BATCH_TYPE in request.headers.get("accept", "").lower()
+
+    def _event(self, payload: bytes, name: str) -> dict[str, Any]:
+        """Return a message as a CloudEvent; ``name`` is its id if it has none itself."""
+        source = f"/{self._connection.open_space.name}/{self.address}"
+        return event_of(payload, source=quote(source), name=name or token_urlsafe(12))
 
     def _leave(self) -> None:
         """Detach from the address."""
@@ -257,22 +270,27 @@ class Leasing(Receiving):
         if left:
             self.consumer.on_credit(-left, False)
         documents = []
+        is_events = self._wants_events()
         holder = self._holder
         holder.consumer = self.consumer
         core = connection.open_space.core
         for delivery, payload in got:
-            document = document_of(payload)
+            lease = ""
             if delivery is not None and self._is_auto:
                 self._accepted.append(delivery)
             elif delivery is not None:
-                document["lease"] = holder.lease(delivery, now + self._lease_s, core)
-            documents.append(document)
+                lease = holder.lease(delivery, now + self._lease_s, core)
+            document = self._event(payload, lease) if is_events else document_of(payload)
+            documents.append({**document, "lease": lease} if lease else document)
         self.is_over = True
         if holder.held:
             connection.part_with(self)
         else:
             connection.accept_when_written(self)
-        connection.finish(JSON, dumped({"messages": documents}))
+        if is_events:
+            connection.finish(head(200, BATCH_TYPE), dumped(documents))
+        else:
+            connection.finish(JSON, dumped({"messages": documents}))
 
     def accept(self) -> None:
         """Accept what the client is being written, and leave."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.messaging.log.sequences import SEQUENCE_ANNOTATION
+from enmasse.node.http.cloudevents import BATCH_TYPE, EVENT_TYPE, from_headers, read_batch, read_event
 from enmasse.node.http.links import Post
-from enmasse.node.http.messages import parts_of, read_document
+from enmasse.node.http.messages import Parts, parts_of, read_document, read_json
 from enmasse.node.http.routes import Route, check_query, seconds
 from enmasse.wire.amqp.sections import data_start
+from enmasse.wire.amqp.types import ULong
 from enmasse.wire.http.answers import HttpError, head, problem
 
 if TYPE_CHECKING:
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
     from enmasse.wire.http.heads import Request
 
 
-BATCH_TYPE: Final = "application/x-ndjson"
+LINES_TYPE: Final = "application/x-ndjson"
 
 MAX_BATCH: Final = 1_000
 """The most messages of a batch: more of them are sent quicker as several batches."""
@@ -40,12 +45,16 @@ class _Single:
         headers: of the requests.
     """
 
-    __slots__ = ("_start", "_start_size", "head", "wait_s")
+    __slots__ = ("_start", "_start_size", "head", "key", "wait_s")
 
-    def __init__(self, route: Route, headers: dict[str, str]) -> None:
-        check_query(route.query, "wait")
-        self.wait_s = seconds(route.query, "wait", WAIT_S, MAX_WAIT_S)
-        self.head = parts_of(headers).encode_head()
+    def __init__(self, route: Route, headers: Mapping[str, str]) -> None:
+        self.wait_s = _wait_of(route)
+        self.key = headers.get("idempotency-key", "")
+        parts = parts_of(headers)
+        from_headers(parts, headers)
+        if self.key:
+            parts.annotations[SEQUENCE_ANNOTATION] = ULong(_number_of(self.key))
+        self.head = parts.encode_head()
         self._start = b""
         self._start_size = -1
 
@@ -58,6 +67,16 @@ class _Single:
         return self._start + body
 
 
+def _wait_of(route: Route) -> float:
+    check_query(route.query, "wait")
+    return seconds(route.query, "wait", WAIT_S, MAX_WAIT_S)
+
+
+def _number_of(key: str) -> int:
+    """Return the number of a message with an idempotency key; it spreads over the partitions of a stream."""
+    return int.from_bytes(sha256(key.encode("latin-1", "replace")).digest()[:4], "big")
+
+
 def post_messages(connection: HttpConnection, request: Request, body: bytes) -> None:
     """Send what a request brings, and answer it with the outcome.
 
@@ -68,15 +87,32 @@ def post_messages(connection: HttpConnection, request: Request, body: bytes) -> 
     single = route.made
     if single is None:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == BATCH_TYPE:
-            _post_batch(connection, route, body)
+        if kind in (LINES_TYPE, BATCH_TYPE):
+            _post_batch(connection, request, body, is_events=kind == BATCH_TYPE)
+            return
+        if kind == EVENT_TYPE:
+            _post_event(connection, request, body)
             return
         single = route.made = _Single(route, request.headers)
-    sender = connection.sender(route.address)
+    sender = connection.sender(route.address, single.key)
     payload = single.payload(body)
     if len(payload) > sender.most_bytes:
         sender.check(len(payload))
     connection.begin(_Sending(connection, sender, payload, single.wait_s))
+
+
+def _post_event(connection: HttpConnection, request: Request, body: bytes) -> None:
+    """Send an event in structured mode."""
+    route: Route = request.route
+    wait_s, key = _wait_of(route), request.headers.get("idempotency-key", "")
+    parts = parts_of(request.headers)
+    data = read_event(read_json(body, "an event"), parts)
+    if key:
+        parts.annotations[SEQUENCE_ANNOTATION] = ULong(_number_of(key))
+    payload = parts.encode(data)
+    sender = connection.sender(route.address, key)
+    sender.check(len(payload))
+    connection.begin(_Sending(connection, sender, payload, wait_s))
 
 
 class _Sending:
@@ -94,6 +130,7 @@ class _Sending:
         self._sender.send(self._post)
 
     def _done(self, error: HttpError | None) -> None:
+        self._sender.finish()
         if error is None:
             self._connection.finish(_ACCEPTED[self._sender.status], _OUTCOME)
         else:
@@ -105,25 +142,34 @@ class _Sending:
         self._sender.give_up()
 
 
-def _post_batch(connection: HttpConnection, route: Route, body: bytes) -> None:
+def _post_batch(connection: HttpConnection, request: Request, body: bytes, *, is_events: bool) -> None:
     """Send a batch, and answer it with a line for each message."""
-    check_query(route.query, "wait")
-    wait_s = seconds(route.query, "wait", WAIT_S, MAX_WAIT_S)
-    lines = [line for line in body.split(b"\n", MAX_BATCH + 1) if line.strip()]
-    if not lines:
+    route: Route = request.route
+    wait_s, key = _wait_of(route), request.headers.get("idempotency-key", "")
+    items: Sequence[Any] = read_batch(body) if is_events else [line for line in body.split(b"\n") if line.strip()]
+    if not items:
         raise HttpError(400, "a batch has a message in each line, and this one has none")
-    if len(lines) > MAX_BATCH:
+    if len(items) > MAX_BATCH:
         raise HttpError(413, f"a batch has up to {MAX_BATCH} messages: send more of them in several")
-    sender = connection.sender(route.address)
+    sender = connection.sender(route.address, key)
+    first = _number_of(key)
     payloads: list[bytes | HttpError] = []
-    for line in lines:
+    for at, item in enumerate(items):
+        numbered = {SEQUENCE_ANNOTATION: ULong(first + at)} if key else {}
         try:
-            payload = read_document(line)
+            payload = _event(item, numbered) if is_events else read_document(item, numbered)
             sender.check(len(payload))
             payloads.append(payload)
         except HttpError as error:
             payloads.append(error)
     connection.begin(Batch(connection, sender, payloads, wait_s))
+
+
+def _event(document: Any, annotations: Mapping[str, Any]) -> bytes:
+    parts = Parts()
+    data = read_event(document, parts)
+    parts.annotations |= annotations
+    return parts.encode(data)
 
 
 class Batch:
@@ -170,8 +216,9 @@ class Batch:
             self._outcomes[at] = problem(error)
         self._left -= 1
         if not self._left:
+            self._sender.finish()
             lines = b"".join(json.dumps(outcome).encode() + b"\n" for outcome in self._outcomes)
-            self._connection.finish(head(200, BATCH_TYPE), lines)
+            self._connection.finish(head(200, LINES_TYPE), lines)
 
     def cancel(self) -> None:
         """Leave unsent what is: the client is gone."""
