@@ -89,7 +89,7 @@ class Application:
     def __init__(self) -> None:
         self.heard: list[tuple[object, ...]] = []
         self.is_closed = False
-        self.engine = Connection(self, now=0.0, date=lambda: "now")
+        self.engine = Connection(self, now=0.0, date=lambda: b"Date: now\r\n")
 
     def on_head(self, request: Request) -> bool:
         self.heard.append((request.method, request.path, request.query, tuple(request.headers.items())))

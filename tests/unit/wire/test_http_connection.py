@@ -29,7 +29,7 @@ class Client:
         self.is_slow = False
         self.admits = True
         self.is_gone = False
-        self.engine = Connection(self, now=0.0, date=lambda: "now")
+        self.engine = Connection(self, now=0.0, date=lambda: b"Date: now\r\n")
 
     def on_head(self, request: Request) -> bool:
         if self.refuses is not None:

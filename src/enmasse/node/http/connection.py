@@ -84,13 +84,13 @@ class _Dates:
 
     def __init__(self) -> None:
         self._second = -1
-        self._text = ""
+        self._line = b""
 
-    def text(self, second: int) -> str:
+    def line(self, second: int) -> bytes:
         if second != self._second:
             self._second = second
-            self._text = formatdate(second, usegmt=True)
-        return self._text
+            self._line = b"Date: %b\r\n" % formatdate(second, usegmt=True).encode()
+        return self._line
 
 
 class HttpConnection(ClientConnection):
@@ -126,7 +126,14 @@ class HttpConnection(ClientConnection):
         """Make the engine of this connection, and keep it in ``engine``."""
         connections = self._connections
         dates = connections.shared(_Dates)
-        self.engine = engine = Connection(self, now=now, date=lambda: dates.text(connections.wall_ms() // 1000))
+
+        def date() -> bytes:
+            space = self.space
+            # The time of the turn, once there is one: the clock is not read for each message.
+            second = connections.wall_ms() // 1_000 if space is None else space.core.wall_us // 1_000_000
+            return dates.line(second)
+
+        self.engine = engine = Connection(self, now=now, date=date)
         engine.more_room = self.more_room
         return engine
 

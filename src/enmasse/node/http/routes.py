@@ -64,10 +64,11 @@ class Route:
         action: one of ``ACTIONS``.
         query: the parameters.
         proof: the header ``Authorization``; empty without one.
+        identity: with what the space is entered: another one is another client.
         made: what the action makes of the head, for it alone.
     """
 
-    __slots__ = ("action", "address", "made", "proof", "query", "space")
+    __slots__ = ("action", "address", "identity", "made", "proof", "query", "space")
 
     def __init__(self, space: str, address: str, action: str, query: dict[str, str], proof: str) -> None:
         self.space = space
@@ -75,12 +76,8 @@ class Route:
         self.action = action
         self.query = query
         self.proof = proof
+        self.identity = space, proof
         self.made: Any = None
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        """What the space is entered with: another one is another client."""
-        return self.space, self.proof
 
 
 def route_of(request: Request) -> Route:

@@ -27,8 +27,8 @@ from enmasse.wire.http.heads import (
     read_head,
 )
 
-MAX_KNOWN_HEADS: Final = 64
-"""The most heads that a connection remembers; most clients repeat one or two."""
+MAX_KNOWN_HEADS: Final = 8
+"""The most heads that a connection remembers, each some 5 KiB with what is made of it; clients repeat one or two."""
 
 MAX_KNOWN_HEAD_BYTES: Final = 2 << 10
 """The longest head that is remembered."""
@@ -79,13 +79,18 @@ class _Phase(Enum):
     DONE = auto()
 
 
+# A member of an enum takes half a microsecond to find, and each request asks for many.
+_HEAD, _ASKED, _BODY = _Phase.HEAD, _Phase.ASKED, _Phase.BODY
+_HANDLED, _STREAM, _LINGER, _DONE = _Phase.HANDLED, _Phase.STREAM, _Phase.LINGER, _Phase.DONE
+
+
 class Connection:
     """A server's HTTP/1.1 connection.
 
     Args:
         handler: acts on the peer's requests; it may be replaced between two of them.
         now: the time in seconds.
-        date: returns the value of the header ``Date``.
+        date: returns the line of the header ``Date``.
 
     Attributes:
         request: the request that is being read or handled.
@@ -101,7 +106,7 @@ class Connection:
         "is_held", "is_late", "is_paused", "more_headers", "more_room", "request", "requests", "trace", "wake",
     )  # fmt: skip
 
-    def __init__(self, handler: Handler, *, now: float, date: Callable[[], str]) -> None:
+    def __init__(self, handler: Handler, *, now: float, date: Callable[[], bytes]) -> None:
         self.handler = handler
         self.request: Request | None = None
         self.requests = 0
@@ -116,7 +121,7 @@ class Connection:
         self.trace: Callable[[bool, bytes], None] | None = None
         self.more_room: Callable[[int], bool] = lambda _size: True
         self._date = date
-        self._phase = _Phase.HEAD
+        self._phase = _HEAD
         self._now = self._since = now
         self._linger_until = 0.0
         self._rest = b""
@@ -134,7 +139,7 @@ class Connection:
     @property
     def closed(self) -> bool:
         """True if the socket can be closed once the output is written."""
-        return self._phase is _Phase.DONE
+        return self._phase is _DONE
 
     @property
     def now(self) -> float:
@@ -144,31 +149,35 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """True between two requests."""
-        return self._phase is _Phase.HEAD and not self._rest
+        return self._phase is _HEAD and not self._rest
 
     @property
     def is_handled(self) -> bool:
         """True while the handler has a request that is not answered."""
-        return self._phase in (_Phase.ASKED, _Phase.HANDLED, _Phase.STREAM)
+        return self._phase in (_ASKED, _HANDLED, _STREAM)
 
     @property
     def unread(self) -> bytes:
         """The bytes of an incomplete head."""
-        return self._rest if self._phase is _Phase.HEAD else b""
+        return self._rest if self._phase is _HEAD else b""
 
     # Input
 
     def receive(self, data: bytes, now: float) -> None:
         """Handle bytes from the peer; all that follows is in the output, and the handler has been called."""
         self._now = now
-        if self._phase in (_Phase.LINGER, _Phase.DONE):
+        phase = self._phase
+        if phase is _LINGER or phase is _DONE:
             return
         if data:
             if self.trace is not None:
                 self.trace(False, data)
-            if self._phase is _Phase.HEAD and not self._rest:
-                self._since = now
-            self._rest = self._rest + data if self._rest else data
+            if not self._rest:
+                if phase is _HEAD:
+                    self._since = now
+                self._rest = data
+            else:
+                self._rest += data
         self._read()
 
     def _read(self) -> None:
@@ -177,10 +186,10 @@ class Connection:
         self._is_reading = True
         try:
             while self._rest:
-                if self._phase is _Phase.HEAD:
+                if self._phase is _HEAD:
                     if not self._read_head():
                         return
-                elif self._phase is _Phase.BODY:
+                elif self._phase is _BODY:
                     if not self._read_body():
                         return
                 else:
@@ -230,7 +239,7 @@ class Connection:
         if length > MAX_BODY_BYTES:
             raise HttpError(413, f"a body has up to {MAX_BODY_BYTES} bytes, not {length}: send less")
         self._chunks = chunks
-        self._phase = _Phase.ASKED
+        self._phase = _ASKED
         if not self.handler.on_head(request):
             return True
         self._begin_body(request)
@@ -253,7 +262,7 @@ class Connection:
     def go_on(self) -> None:
         """Read the body of the request whose head the handler has agreed to, later than ``on_head``."""
         request = self.request
-        if self._phase is not _Phase.ASKED or request is None:
+        if self._phase is not _ASKED or request is None:
             return
         try:
             self._begin_body(request)
@@ -272,7 +281,7 @@ class Connection:
             self._rest = rest[length:]
             self._handle(request, rest[:length])
             return
-        self._phase = _Phase.BODY
+        self._phase = _BODY
         self._since = self._now
         if request.expects_continue and not rest:
             self._put(CONTINUE)
@@ -308,7 +317,7 @@ class Connection:
 
     def _handle(self, request: Request, body: bytes) -> None:
         self.closes = not request.is_kept_alive
-        self._phase = _Phase.HANDLED
+        self._phase = _HANDLED
         try:
             self.handler.on_request(request, body)
         except HttpError as error:
@@ -338,7 +347,7 @@ class Connection:
     def _resume(self) -> None:
         """Have what waits read in a turn to come."""
         self._hold(False)
-        if self._rest and not self._is_reading and self._phase in (_Phase.HEAD, _Phase.BODY):
+        if self._rest and not self._is_reading and self._phase in (_HEAD, _BODY):
             self.has_more = True
             self.wake(self)
 
@@ -356,10 +365,10 @@ class Connection:
             start: the head of the answer, made by ``answers.head``.
             body: the body, which is left out where the client asks for the head alone.
         """
-        if self._phase not in (_Phase.ASKED, _Phase.HANDLED):
+        if self._phase not in (_ASKED, _HANDLED):
             return
         self._put_answer(start, body)
-        self._finish_answer(is_read=self._phase is _Phase.HANDLED)
+        self._finish_answer(is_read=self._phase is _HANDLED)
 
     def _put_answer(self, start: bytes, body: bytes) -> None:
         request = self.request
@@ -377,25 +386,25 @@ class Connection:
             kept = b"Connection: keep-alive\r\n"
         else:
             kept = b""
-        return b"%bDate: %b\r\n%b%b\r\n" % (length, self._date().encode(), kept, self.more_headers)
+        return b"%b%b%b%b\r\n" % (length, self._date(), kept, self.more_headers)
 
     def fail(self, error: HttpError) -> None:
         """Answer the request with an error, which ends the connection unless the request was read whole."""
         phase = self._phase
-        if phase in (_Phase.LINGER, _Phase.DONE):
+        if phase in (_LINGER, _DONE):
             return
-        if phase is _Phase.STREAM:
+        if phase is _STREAM:
             # The answer has begun, so the client notices by its incomplete end.
             self.error = error
             self._leave(is_more_coming=False)
             return
-        if phase in (_Phase.HEAD, _Phase.BODY):
+        if phase in (_HEAD, _BODY):
             self.closes = True
             self.error = error
-            if phase is _Phase.HEAD:
+            if phase is _HEAD:
                 self.request = None
         self._put_answer(*answer_of(error))
-        self._finish_answer(is_read=phase is _Phase.HANDLED)
+        self._finish_answer(is_read=phase is _HANDLED)
 
     def _finish_answer(self, *, is_read: bool) -> None:
         if self.closes:
@@ -406,38 +415,38 @@ class Connection:
             # It is here whole, or the connection would end.
             self._rest = self._rest[request.length :]
         self.request = None
-        self._phase = _Phase.HEAD
+        self._phase = _HEAD
         self._since = self._now
         self._resume()
 
     def begin_stream(self, start: bytes) -> bool:
         """Begin an answer in parts; return false if the client asks for the head alone, which ends it."""
         request = self.request
-        if self._phase is not _Phase.HANDLED or request is None:
+        if self._phase is not _HANDLED or request is None:
             return False
         if request.method == "HEAD":
             self.answer(start)
             return False
         # HTTP/1.0 has no chunks: the end of the connection is that of the answer.
         self.closes = self.closes or request.is_http_10
-        self._phase = _Phase.STREAM
+        self._phase = _STREAM
         self._put(start + self._tail(b"" if request.is_http_10 else b"Transfer-Encoding: chunked\r\n"))
         return True
 
     def put_part(self, data: bytes) -> None:
         """Write a part of an answer."""
-        if self._phase is _Phase.STREAM and data:
+        if self._phase is _STREAM and data:
             assert self.request is not None
             self._put(data if self.request.is_http_10 else b"%x\r\n%b\r\n" % (len(data), data))
 
     def end_stream(self) -> None:
         """End an answer in parts."""
-        if self._phase is not _Phase.STREAM:
+        if self._phase is not _STREAM:
             return
         assert self.request is not None
         if not self.request.is_http_10:
             self._put(b"0\r\n\r\n")
-        self._phase = _Phase.HANDLED
+        self._phase = _HANDLED
         self._finish_answer(is_read=True)
 
     def _put(self, data: bytes) -> None:
@@ -475,16 +484,16 @@ class Connection:
     def _deadline(self) -> float | None:
         """Return the time by which the peer has to go on."""
         phase = self._phase
-        if phase is _Phase.HEAD:
+        if phase is _HEAD:
             return self._since + (HEAD_TIMEOUT_S if self._rest else IDLE_TIMEOUT_S)
-        if phase is _Phase.BODY:
+        if phase is _BODY:
             size = len(self._body) if self._chunks is None else self._chunks.held_bytes
             return self._since + BODY_TIMEOUT_S + size / MIN_BODY_RATE
-        return self._linger_until if phase is _Phase.LINGER else None
+        return self._linger_until if phase is _LINGER else None
 
     def next_deadline(self) -> float | None:
         """Return the time of the next call of ``handle_deadline``, by the clock given to ``receive``."""
-        if self._phase is _Phase.DONE:
+        if self._phase is _DONE:
             return None
         deadline = self._deadline()
         check = self._now + CHECK_S
@@ -494,11 +503,11 @@ class Connection:
         """Close the connection of a peer that is late."""
         self._now = now
         deadline = self._deadline()
-        if self._phase is _Phase.DONE or deadline is None or now < deadline:
+        if self._phase is _DONE or deadline is None or now < deadline:
             return
-        if self._phase is _Phase.LINGER:
+        if self._phase is _LINGER:
             self._end()
-        elif self._phase is _Phase.BODY:
+        elif self._phase is _BODY:
             self.fail(HttpError(408, f"the body comes slower than {MIN_BODY_RATE} bytes a second: send it faster"))
         elif self._rest:
             self.fail(HttpError(408, f"no whole head within {HEAD_TIMEOUT_S:.0f} s: send it faster"))
@@ -515,7 +524,7 @@ class Connection:
         if not is_more_coming:
             self._end()
             return
-        self._phase = _Phase.LINGER
+        self._phase = _LINGER
         self._linger_until = self._now + LINGER_S
         self._forget_input()
         self.handler.on_closed(self.error)
@@ -534,10 +543,10 @@ class Connection:
         self._leave_room()
 
     def _end(self) -> None:
-        if self._phase is _Phase.DONE:
+        if self._phase is _DONE:
             return
-        has_ended = self._phase is _Phase.LINGER
-        self._phase = _Phase.DONE
+        has_ended = self._phase is _LINGER
+        self._phase = _DONE
         self._forget_input()
         if not has_ended:
             self.handler.on_closed(self.error)
