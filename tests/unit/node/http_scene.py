@@ -14,6 +14,7 @@ import httpx
 from enmasse.client import Connection, connect
 from enmasse.client.link import Opening
 from enmasse.drivers.authority import Authority
+from enmasse.identity.login import TokenAuthority
 from enmasse.identity.permissions import Grant, Permissions
 from enmasse.identity.users import User, Users, make_keys
 from enmasse.net.loop import run
@@ -66,14 +67,16 @@ class Scene:
         return connect(f"amqp://127.0.0.1:{self.port}", hostname="open.ns", reconnect=False)
 
 
-def play(directory: Path, story: Callable[[Scene], Awaitable[None]], **options: Any) -> None:
+def play(
+    directory: Path, story: Callable[[Scene], Awaitable[None]], tokens: TokenAuthority | None = None, **options: Any
+) -> None:
     """Have a story told at a node of its own."""
 
     async def main() -> None:
         tls = directory / "tls"
         Authority(tls).keep_server_certificate("default", ("localhost", "127.0.0.1"))
         gate = GateOptions(allow_insecure_plain=True)
-        server = Server(directory / "node", "node", ports=PortOptions(tls=tls, **options), gate=gate)
+        server = Server(directory / "node", "node", ports=PortOptions(tls=tls, **options), gate=gate, tokens=tokens)
         await server.load()
         try:
             async with asyncio.timeout(60):

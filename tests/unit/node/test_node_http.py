@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
-from enmasse.drivers.authority import Authority
+from enmasse.drivers import authority
 from enmasse.node.http.messages import document_of, read_document
+from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.wire.amqp.sections import Sections, encode_message
 from tests.support.polling import until_async
 from tests.unit.node.http_scene import Scene, basic, play, user
+from tests.unit.node.test_node_mqtt_login import TOKEN, Authority
 
 MESSAGES = "orders/messages"
 
@@ -40,7 +43,7 @@ def test_users_get_in_by_password_and_certificate_and_strangers_do_not(tmp_path:
                 assert hidden.status_code == unknown.status_code == 401
                 assert hidden.json()["detail"].replace("shop", "none") == unknown.json()["detail"]
 
-        issued = Authority(scene.directory).issue_client("card.example.com")
+        issued = authority.Authority(scene.directory).issue_client("card.example.com")
         certificate, key = issued.write(tmp_path, "card")
 
         def by_certificate() -> int:
@@ -78,6 +81,19 @@ def test_a_connection_may_serve_several_users_one_after_the_other(tmp_path: Path
             assert (await client.post(MESSAGES, content=b"x", headers=basic("jo"))).status_code == 401
 
     play(tmp_path, story)
+
+
+def test_a_token_of_the_spaces_provider_lets_its_user_in(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.create(SPACE_TYPE, "ns/tokens", authentication="standard")
+        attributes = {"space": "ns/tokens", "address": "orders", "addressType": "queue"}
+        await scene.create(ADDRESS_TYPE, "ns/tokens.orders", **attributes)
+        async with scene.client("tokens.ns") as client:
+            for token, status in ((TOKEN, 202), (TOKEN[:-1], 401), ("", 401)):
+                headers = {"Authorization": f"Bearer {token}".strip()}
+                assert (await client.post(MESSAGES, content=b"x", headers=headers)).status_code == status, token
+
+    play(tmp_path, story, tokens=Authority())
 
 
 def test_guesses_of_passwords_are_throttled(tmp_path: Path) -> None:
@@ -232,15 +248,28 @@ def test_a_message_whose_client_is_gone_is_not_sent(tmp_path: Path) -> None:
 
 def test_an_address_that_is_deleted_ends_what_waits_for_it(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
+        connections = scene.server.connections
         async with scene.client() as client:
-            asked = asyncio.create_task(client.post("any/messages?wait=60", content=b"x"))
-            await until_async(lambda: scene.server.connections.links == 1)
-            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            scene.server.entities.delete("io.enmasse.address", "ns/open.any", done.set_result)
-            await done
-            assert (await asked).status_code == 410
+            requests = [
+                client.post("any/messages?wait=60", content=b"x"),
+                client.post("any/messages?wait=60", content=b"x", headers={"Connection": "close"}),
+                client.post("orders/receive?wait=60"),
+                client.post("orders/receive?wait=60", headers={"Connection": "close"}),
+                client.get("orders/events"),
+            ]
+            *waiting, events = [asyncio.create_task(each) for each in requests]
+            await until_async(lambda: connections.links == len(requests))
+            for address in ("any", "orders"):
+                done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                scene.server.entities.delete("io.enmasse.address", f"ns/open.{address}", done.set_result)
+                await done
+            assert [(await each).status_code for each in waiting] == [410] * len(waiting)
+            # An answer that has begun has no other way to say that it is over.
+            with pytest.raises(httpx.RemoteProtocolError):
+                await events
             assert (await client.post("any/messages", content=b"x")).status_code == 404
-            assert (await client.post(MESSAGES, content=b"x")).status_code == 202
+            assert (await client.post("news/messages", content=b"x")).status_code == 202
+            await until_async(lambda: connections.links == 1)
 
     play(tmp_path, story)
 

@@ -240,12 +240,20 @@ class HttpConnection(ClientConnection):
     def finish(self, start: bytes, body: bytes = b"") -> None:
         """Answer the request under way."""
         self._operation = None
-        self.engine.answer(start, body)
+        self._settle(lambda: self.engine.answer(start, body))
 
     def finish_with(self, error: HttpError) -> None:
         """Answer the request under way with an error."""
         self._operation = None
-        self.engine.fail(error)
+        self._settle(lambda: self.engine.fail(error))
+
+    def _settle(self, answer: Callable[[], None]) -> None:
+        """Give an answer: in the connection's own turn if it ends the connection, and so detaches all links."""
+        engine = self.engine
+        if self.space is not None and (engine.closes or engine.is_streaming):
+            self.soon(answer)
+        else:
+            answer()
 
     def _cancel(self) -> None:
         operation, self._operation = self._operation, None

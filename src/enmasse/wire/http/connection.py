@@ -157,6 +157,11 @@ class Connection:
         return self._phase in (_ASKED, _HANDLED, _STREAM)
 
     @property
+    def is_streaming(self) -> bool:
+        """True while an answer in parts has no end yet."""
+        return self._phase is _STREAM
+
+    @property
     def unread(self) -> bytes:
         """The bytes of an incomplete head."""
         return self._rest if self._phase is _HEAD else b""
