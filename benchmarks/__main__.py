@@ -21,6 +21,7 @@ from benchmarks import (
     console_pages,
     consoles,
     floods,
+    http,
     mqtt,
     returning,
     stomp,
@@ -67,6 +68,7 @@ SCRIPTS = {
 """Title, file in this folder, arguments."""
 MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {
     "stored": stored.MEASUREMENTS,
+    "http": http.MEASUREMENTS,
     "mqtt": mqtt.MEASUREMENTS,
     "addresses": addresses.MEASUREMENTS,
     "users": (*users.MEASUREMENTS, *returning.MEASUREMENTS),
@@ -79,6 +81,7 @@ MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {
 }
 SUITES = (
     *TRAFFIC,
+    "http",
     "addresses",
     "users",
     "control",

@@ -23,6 +23,8 @@ TARGETS = {
     "node": "node",
     "stomp": "stomp",
     "stomp-node": "stomp",
+    "http": "http",
+    "http-node": "http",
     "mqtt": "mqtt",
     "mqtt-client": "mqtt",
     "mqtt-trace": "mqtt",

@@ -16,7 +16,7 @@ TYPES = (
     "anycast", "multicast", "queue", "topic", "subscription", "stream", "deadletter", "dynamic", "anonymous terminus",
 )  # fmt: skip
 
-PROTOCOLS = {"amqp": TYPES, "stomp": TYPES[:-1], "mqtt": TYPES[:-1]}
+PROTOCOLS = {"amqp": TYPES, "stomp": TYPES[:-1], "mqtt": TYPES[:-1], "http": TYPES[:-1]}
 """And the types of addresses that its clients reach: only AMQP's name the address in each message."""
 
 SITUATIONS = {

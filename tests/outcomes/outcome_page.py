@@ -12,9 +12,9 @@ __all__ = ["PAGE", "load_cells", "page"]
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "reference" / "outcomes.md"
 
-NAMES = {"amqp": "AMQP 1.0", "stomp": "STOMP", "mqtt": "MQTT"}
+NAMES = {"amqp": "AMQP 1.0", "stomp": "STOMP", "mqtt": "MQTT", "http": "HTTP"}
 
-ACCEPTED = {"amqp": "`accepted`", "stomp": "a receipt", "mqtt": "PUBACK or PUBREC"}
+ACCEPTED = {"amqp": "`accepted`", "stomp": "a receipt", "mqtt": "PUBACK or PUBREC", "http": "2xx"}
 """What an accepted message is told of, by protocol."""
 
 HEAD = """\
@@ -24,9 +24,9 @@ What becomes of a message, by protocol and by the type of the address that it is
 the test that it links to, over sockets against a real node. This page is made from these tests by
 `python -m tests.outcomes.outcome_page`; a test sees to it that it is fresh and complete.
 
-Only what is sent unsettled, with a `receipt`, or with QoS 1 or 2, has an outcome. A settled message that would be
-rejected or released is dropped, and counted in the address's `dropped`, or in the space's `unroutable` where no
-address is found. Options such as `fullPolicy`, `slowPolicy` and `fallback` are in [addresses](addresses.md).
+Only what is sent unsettled, with a `receipt`, with QoS 1 or 2, or by HTTP has an outcome. A settled message that
+would be rejected or released is dropped, and counted in the address's `dropped`, or in the space's `unroutable` where
+no address is found. Options such as `fullPolicy`, `slowPolicy` and `fallback` are in [addresses](addresses.md).
 
 A receiver's outcome is written with the next commit, without anyone waiting. So what was settled in the last instants
 before a crash of the node comes again, with `first-acquirer` false and a `delivery-count` that counts the attempt. A

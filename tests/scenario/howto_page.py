@@ -19,8 +19,8 @@ HOWTOS = Path(__file__).parents[2] / "docs" / "howto"
 
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 TOLD = re.compile(r"accepted|(address|messaginguser)/\S+ (created|unchanged|configured)|addressspace/.*")
-PORTS = ("5672", "61613", "1883")
-"""The customary ones, of AMQP, STOMP and MQTT: every port of a node speaks every protocol."""
+PORTS = ("5672", "61613", "1883", "8081")
+"""The customary ones, of AMQP, STOMP, MQTT and HTTP: every port of a node speaks every protocol."""
 
 NEEDED = {
     "from proton": "python-qpid-proton", "from paho": "paho-mqtt",

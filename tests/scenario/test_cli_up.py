@@ -41,7 +41,8 @@ def test_a_command_is_a_program_with_an_exit_code(shared: Installation) -> None:
 
 def test_endpoints_and_processes_are_written_down(shared: Installation) -> None:
     protocols = [item["protocol"] for item in shared.endpoints()["endpoints"]]
-    assert protocols == ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "api", "console", "registry", "api-tls"]
+    of_clients = ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "http", "https"]
+    assert protocols == [*of_clients, "api", "console", "registry", "api-tls"]
     processes = shared.endpoints()["processes"]
     assert [item["kind"] for item in processes] == ["supervisor", "control", "node", "journal", "pipelines"]
     assert all(is_alive(item["pid"]) for item in processes)

@@ -10,6 +10,7 @@ from tests.scenario.howto_page import HOWTOS, play
 from tests.support.installation import Installation
 
 NAMES = [
+    "http.md",
     *sorted(path.name for path in HOWTOS.glob("queues-*.md")),
     "request-reply.md",
     "retained-values.md",

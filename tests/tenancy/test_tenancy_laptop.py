@@ -267,6 +267,7 @@ def test_an_open_api_says_so_and_is_for_this_machine_alone(tmp_path: Path) -> No
         assert f"{token} could be read or changed by others" in found.log.read_text()
         assert "enm_known" not in found.token
         protocols = [item["protocol"] for item in found.endpoints()["endpoints"]]
-        assert protocols == ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "api", "console", "registry"]
+        of_clients = ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "http", "https"]
+        assert protocols == [*of_clients, "api", "console", "registry"]
         assert found.ask("GET", SPACES, host="shop.example.org").status_code == 403
         assert found.ask("POST", SPACES, document("addressspaces", "default", "shop")).status_code == 201

@@ -54,6 +54,7 @@ class ProtocolSignature:
         takes_text: true if its bytes may come in WebSocket's text messages, too.
         over_tls: true if TLS may carry it.
         packets: beginnings of the first packet, of a protocol that has a length in it.
+        answers_http: true if it gets the requests of HTTP that ask neither for the node's health nor for WebSocket.
     """
 
     name: str
@@ -63,6 +64,7 @@ class ProtocolSignature:
     takes_text: bool = False
     over_tls: bool = True
     packets: tuple[PacketStart, ...] = ()
+    answers_http: bool = False
 
 
 TLS = ProtocolSignature("tls", (b"\x16",))

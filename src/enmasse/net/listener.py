@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_RECORD_BYTES = 16384
 
+_MAY_BE_WEBSOCKET = (b"GET ", b"HEAD ")
+"""Requests that may ask for WebSocket or for health; the head of the first one on a connection tells."""
+
 _log = logging.getLogger(__name__)
 
 MakeEngine = Callable[[EngineProtocol], Engine]
@@ -70,6 +73,8 @@ class Port:
         """The protocols that are accepted inside TLS; anything unknown goes to the first."""
         self.carried = {name: signature for signature in protocols for name in signature.subprotocols}
         """The protocols that WebSocket carries, by its sub-protocols."""
+        self.web = next((signature for signature in protocols if signature.answers_http), None)
+        """The protocol that answers requests of HTTP, if one does."""
         self.default = next(iter(protocols))
         if is_tls_only:
             self.accepted: tuple[ProtocolSignature, ...] = (TLS,)
@@ -201,12 +206,19 @@ class ProtocolDetector(asyncio.Protocol):
     def _choose(self, signature: ProtocolSignature, slot: Slot) -> asyncio.Protocol:
         """Make the asyncio protocol that serves a protocol."""
         if signature is HTTP:
-            # Many nodes never get an HTTP request, and its libraries take time to load.
+            port, web = self._port, self._port.web
+            if web is not None and not self._given.startswith(_MAY_BE_WEBSOCKET):
+                return self._make_shell(web, slot)
+            # Many nodes never get such a request, and its libraries take time to load.
             from enmasse.net.web import WebProtocol  # noqa: PLC0415
 
-            port = self._port
             return WebProtocol(
-                slot, port.answer, port.carried, lambda carried: self._make_shell(carried, slot), port.origins
+                slot,
+                port.answer,
+                port.carried,
+                lambda carried: self._make_shell(carried, slot),
+                port.origins,
+                None if web is None else lambda: self._make_shell(web, slot),
             )
         return self._make_shell(signature, slot)
 

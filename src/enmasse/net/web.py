@@ -1,6 +1,7 @@
 """HTTP on a port of other protocols: short answers, and the upgrade to WebSocket.
 
-A connection has one request; it is closed with the answer, unless the request asks for WebSocket.
+A connection has one request; it is closed with the answer, unless the request asks for WebSocket. What asks for
+neither that nor the node's health is of the protocol that answers HTTP, if the port has one.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class WebProtocol(asyncio.Protocol):
         carried: the protocols that WebSocket may carry, by sub-protocol.
         make_upper: makes a carried protocol.
         origins: origins of web pages that may open a WebSocket, beside those of this machine.
+        make_other: makes the protocol of all other requests; without it they are answered here.
     """
 
     def __init__(
@@ -44,12 +46,14 @@ class WebProtocol(asyncio.Protocol):
         carried: Mapping[str, ProtocolSignature],
         make_upper: Callable[[ProtocolSignature], asyncio.Protocol],
         origins: Collection[str],
+        make_other: Callable[[], asyncio.Protocol] | None = None,
     ) -> None:
         self._slot = slot
         self._answer = answer
         self._carried = carried
         self._make_upper = make_upper
         self._origins = origins
+        self._make_other = make_other
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._given = b""
         self._transport: asyncio.Transport
@@ -67,6 +71,8 @@ class WebProtocol(asyncio.Protocol):
             self._http.receive_data(data)
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
+            if self._hand_over():
+                return
             self._respond(error.error_status_hint, f"this is no request that is understood here: {error}\n")
             return
         if isinstance(event, h11.Request):
@@ -85,6 +91,8 @@ class WebProtocol(asyncio.Protocol):
             layer.begin(given, self._make_upper)
             return
         found = self._answer(request.target.decode("ascii", "replace"))
+        if found is None and self._hand_over():
+            return
         if b"origin" in headers and request.method.decode("ascii") not in SAFE_METHODS:
             self._respond(403, "web pages may only ask here\n")
         elif found is None:
@@ -95,6 +103,16 @@ class WebProtocol(asyncio.Protocol):
             self._respond(405, "GET or HEAD is expected\n", (("Allow", "GET, HEAD"),))
         else:
             self._respond(*found)
+
+    def _hand_over(self) -> bool:
+        """Give the connection to the protocol of all other requests, with what has come; false if there is none."""
+        if self._make_other is None:
+            return False
+        other, given, self._given = self._make_other(), self._given, b""
+        self._transport.set_protocol(other)
+        other.connection_made(self._transport)
+        other.data_received(given)
+        return True
 
     def _respond(self, status: int, text: str, more: tuple[tuple[str, str], ...] = ()) -> None:
         """Send an answer and close."""

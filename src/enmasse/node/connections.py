@@ -52,12 +52,16 @@ class Connections:
         self.watchers: list[Watcher] = []
         self.unfinished = unfinished_budget()
         """The budget for incomplete messages, of all connections."""
+        self.origins: tuple[str, ...] = ()
+        """Origins of web pages that may use the node by HTTP; ``*`` is all."""
+        self.answer: Callable[[str], tuple[int, str] | None] = lambda _target: None
+        """Returns status and text where the node itself answers a target of HTTP, as for its health."""
         self.space_management: SpaceManagement | None = None
         """Serves ``$management`` of the spaces."""
         self._shared: dict[type[Any], Any] = {}
         self._open: dict[ClientConnection, int] = {}
         self._last_number = 0
-        self._wall_ms = wall_ms
+        self.wall_ms = wall_ms
 
     def shared(self, kind: type[T]) -> T:
         """Return the state that a protocol shares among its connections, such as links that may be resumed.
@@ -89,7 +93,7 @@ class Connections:
 
     def opened(self, connection: ClientConnection) -> None:
         """Mark a connection as open, in its space."""
-        connection.opened_at_ms = self._wall_ms()
+        connection.opened_at_ms = self.wall_ms()
         number = self._open[connection] = self.numbers[connection]
         for watcher in self.watchers:
             watcher.on_opened(connection, number)

@@ -129,6 +129,14 @@ _ROWS = (
         connection="enmasse.node.mqtt.connection:MqttConnection",
         frames="enmasse.wire.mqtt.trace",
     ),
+    ProtocolRow(
+        # Its first bytes are those of WebSocket, too: ``net`` knows them.
+        ProtocolSignature("http", (), answers_http=True),
+        port=8081,
+        schemes=("http", "https"),
+        connection="enmasse.node.http.connection:HttpConnection",
+        frames="enmasse.wire.http.trace",
+    ),
 )
 
 PROTOCOLS: Mapping[str, ProtocolRow] = {row.name: row for row in _ROWS}

@@ -208,6 +208,8 @@ class Server:
         self.watch = LoopWatch(self._turn.loop, self._turn.begin)
         self.health = Health(name, self.watch, lambda: check_server(self))
         self.ports = Ports(self._turn, ports or PortOptions(), self.health.answer)
+        self.connections.answer = self.health.answer
+        self.connections.origins = (ports or PortOptions()).origins
         self.reloads.append(self.ports.reload)
         self.connections.watchers += (
             HandshakeWatcher(self.connections),

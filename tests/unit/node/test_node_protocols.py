@@ -157,6 +157,8 @@ def test_a_row_names_what_there_is(row: Any) -> None:
         (beginning, *_) = row.signature.beginnings
         is_line = beginning.endswith(b"\n")
         frame = beginning + b"\n\x00" if is_line else beginning.ljust(8, b"\x00") + b"\n"
+    elif row.signature.answers_http:
+        frame = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     else:
         (start, *_) = row.signature.packets
         frame = bytes((start.kind, len(start.content))) + start.content

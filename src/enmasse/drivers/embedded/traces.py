@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from enmasse.client import Receiver
     from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin
 
-_FRAMES = {name: f"enmasse.wire.{name}.trace" for name in ("amqp", "mqtt", "stomp")}
+_FRAMES = {name: f"enmasse.wire.{name}.trace" for name in ("amqp", "http", "mqtt", "stomp")}
 """The modules that read the frames of each protocol."""
 
 

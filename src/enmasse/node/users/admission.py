@@ -159,6 +159,16 @@ class Admission:
         """The meaning of host names, and their name in errors."""
         return self._gate.names._replace(said=self._words.at_all)
 
+    @property
+    def domain(self) -> str:
+        """The domain of hosts that mean a space."""
+        return self._gate.names.domain
+
+    @property
+    def is_everything_open(self) -> bool:
+        """True if this client may enter every space that there is, so that none is to be hidden from it."""
+        return all(map(self._is_open, self._spaces()))
+
     def _is_open(self, space: str) -> bool:
         """Return true if this client may enter a space without authentication."""
         return self._gate.is_open(space, is_here=self._is_here)

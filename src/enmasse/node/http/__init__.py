@@ -1,0 +1,1 @@
+"""HTTP's connections and requests, and its messages to AMQP's sections and back."""

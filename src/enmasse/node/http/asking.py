@@ -1,0 +1,126 @@
+"""Questions of HTTP's clients: messages that another message answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from enmasse.errors import RemoteError
+from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.dynamic import DynamicRequest
+from enmasse.node.client_connection import ClientLink
+from enmasse.node.http.cloudevents import attributes_of, from_headers, to_headers
+from enmasse.node.http.links import Post
+from enmasse.node.http.messages import headers_of, parts_of
+from enmasse.node.http.receiving import Receiving
+from enmasse.node.http.routes import Route, check_query, seconds
+from enmasse.node.http.sending import MAX_WAIT_S
+from enmasse.wire.amqp.performatives import ACCEPTED
+from enmasse.wire.amqp.sections import Sections
+from enmasse.wire.http.answers import HttpError, head
+
+if TYPE_CHECKING:
+    from enmasse.node.http.connection import HttpConnection
+    from enmasse.node.http.links import Sender
+    from enmasse.wire.http.heads import Request
+
+
+ANSWER_S: Final = 30.0
+"""How long a request for an answer waits if it says nothing."""
+
+LINGER_S: Final = 0.5
+"""How long an address for an answer stays once that has come."""
+
+
+class _Asking(Receiving):
+    """A request that is sent as a message, and answered by another one."""
+
+    __slots__ = ("_body", "_headers", "_is_sent", "_post", "_sender")
+
+    def __init__(self, connection: HttpConnection, request: Request, body: bytes) -> None:
+        route: Route = request.route
+        check_query(route.query, "wait")
+        super().__init__(connection, route.address, 1, seconds(route.query, "wait", ANSWER_S, MAX_WAIT_S))
+        self._headers = request.headers
+        self._body = body
+        self._sender: Sender = connection.sender(route.address)
+        self._post: Post | None = None
+        self._is_sent = False
+
+    def _attach(self) -> None:
+        connection = self._connection
+        link = ClientLink(self, f"http-{connection.number}", "reply", None, is_sender=False)
+        try:
+            address = connection.make_dynamic(link, DynamicRequest())
+            connection.count(link, address)
+            self.consumer = address.attach_consumer(self, AttachOptions(source=address.name))
+        except RemoteError as error:
+            connection.refused(link, error)
+            raise
+        connection.joined(self, link, self.consumer)
+        parts = parts_of(self._headers)
+        from_headers(parts, self._headers)
+        parts.fields["reply_to"] = address.name
+        parts.header.durable = self._headers.get("x-durable", "false").strip().lower() == "true"
+        parts.fields.setdefault("correlation_id", address.name)
+        payload = parts.encode(self._body)
+        self._sender.check(len(payload))
+        self._post = Post(payload, self._wait_s, self._sent)
+
+    def start(self) -> None:
+        """Make the address for the answer, and send the question."""
+        try:
+            super().start()
+        except HttpError:
+            self._connection.detached(self, is_logged=False)
+            raise
+        assert self._post is not None
+        self._sender.send(self._post)
+
+    def _sent(self, error: HttpError | None) -> None:
+        if error is not None and not self.is_over:
+            self.is_over = True
+            self._connection.soon(lambda: self._connection.detached(self, is_logged=False))
+            self._connection.finish_with(error)
+
+    def _end(self, now: float) -> None:
+        got, self._got = self._got, []
+        for delivery, _ in got:
+            if delivery is not None:
+                self.consumer.on_outcome(delivery, ACCEPTED)
+        self.credit = 0
+        self.is_over = True
+        connection = self._connection
+        if got:
+            # Who answers hears that its answer was taken before the address goes, and its link with it.
+            connection.leave_later(self, LINGER_S)
+        else:
+            connection.detached(self, is_logged=False)
+        self._give_up()
+        if not got:
+            self._connection.finish_with(
+                HttpError(504, f"{self.address!r:.200} was asked, and has not answered within {self._wait_s:g} s")
+            )
+            return
+        sections = Sections(got[0][1])
+        try:
+            kind, headers, body = headers_of(sections)
+            headers += tuple(to_headers(attributes_of(sections.application_properties)))
+        except RemoteError as error:
+            self._connection.finish_with(HttpError(502, f"the answer cannot be read: {error.description}"))
+            return
+        self._connection.finish(head(200, kind, headers), body)
+
+    def _give_up(self) -> None:
+        if self._post is not None:
+            self._post.is_given_up = True
+            self._sender.give_up()
+
+    def cancel(self) -> None:
+        """Leave the question unsent, if it is, and take no answer."""
+        self._give_up()
+        super().cancel()
+
+
+def post_request(connection: HttpConnection, request: Request, body: bytes) -> None:
+    """Ask, and be answered."""
+    connection.begin(_Asking(connection, request, body))

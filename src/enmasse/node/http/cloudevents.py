@@ -1,0 +1,175 @@
+"""CloudEvents 1.0: from HTTP's modes to AMQP's binary mode, and back.
+
+Rules:
+1. However an event comes, in binary, structured or batched mode, it is kept in AMQP's binary mode: attributes are
+   application properties that begin with ``cloudEvents_``, and the data is the body. So clients of every protocol
+   find the same, and selectors see attributes.
+2. Back, events that an AMQP client sent in structured mode, or with ``cloudEvents:`` before attributes, are
+   understood, too. What is no event becomes one of the type ``io.enmasse.message``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from enmasse.errors import RemoteError
+from enmasse.node.http.messages import INVALID, Parts, base64_of, is_json, read_json
+from enmasse.node.plain_values import as_bytes, as_text
+from enmasse.wire.amqp.sections import Sections
+from enmasse.wire.http.answers import HttpError
+
+EVENT_TYPE: Final = "application/cloudevents+json"
+BATCH_TYPE: Final = "application/cloudevents-batch+json"
+
+PREFIX: Final = "cloudEvents_"
+"""Before attributes in application properties; clients of JMS cannot have the colon of ``cloudEvents:``."""
+
+PREFIXES: Final = (PREFIX, "cloudEvents:")
+
+HEADER: Final = "ce-"
+"""Before attributes in headers."""
+
+PLAIN_TYPE: Final = "io.enmasse.message"
+"""The type of what was sent as no event."""
+
+_REQUIRED = ("specversion", "id", "source", "type")
+_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
+_KEPT = "!#$&'()*+,/:;=?@[]~^`{|}<>-_."
+"""Characters that need no encoding in a header [CloudEvents HTTP 3.1.3.2]."""
+
+
+def from_headers(parts: Parts, headers: Mapping[str, str]) -> None:
+    """Add the attributes of an event in binary mode, if the headers have any.
+
+    Raises:
+        HttpError: they are not those of an event.
+    """
+    attributes = {
+        name.removeprefix(HEADER): unquote(value) for name, value in headers.items() if name.startswith(HEADER)
+    }
+    if attributes:
+        _add(parts, attributes)
+
+
+def _add(parts: Parts, attributes: Mapping[str, Any]) -> None:
+    for name in _REQUIRED:
+        if not isinstance(attributes.get(name), str) or not attributes[name]:
+            raise HttpError(400, f"an event of CloudEvents has the attribute {name}, a text", INVALID)
+    if attributes["specversion"] != "1.0":
+        version = attributes["specversion"]
+        raise HttpError(400, f"CloudEvents are of version 1.0 here, not {version!r:.20}", INVALID)
+    for name, value in attributes.items():
+        if _NAME.fullmatch(name) is None:
+            raise HttpError(400, f"{name!r:.60} is no name of an attribute: small letters and digits", INVALID)
+        if not isinstance(value, str | bool | int) or (isinstance(value, int) and not -(1 << 31) <= value < 1 << 31):
+            raise HttpError(400, f"attribute {name} is a text, true, false or a number of 32 bits", INVALID)
+        parts.properties[PREFIX + name] = value
+
+
+def read_event(document: Any, parts: Parts) -> bytes:
+    """Return the body of an event in structured mode, after adding its attributes.
+
+    Raises:
+        HttpError: this is no event.
+    """
+    if not isinstance(document, dict):
+        raise HttpError(400, "an event is an object of JSON", INVALID)
+    # A null is as good as nothing [CloudEvents JSON 2.2].
+    attributes = {name: value for name, value in document.items() if value is not None}
+    has_data, data = "data" in attributes, attributes.pop("data", None)
+    coded = attributes.pop("data_base64", None)
+    kind = attributes.pop("datacontenttype", None)
+    if kind is not None and not isinstance(kind, str):
+        raise HttpError(400, "datacontenttype is a text", INVALID)
+    _add(parts, attributes)
+    if coded is not None:
+        if has_data:
+            raise HttpError(400, "an event has data or data_base64, not both", INVALID)
+        body = base64_of("data_base64", coded)
+    elif not has_data:
+        body = b""
+    elif isinstance(data, str) and kind is not None and not is_json(kind):
+        body = data.encode(errors="replace")
+    else:
+        kind = kind or "application/json"
+        body = json.dumps(data, ensure_ascii=False).encode(errors="replace")
+    parts.fields.pop("content_type", None)
+    if kind is not None:
+        parts.fields["content_type"] = kind
+    return body
+
+
+def read_batch(body: bytes) -> list[Any]:
+    """Return the events of a batch, which were not looked at yet.
+
+    Raises:
+        HttpError: this is no batch.
+    """
+    found = read_json(body, "a batch of events")
+    if not isinstance(found, list):
+        raise HttpError(400, "a batch of events is an array of JSON", INVALID)
+    return found
+
+
+def attributes_of(properties: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the attributes among application properties; none if the message is no event."""
+    found = {
+        name[len(PREFIX) :]: value
+        for name, value in properties.items()
+        if isinstance(name, str) and name.startswith(PREFIXES)
+    }
+    return found if all(found.get(name) for name in _REQUIRED) else {}
+
+
+def to_headers(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the headers of an event in binary mode."""
+    return [(f"{HEADER}{name}", quote(as_text(value), safe=_KEPT)) for name, value in attributes.items()]
+
+
+def event_of(payload: bytes, *, source: str, name: str) -> dict[str, Any]:
+    """Return a message as an event in structured mode.
+
+    Args:
+        payload: the message.
+        source: of what was sent as no event: its space and address.
+        name: the id of such a message, if it has none itself.
+    """
+    try:
+        sections = Sections(payload)
+        properties = sections.properties
+        body, kind = as_bytes(sections.body)
+        content_type = as_text(properties.content_type) if properties.content_type is not None else kind
+        attributes = attributes_of(sections.application_properties)
+        name = name if properties.message_id is None else as_text(properties.message_id)
+    except RemoteError:
+        attributes, body, content_type = {}, payload, ""
+    if not attributes and content_type.partition(";")[0].strip().lower() == EVENT_TYPE:
+        try:
+            document = json.loads(body)
+        except ValueError:
+            document = None
+        if isinstance(document, dict) and all(document.get(required) for required in _REQUIRED):
+            return document
+    found: dict[str, Any] = attributes or {"specversion": "1.0", "id": name, "source": source, "type": PLAIN_TYPE}
+    found = {key: value if isinstance(value, bool | int) else as_text(value) for key, value in found.items()}
+    if content_type:
+        found["datacontenttype"] = content_type
+    _show_data(found, body, content_type)
+    return found
+
+
+def _show_data(found: dict[str, Any], body: bytes, content_type: str) -> None:
+    if not body:
+        return
+    try:
+        text = body.decode()
+        found["data"] = json.loads(text) if is_json(content_type) else text
+        if not content_type:
+            found["datacontenttype"] = "text/plain"
+    except ValueError:
+        found["data_base64"] = b64encode(body).decode()

@@ -1,0 +1,224 @@
+"""HTTP's links to addresses: senders, kept from one request to the next.
+
+Rules:
+1. A sender needs credit of its address. Messages without credit wait, in order, as long as their request allows; then
+   the reason why nobody takes them is their outcome.
+2. Every message is sent unsettled, as its request waits for its outcome.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.messaging.errors import AttachError
+from enmasse.node.http.routes import RETRY, http_error
+from enmasse.wire.amqp.performatives import ACCEPTED, AmqpError, Modified, Rejected
+from enmasse.wire.http.answers import HttpError
+
+# A connection and its links know each other.
+if TYPE_CHECKING:
+    from enmasse.messaging.delivery import Producer
+    from enmasse.messaging.direct.metered_sink import MeteredSink
+    from enmasse.node.client_connection import ClientLink
+    from enmasse.node.http.connection import HttpConnection
+
+
+GRACE_S: Final = 0.1
+"""Seconds that a message may wait in any case: a sender that is new gets its credit in the turns that follow."""
+
+STORING_KINDS: Final = frozenset(("queue", "topic", "subscription", "deadletter", "stream"))
+"""The types of addresses whose word is that a message is stored, not that somebody has accepted it."""
+
+
+class Post:
+    """A message that is sent, or waits for that.
+
+    Args:
+        payload: the message.
+        wait_s: the seconds for which it may wait for credit.
+        done: called with nothing once it is accepted, or with the reason why it was not.
+    """
+
+    __slots__ = ("deadline", "done", "is_given_up", "payload", "wait_s")
+
+    def __init__(self, payload: bytes, wait_s: float, done: Callable[[HttpError | None], None]) -> None:
+        self.payload = payload
+        self.wait_s = max(wait_s, GRACE_S)
+        self.done = done
+        self.deadline = 0.0
+        """The time at which it has waited too long; 0 until that is set."""
+        self.is_given_up = False
+        """True once its client is gone: it is not sent any more."""
+
+
+class Sender:
+    """The link of a connection that sends to one address; a ``ProducerPort``.
+
+    Attributes:
+        sink: takes the messages: the link's end at the address, or the metering before it.
+        most_bytes: the largest message.
+        status: the status of an accepted message: 202 if it is stored, 200 if a receiver has accepted it.
+    """
+
+    __slots__ = (
+        "_connection", "_serial", "_unanswered", "highest", "is_detach_sent", "key", "limit", "link", "most_bytes",
+        "passes_from", "received", "sink", "status", "target", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, connection: HttpConnection, target: str, key: str) -> None:
+        self.target = target
+        self.key = key
+        """By which its connection finds it."""
+        self.link: ClientLink
+        self.received = self.limit = self.highest = 0
+        self.sink: Producer | MeteredSink
+        self.most_bytes = 0
+        self.passes_from = 0
+        self.status = 200
+        self.is_detach_sent = False
+        self.waiting: deque[Post] = deque()
+        self._serial = 0
+        self._connection = connection
+        self._unanswered: dict[int, Post] = {}
+
+    @property
+    def credit(self) -> int:
+        """The number of messages that may be sent now."""
+        return self.limit - self.received
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no message waits to be sent or for its outcome."""
+        return not (self.waiting or self._unanswered)
+
+    # What the client sends
+
+    def check(self, size: int) -> None:
+        """Check the size of a message.
+
+        Raises:
+            HttpError: it is too large.
+        """
+        if size > self.most_bytes:
+            raise HttpError(
+                413,
+                f"a message to {self.target!r:.200} may have up to {self.most_bytes} bytes with its properties, not "
+                f"{size}: send less",
+                "amqp:link:message-size-exceeded",
+            )
+
+    def send(self, post: Post) -> None:
+        """Send a message whose size was checked, or let it wait for credit."""
+        if self.waiting or self.received >= self.limit:
+            self.waiting.append(post)
+            self._connection.due()
+            self.sink.on_available(len(self.waiting))
+        else:
+            self._send(post)
+
+    def _send(self, post: Post) -> None:
+        self.received += 1
+        self._serial = number = self._serial + 1
+        self._unanswered[number] = post
+        self.sink.on_message(post.payload, number, False, 0)
+        if self.received == self.limit:
+            self.sink.on_exhausted()
+
+    def go_on(self, now: float) -> float | None:
+        """Send waiting messages as far as there is credit; return the first deadline of the rest."""
+        waiting = self.waiting
+        for post in reversed(waiting):
+            if post.deadline:
+                break
+            post.deadline = now + post.wait_s
+        while waiting and not self.is_detach_sent:
+            post = waiting[0]
+            if post.is_given_up:
+                waiting.popleft()
+            elif self.received < self.limit:
+                waiting.popleft()
+                self._send(post)
+            elif now >= post.deadline:
+                waiting.popleft()
+                post.done(self._want())
+            else:
+                return post.deadline
+        return None
+
+    def _want(self) -> HttpError:
+        """Return why a message found no credit."""
+        end = self.link.end
+        is_unattended = end is not None and end.address.is_unattended
+        if is_unattended:
+            return _refusal(503, f"{self.target!r:.200} has no receiver: send again once there is one", "no-consumer")
+        if self.link.metered is not None and self.link.metered.is_withheld:
+            return _refusal(429, f"{self.target!r:.200} takes no more a second: send slower", "rate")
+        if self.status == 202:
+            return _refusal(429, f"{self.target!r:.200} has no room: send again once it was received from", "no-room")
+        return _refusal(429, f"the receivers of {self.target!r:.200} take no more now: send again", "no-credit")
+
+    def give_up(self) -> None:
+        """Forget the messages that wait and whose client is gone."""
+        if any(post.is_given_up for post in self.waiting):
+            self.waiting = deque(post for post in self.waiting if not post.is_given_up)
+
+    def finish(self) -> None:
+        """Leave, if it is the link of one request with a key of its own."""
+        if self.key != self.target:
+            self._connection.drop(self)
+
+    # What the address says
+
+    def grant(self, credit: int) -> None:
+        """Set the credit; waiting messages are sent at the end of the turn."""
+        self.limit = self.received + credit
+        if self.limit > self.highest:
+            self.highest = self.limit
+        if credit and self.waiting:
+            self._connection.due()
+
+    def settle(self, delivery_id: int, state: Any) -> None:
+        """Give a message its outcome."""
+        self._unanswered.pop(delivery_id).done(None if state is ACCEPTED else outcome_error(state, self.target))
+
+    def detach(self, error: Any = None) -> None:
+        """End the link, as the address takes no more."""
+        if self.is_detach_sent:
+            return
+        self.is_detach_sent = True
+        problem = error if isinstance(error, AmqpError) else AmqpError("amqp:link:detach-forced")
+        reason = http_error(AttachError(str(problem.condition), problem.description or "the address is gone"))
+        posts = [*self._unanswered.values(), *self.waiting]
+        self._unanswered.clear()
+        self.waiting.clear()
+        self._connection.drop(self)
+        for post in posts:
+            post.done(reason)
+
+    def stall(self, is_stalled: bool) -> None:
+        """Do nothing: messages are received whole."""
+
+    def hold_input(self, is_held: bool) -> None:
+        """Do nothing: messages are received whole."""
+
+
+def _refusal(status: int, detail: str, reason: str) -> HttpError:
+    return HttpError(status, detail, "amqp:resource-limit-exceeded", RETRY, reason=reason)
+
+
+def outcome_error(state: Any, target: str) -> HttpError:
+    """Return the answer for a message that was not accepted."""
+    if isinstance(state, Rejected):
+        error = state.error or AmqpError("amqp:rejected")
+        condition = str(error.condition)
+        status = {"amqp:resource-limit-exceeded": 429, "amqp:link:message-size-exceeded": 413}.get(condition, 422)
+        detail = f"{target!r:.200} rejected the message: {error.description or condition}"
+        return HttpError(status, detail, condition, RETRY if status == 429 else (), outcome="rejected")
+    if isinstance(state, Modified):
+        detail = f"the receiver at {target!r:.200} failed, or cannot take the message; it may have seen it"
+        return HttpError(502, detail, "amqp:modified", outcome="modified")
+    return HttpError(
+        503, f"nobody took the message to {target!r:.200}: send it again", "amqp:released", RETRY, outcome="released"
+    )

@@ -1,0 +1,419 @@
+"""What clients of HTTP receive: messages under leases, which they settle and renew.
+
+Rules:
+1. A request has a link of its own, as long as it waits. It is answered at the end of the first turn that brought
+   something, or when its time is up.
+2. What was handed out for a client that is gone before it was answered is released: nobody has seen it.
+3. An answer holds ``MAX_ANSWER_BYTES`` of messages, and one more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from enmasse.errors import RemoteError
+from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.selectors.selector import SELECTOR_FILTER
+from enmasse.node.client_connection import ClientLink, require_filters
+from enmasse.node.gathered import Gathered
+from enmasse.node.http.cloudevents import BATCH_TYPE, event_of
+from enmasse.node.http.leases import Confirmation, Holder
+from enmasse.node.http.messages import INVALID, document_of, dumped, read_json
+from enmasse.node.http.routes import Route, check_query, http_error, number, seconds, switch
+from enmasse.node.http.sending import MAX_WAIT_S
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Modified, Rejected
+from enmasse.wire.http.answers import HttpError, head
+
+if TYPE_CHECKING:
+    from enmasse.messaging.address import Address
+    from enmasse.messaging.delivery import Consumer
+    from enmasse.node.http.connection import HttpConnection
+    from enmasse.wire.http.heads import Request
+
+
+MAX_MESSAGES: Final = 1_000
+MAX_ANSWER_BYTES: Final = 4 << 20
+
+LEASE_S: Final = 30.0
+MAX_LEASE_S: Final = 12 * 3_600.0
+
+JSON: Final = head(200, "application/json")
+"""The head of an answer in JSON."""
+
+
+class Receiving:
+    """A request for messages; a ``ConsumerPort``.
+
+    Args:
+        connection: the client's.
+        address: as the client names it.
+        most: the most messages.
+        wait_s: the seconds for which it waits for the first.
+    """
+
+    __slots__ = (
+        "_bytes", "_connection", "_deadline", "_got", "_most", "_wait_s", "address", "consumer", "credit",
+        "is_detach_sent", "is_over",
+    )  # fmt: skip
+
+    def __init__(self, connection: HttpConnection, address: str, most: int, wait_s: float) -> None:
+        self._connection = connection
+        self.address = address
+        self._most = most
+        self._wait_s = wait_s
+        self._deadline: float | None = None
+        self.consumer: Consumer
+        self.credit = 0
+        self.is_detach_sent = False
+        self.is_over = False
+        """True once it is answered, or never will be."""
+        self._got: list[tuple[Any, bytes]] = []
+        """The deliveries, of which those that are settled already are None, and the messages."""
+        self._bytes = 0
+
+    # The request
+
+    def start(self) -> None:
+        """Attach, and grant credit.
+
+        Raises:
+            HttpError: the address gives nothing to this user.
+        """
+        connection = self._connection
+        try:
+            self._attach()
+        except RemoteError as error:
+            self.is_over = True
+            raise http_error(error) from None
+        self.credit = self._most
+        self.consumer.on_credit(self._most, self._drains())
+        connection.due()
+
+    def _options(self, address: Address) -> AttachOptions:
+        rights = self._connection.admission.rights
+        return AttachOptions(
+            name=f"http-{self._connection.number}",
+            container=self._connection.container,
+            user=rights.username,
+            may_manage=rights.may_manage,
+            source=self.address,
+            url=self._connection.url,
+            filters=self._filters(address),
+        )
+
+    def _filters(self, address: Address) -> dict[str, Any]:
+        return {}
+
+    def _drains(self) -> bool:
+        return False
+
+    def _attach(self) -> None:
+        connection = self._connection
+        connection.admission.rights.require_receive(self.address)
+        address = connection.open_space.find(self.address)
+        options = self._options(address)
+        link = ClientLink(self, options.name, "receive", self.address, is_sender=False)
+        try:
+            require_filters(address, options)
+            connection.count(link, address)
+            self.consumer = address.attach_consumer(self, options)
+        except RemoteError as error:
+            connection.refused(link, error)
+            raise
+        connection.joined(self, link, self.consumer)
+
+    def on_turn(self, now: float) -> float | None:
+        """Answer, if there is something or time is up; else return when that is."""
+        if self._deadline is None:
+            self._deadline = now + self._wait_s
+        if self._got or now >= self._deadline:
+            self._end(now)
+            return None
+        return self._deadline
+
+    def _end(self, now: float) -> None:
+        raise NotImplementedError
+
+    def _wants_events(self) -> bool:
+        """Return true if the client wants messages as a batch of CloudEvents."""
+        request = self._connection.engine.request
+        return request is not None and BATCH_TYPE in request.headers.get("accept", "").lower()
+
+    def _event(self, payload: bytes, name: str) -> dict[str, Any]:
+        """Return a message as a CloudEvent; ``name`` is its id if it has none itself."""
+        source = f"/{self._connection.open_space.name}/{self.address}"
+        return event_of(payload, source=quote(source), name=name or token_urlsafe(12))
+
+    def _leave(self) -> None:
+        """Detach from the address."""
+        self.credit = 0
+        self.is_over = True
+        self._connection.detached(self, is_logged=False)
+
+    def cancel(self) -> None:
+        """Give everything back, as the client is gone."""
+        if self.is_over:
+            return
+        self.credit = 0
+        self._release()
+        self._leave()
+
+    def _release(self) -> None:
+        got, self._got = self._got, []
+        for delivery, _ in got:
+            if delivery is not None:
+                self.consumer.on_outcome(delivery, RELEASED)
+
+    # The port
+
+    def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        """Take one message for one credit."""
+        self.credit -= 1
+        self.put(delivery, payload, settled)
+
+    def put(self, delivery: Any, payload: bytes, settled: bool) -> None:
+        """Take a message whose credit is used up."""
+        if self.is_over:
+            if not settled and not self.is_detach_sent:
+                self.consumer.on_outcome(delivery, RELEASED)
+            return
+        self._got.append((None if settled else delivery, payload))
+        self._bytes += len(payload)
+        if self._bytes >= MAX_ANSWER_BYTES:
+            self.credit = 0
+        self._connection.due()
+
+    def follow(self, delivery: Any) -> bool:
+        """Return false: what was taken is not held back."""
+        return False
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> Gathered:
+        """Begin to take a message that is still being received."""
+        return Gathered(self, delivery, settled)
+
+    def take_back(self) -> None:
+        """Give a credit back whose message was not sent."""
+        if not self.is_over:
+            self.credit += 1
+            self.consumer.on_credit(1, False)
+
+    @property
+    def holds_back(self) -> bool:
+        """Return false: the answer is bounded."""
+        return False
+
+    def drained(self) -> None:
+        """Note that there is nothing more for now."""
+        self.credit = 0
+        self._connection.due()
+
+    def take_unsettled(self) -> list[Any]:
+        """Remove and return the deliveries without an outcome."""
+        got, self._got = self._got, []
+        return [delivery for delivery, _ in got if delivery is not None]
+
+    def detach(self, error: Any = None) -> None:
+        """End the request, as the address gives no more."""
+        if self.is_detach_sent:
+            return
+        self.is_detach_sent = True
+        if self.is_over:
+            return
+        self.is_over = True
+        self.credit = 0
+        problem = error if isinstance(error, AmqpError) else AmqpError("amqp:link:detach-forced")
+        reason = http_error(RemoteError(str(problem.condition), problem.description or "the address is gone"))
+        connection = self._connection
+        connection.soon(lambda: connection.detached(self, is_logged=False))
+        connection.finish_with(reason)
+
+
+# Leases
+
+
+class Leasing(Receiving):
+    """A request for messages that are leased, or accepted as they are answered."""
+
+    __slots__ = ("_accepted", "_holder", "_is_auto", "_lease_s", "_selector")
+
+    def __init__(self, connection: HttpConnection, route: Route) -> None:
+        query = route.query
+        check_query(query, "max", "wait", "lease", "auto", "selector")
+        most = number(query, "max", 1, 1, MAX_MESSAGES)
+        super().__init__(connection, route.address, most, seconds(query, "wait", 0.0, MAX_WAIT_S))
+        self._is_auto = switch(query, "auto")
+        self._accepted: list[Any] = []
+        """What is accepted once the answer is being written."""
+        self._lease_s = seconds(query, "lease", LEASE_S, MAX_LEASE_S)
+        self._selector = query.get("selector")
+        leases = connection.leases
+        self._holder = Holder(leases, connection.owner, route.address)
+        if not self._is_auto:
+            self._most = min(most, leases.room(connection.owner))
+
+    def _filters(self, address: Address) -> dict[str, Any]:
+        if address.is_read_by_offset:
+            raise HttpError(
+                409,
+                f"{self.address!r:.200} is a stream, from which nothing is taken: GET .../messages?offset= reads it",
+                "amqp:not-allowed",
+            )
+        return {} if self._selector is None else {SELECTOR_FILTER: self._selector}
+
+    def _end(self, now: float) -> None:
+        connection, got = self._connection, self._got
+        self._got = []
+        left, self.credit = self.credit, 0
+        if left:
+            self.consumer.on_credit(-left, False)
+        documents = []
+        is_events = self._wants_events()
+        holder = self._holder
+        holder.consumer = self.consumer
+        core = connection.open_space.core
+        for delivery, payload in got:
+            lease = ""
+            if delivery is not None and self._is_auto:
+                self._accepted.append(delivery)
+            elif delivery is not None:
+                lease = holder.lease(delivery, now + self._lease_s, core)
+            document = self._event(payload, lease) if is_events else document_of(payload)
+            documents.append({**document, "lease": lease} if lease else document)
+        self.is_over = True
+        if holder.held:
+            connection.part_with(self)
+        else:
+            connection.accept_when_written(self)
+        if is_events:
+            connection.finish(head(200, BATCH_TYPE), dumped(documents))
+        else:
+            connection.finish(JSON, dumped({"messages": documents}))
+
+    def accept(self) -> None:
+        """Accept what the client is being written, and leave."""
+        accepted, self._accepted = self._accepted, []
+        for delivery in accepted:
+            self.consumer.on_outcome(delivery, ACCEPTED)
+        self._leave()
+
+    def give_back(self) -> None:
+        """Release what the client was not written, as it is gone."""
+        accepted, self._accepted = self._accepted, []
+        for delivery in accepted:
+            self.consumer.on_outcome(delivery, RELEASED)
+
+    def take_unsettled(self) -> list[Any]:
+        """Remove and return the deliveries without an outcome, leased ones included."""
+        accepted, self._accepted = self._accepted, []
+        return [*super().take_unsettled(), *accepted, *self._holder.take_all()]
+
+    def detach(self, error: Any = None) -> None:
+        """End the request, or the leases, as the address gives no more."""
+        super().detach(error)
+        self._holder.is_over = True
+
+
+def post_receive(connection: HttpConnection, request: Request, _body: bytes) -> None:
+    """Receive messages."""
+    connection.begin(Leasing(connection, request.route))
+
+
+def post_settle(connection: HttpConnection, request: Request, body: bytes) -> None:
+    """Settle leased messages.
+
+    Raises:
+        HttpError: the body does not say which, or how.
+    """
+    asked, names = _asked(connection, request, body)
+    outcome = _outcome(asked)
+    unknown: list[Any] = []
+    settled = 0
+    confirmation = Confirmation(lambda: connection.finish(JSON, _settled(settled, unknown)))
+    consumers: dict[Consumer, None] = {}
+    for name in names:
+        holder = connection.leases.find(name, connection.owner, request.route.address)
+        if holder is None:
+            unknown.append(name)
+            continue
+        consumers[holder.consumer] = None
+        holder.settle(name, outcome)
+        settled += 1
+    connection.begin(_Waiting())
+    for consumer in consumers:
+        confirmation.wait_for(consumer)
+    confirmation.end()
+
+
+def post_renew(connection: HttpConnection, request: Request, body: bytes) -> None:
+    """Have leases last longer.
+
+    Raises:
+        HttpError: the body does not say which.
+    """
+    asked, names = _asked(connection, request, body)
+    lease_s = asked.get("lease", LEASE_S)
+    if isinstance(lease_s, bool) or not isinstance(lease_s, int | float) or not 0 <= lease_s <= MAX_LEASE_S:
+        raise HttpError(400, f"lease is a number of seconds from 0 to {MAX_LEASE_S:g}", INVALID)
+    unknown = []
+    for name in names:
+        if connection.leases.find(name, connection.owner, request.route.address) is None:
+            unknown.append(name)
+        else:
+            connection.leases.renew(name, connection.engine.now + lease_s)
+    connection.finish(JSON, dumped({"renewed": len(names) - len(unknown), "unknown": unknown}))
+
+
+class _Waiting:
+    """A request that waits for the disk."""
+
+    def start(self) -> None:
+        """Do nothing: it has begun."""
+
+    def cancel(self) -> None:
+        """Do nothing: what was settled is settled."""
+
+
+def _asked(connection: HttpConnection, request: Request, body: bytes) -> tuple[dict[str, Any], list[Any]]:
+    route: Route = request.route
+    check_query(route.query)
+    try:
+        connection.admission.rights.require_receive(route.address)
+    except RemoteError as error:
+        raise http_error(error) from None
+    asked = read_json(body, "the body")
+    names = asked.get("leases") if isinstance(asked, dict) else None
+    if not isinstance(names, list) or len(names) > MAX_MESSAGES:
+        raise HttpError(
+            400, f'the body is an object with up to {MAX_MESSAGES} leases: {{"leases": ["..."]}}', INVALID
+        )
+    # One that is named twice is settled once.
+    return asked, list(dict.fromkeys(name if isinstance(name, str) else str(name) for name in names))
+
+
+_OUTCOMES: Final = ("accept", "reject", "release", "modify")
+
+
+def _outcome(asked: Mapping[str, Any]) -> Any:
+    name = asked.get("outcome", "accept")
+    if name == "accept":
+        return ACCEPTED
+    if name == "release":
+        return RELEASED
+    if name == "reject":
+        condition, text = asked.get("condition", "amqp:rejected"), asked.get("description", "")
+        if not isinstance(condition, str) or not condition or not isinstance(text, str):
+            raise HttpError(400, "condition and description of a rejection are texts", INVALID)
+        return Rejected(AmqpError(condition, text or None))
+    if name == "modify":
+        failed, undeliverable = asked.get("failed", True), asked.get("undeliverableHere", False)
+        if not isinstance(failed, bool) or not isinstance(undeliverable, bool):
+            raise HttpError(400, "failed and undeliverableHere of a modification are true or false", INVALID)
+        return Modified(delivery_failed=failed, undeliverable_here=undeliverable)
+    raise HttpError(400, f"outcome is {', '.join(_OUTCOMES)}; not {name!r:.60}", INVALID)
+
+
+def _settled(count: int, unknown: list[Any]) -> bytes:
+    return dumped({"settled": count, "unknown": unknown})

@@ -1,0 +1,142 @@
+"""CloudEvents by HTTP, in every mode, beside clients of AMQP; and requests that have their effect once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enmasse.client import Message
+from enmasse.node.http.cloudevents import event_of, read_event
+from enmasse.node.http.messages import Parts
+from enmasse.wire.amqp.sections import encode_message
+from enmasse.wire.http.answers import HttpError
+from tests.unit.node.http_scene import Scene, play
+
+EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "sold"}
+BATCH = "application/cloudevents-batch+json"
+STRUCTURED = "application/cloudevents+json; charset=utf-8"
+
+
+def test_events_of_every_mode_are_the_same_to_amqp_and_back(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.client() as client, scene.amqp() as amqp:
+            binary = {f"ce-{name}": value for name, value in EVENT.items()}
+            binary |= {"ce-subject": "gr%C3%BCn%20%25", "Content-Type": "application/json"}
+            assert (await client.post("orders/messages", content=b'{"a": 1}', headers=binary)).status_code == 202
+            event: dict[str, Any] = {**EVENT, "subject": "gr\u00fcn %", "data": {"a": 1}, "count": 3}
+            answer = await client.post("orders/messages", json=event, headers={"Content-Type": STRUCTURED})
+            assert answer.status_code == 202, answer.text
+            coded = {**EVENT, "datacontenttype": "image/png", "data_base64": "/wA="}
+            text = {**EVENT, "datacontenttype": "text/plain", "data": "words"}
+            batch = [coded, text, {"id": "no event"}]
+            answer = await client.post("orders/messages", json=batch, headers={"Content-Type": BATCH})
+            assert [json.loads(line)["status"] for line in answer.text.splitlines()] == [202, 202, 400]
+
+            wanted: list[dict[str, Any]] = [
+                {**EVENT, "subject": "gr\u00fcn %", "datacontenttype": "application/json", "data": {"a": 1}},
+                {**event, "datacontenttype": "application/json"},
+                coded,
+                text,
+            ]
+            looked = await client.get("orders/messages", headers={"Accept": BATCH})
+            assert looked.headers["content-type"] == BATCH
+            assert looked.headers["x-next"]
+            assert looked.json() == wanted
+            answer = await client.post("orders/receive?max=1", headers={"Accept": BATCH})
+            (leased,) = answer.json()
+            assert {**wanted[0], "lease": leased["lease"]} == leased
+            assert (await client.post("orders/settle", json={"leases": [leased["lease"]]})).json()["settled"] == 1
+
+            async with amqp.receiver("orders") as receiver:
+                found = [await receiver.receive(30) for _ in range(3)]
+            messages = [each.message for each in found if each is not None]
+            assert [message.body for message in messages] == [b'{"a": 1}', b"\xff\0", b"words"]
+            assert messages[0].properties == {
+                **{f"cloudEvents_{name}": value for name, value in EVENT.items()},
+                "cloudEvents_subject": "gr\u00fcn %",
+                "cloudEvents_count": 3,
+            }
+            assert messages[1].content_type == "image/png"
+
+    play(tmp_path, story)
+
+
+def test_events_are_asked_and_answered_in_binary_mode(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.client() as client, scene.amqp() as amqp, amqp.receiver("any") as receiver:
+            headers = {f"ce-{name}": value for name, value in EVENT.items()}
+            asking = asyncio.create_task(client.post("any/request", content=b"?", headers=headers))
+            delivery = await receiver.receive(30)
+            assert delivery is not None
+            question = delivery.message
+            delivery.accept()
+            assert question.properties is not None
+            assert question.properties["cloudEvents_type"] == "sold"
+            properties = {f"cloudEvents:{name}": value for name, value in {**EVENT, "subject": "\u00fc"}.items()}
+            async with amqp.sender(str(question.reply_to)) as sender:
+                await sender.send(Message(b"!", properties=properties, correlation_id=question.correlation_id))
+            reply = await asking
+            assert (reply.status_code, reply.content) == (200, b"!")
+            assert (reply.headers["ce-type"], reply.headers["ce-subject"]) == ("sold", "%C3%BC")
+
+    play(tmp_path, story)
+
+
+def test_what_is_no_event_becomes_one_and_structured_ones_are_understood() -> None:
+    plain = event_of(encode_message(b"\xff"), source="/s", name="7")
+    assert plain == {
+        "specversion": "1.0",
+        "id": "7",
+        "source": "/s",
+        "type": "io.enmasse.message",
+        "data_base64": "/w==",
+    }
+    parts = Parts()
+    parts.fields["content_type"] = STRUCTURED
+    assert event_of(parts.encode(json.dumps(EVENT).encode()), source="/s", name="7") == EVENT
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        [],
+        {},
+        {**EVENT, "specversion": "0.3"},
+        {**EVENT, "Bad": "name"},
+        {**EVENT, "list": [1]},
+        {**EVENT, "much": 1 << 40},
+        {**EVENT, "data": 1, "data_base64": ""},
+        {**EVENT, "data_base64": "?"},
+        {**EVENT, "source": ""},
+    ],
+)
+def test_what_should_be_an_event_and_is_none_is_refused(event: Any) -> None:
+    with pytest.raises(HttpError) as caught:
+        read_event(event, Parts())
+    assert caught.value.status == 400
+
+
+def test_a_request_with_a_key_has_its_effect_once(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        async with scene.client() as client, scene.client() as other:
+            for address in ("orders", "log"):
+                for key in ("k1", "k1", "k2"):
+                    headers = {"Idempotency-Key": key}
+                    for each in (client, other):
+                        answer = await each.post(f"{address}/messages", content=key.encode(), headers=headers)
+                        assert answer.status_code == 202, answer.text
+                lines = '{"body": "l1"}\n{"body": "l2"}\n'
+                headers = {"Idempotency-Key": "batch", "Content-Type": "application/x-ndjson"}
+                for each in (client, other):
+                    answer = await each.post(f"{address}/messages", content=lines, headers=headers)
+                    assert [json.loads(line)["status"] for line in answer.text.splitlines()] == [202, 202]
+                found = (await client.get(f"{address}/messages")).json()["messages"]
+                assert [message["body"] for message in found] == ["k1", "k2", "l1", "l2"]
+            refused = await client.post("any/messages", content=b"x", headers={"Idempotency-Key": "k"})
+            assert refused.status_code == 409
+
+    play(tmp_path, story)
