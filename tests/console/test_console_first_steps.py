@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -142,6 +143,24 @@ def test_an_address_is_created_counts_what_is_sent_and_is_deleted(
     expect(visit.row("orders")).to_be_visible()
     expect(visit.row("seeds")).to_have_count(0)
     assert api.get("addresses/shop.seeds").status_code == 404
+
+
+def test_endpoints_are_listed_for_http_with_commands_that_send_and_receive(visit: Visit, tmp_path: Path) -> None:
+    require("curl")
+    visit.open(f"{IN_SPACE}/endpoints?address=others")
+    for protocol in ("HTTP", "HTTPS"):
+        expect(visit.page.locator(f"td[data-label={protocol}]").first).to_have_text(re.compile(r"^\d+$"))
+    visit.page.get_by_role("tab", name="HTTP", exact=True).click()
+    code = visit.page.locator("main code").filter(has_text="ADDRESS=")
+    expect(code).to_contain_text("/v1/spaces/shop.default/addresses/others")
+    done = subprocess.run(
+        ["bash", "-c", code.inner_text()], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert '"body": "hello"' in done.stdout, done
+    assert '{"outcome": "accepted"}' in done.stdout, done
+    visit.page.get_by_text("TLS", exact=True).click()
+    expect(code).to_contain_text("ADDRESS='https://")
+    expect(code).to_contain_text("--cacert ca.crt")
 
 
 def test_a_filter_is_in_the_address_of_the_page_and_answered_by_the_server(visit: Visit) -> None:

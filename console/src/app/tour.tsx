@@ -168,7 +168,7 @@ export function Tour(): ReactElement | null {
             </Link>
           }
         >
-          Applications do the same by AMQP, MQTT or STOMP; “Endpoints” has the lines of code.
+          Applications do the same by AMQP, MQTT, STOMP or HTTP; “Endpoints” has the lines of code.
         </Panel>
       );
   }

@@ -16,6 +16,8 @@ const PORTS: [string, string][] = [
   ["amqps", "AMQPS"],
   ["amqp-ws", "AMQP-WS"],
   ["amqp-wss", "AMQP-WSS"],
+  ["http", "HTTP"],
+  ["https", "HTTPS"],
 ];
 
 function isLoopback(host: string): boolean {
@@ -38,7 +40,8 @@ export default function EndpointsPage(): ReactElement {
   const host = external?.externalHost ?? window.location.hostname.replace(/^\[|\]$/g, "");
   const [tls, setTls] = useState(!isLoopback(host) || external !== undefined);
   const ports = external?.externalPorts ?? endpoints[0]?.servicePorts ?? {};
-  const port = tls ? ports.amqps ?? ports.amqp : ports.amqp ?? ports.amqps;
+  // Whatever a port is listed as: all protocols are spoken at it.
+  const port = (tls ? ports.amqps : ports.amqp) ?? Object.values(ports)[0];
   const service = data?.spec.authenticationService;
   const open = service?.type === "none" || service?.name?.startsWith("none") === true;
   const place = {
@@ -61,7 +64,7 @@ export default function EndpointsPage(): ReactElement {
           </Button>
         )
       }
-      about="Where clients connect. Every port speaks AMQP, MQTT, STOMP and WebSocket, in the clear and over TLS."
+      about="Where clients connect. Every port speaks AMQP, MQTT, STOMP, HTTP and WebSocket, in the clear and over TLS."
     >
       {error && <Refusal error={error} />}
       {data && endpoints.length === 0 && <Teach title="No endpoint yet">The space is being configured; its endpoints appear here as soon as it is ready.</Teach>}

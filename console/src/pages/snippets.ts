@@ -216,6 +216,23 @@ wait
 `;
     },
   },
+  {
+    language: "HTTP",
+    install: "apt-get install curl",
+    file: "hello.sh",
+    text: (place) => {
+      const path = `/v1/spaces/${place.space}/addresses/${encodeURIComponent(place.address)}`;
+      const url = shellQuoted(`http${place.tls ? "s" : ""}://${host(place)}:${place.port}${path}`);
+      const common = `curl --silent --show-error${place.tls ? " --cacert ca.crt" : ""}${place.user === null ? "" : ` -u ${place.user}:${password}`}`;
+      return `ADDRESS=${url}
+# With auto=true messages are accepted as they come; without it each has a lease, to be settled.
+${common} --data '' "$ADDRESS/receive?wait=5&auto=true" &
+sleep 1
+${common} --data hello -H 'Content-Type: text/plain' "$ADDRESS/messages"
+wait
+`;
+    },
+  },
 ];
 
 function shellQuoted(text: string): string {

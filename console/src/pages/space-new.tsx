@@ -211,7 +211,7 @@ export default function NewSpacePage(): ReactElement {
         <WizardStep name="Endpoints" id="endpoints" footer={{ isNextDisabled: choice.customise && (choice.endpoints.length === 0 || lacksSecret) }}>
           <Form onSubmit={(event) => event.preventDefault()}>
             <FormGroup role="radiogroup" label="Endpoints" fieldId="customise">
-              <Radio id="endpoints-default" name="customise" label="As usual" description="AMQP, MQTT, STOMP and WebSocket on the installation's ports, with its own certificate." isChecked={!choice.customise} onChange={() => change({ customise: false })} />
+              <Radio id="endpoints-default" name="customise" label="As usual" description="AMQP, MQTT, STOMP, HTTP and WebSocket on the installation's ports, with its own certificate." isChecked={!choice.customise} onChange={() => change({ customise: false })} />
               <Radio id="endpoints-own" name="customise" label="My own" description="A host name or a certificate of your own." isChecked={choice.customise} onChange={() => change({ customise: true })} />
             </FormGroup>
             {choice.customise && (

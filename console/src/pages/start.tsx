@@ -36,7 +36,7 @@ function Shown({ overview, create }: { overview: Overview; create: ReactElement 
     return (
       <Teach title="Welcome. Begin with a space" actions={create}>
         A space is a room for the addresses of one team or application. Create one, then an address in it, and send it a
-        message from any AMQP, MQTT or STOMP client. It takes the role tenant-edit in a namespace.
+        message from any AMQP, MQTT, STOMP or HTTP client. It takes the role tenant-edit in a namespace.
       </Teach>
     );
   }

@@ -185,7 +185,7 @@ def test_a_space_has_two_endpoints_by_default_with_certificates_of_the_platform(
     assert [item["name"] for item in status["endpointStatuses"]] == ["messaging", "messaging-wss"]
     told = status["endpointStatuses"][0]
     assert told["serviceHost"] == "shop.default.mq.example"
-    assert told["servicePorts"] == {"amqp": 5672, "amqps": 5672, "amqp-ws": 5672, "amqp-wss": 5672}
+    assert told["servicePorts"] == dict.fromkeys(("amqp", "amqps", "amqp-ws", "amqp-wss", "http", "https"), 5672)
     certificate = x509.load_pem_x509_certificate(told["cert"].encode())
     certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(status["caCert"].encode()))
     assert scene.shown()[told["cert"]] == ["shop.default.mq.example"]
@@ -464,6 +464,8 @@ def test_what_applications_need_is_exported_kept_up_to_date_and_taken_away(scene
         "service.port.amqps": "5672",
         "service.port.amqp-ws": "5672",
         "service.port.amqp-wss": "5672",
+        "service.port.http": "5672",
+        "service.port.https": "5672",
         "external.host": "mq.shop.example",
         "external.port.amqps": "5672",
         "ca.crt": space["status"]["caCert"],

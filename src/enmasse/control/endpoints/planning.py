@@ -28,8 +28,8 @@ DEFAULT_ENDPOINTS: Final = (
     Endpoint(name="messaging-wss", service="messaging"),
 )
 
-SERVICE_PORTS: Final = ("amqp", "amqps", "amqp-ws", "amqp-wss")
-"""The protocols of a node's port, by the names that EnMasse gives to service ports."""
+SERVICE_PORTS: Final = ("amqp", "amqps", "amqp-ws", "amqp-wss", "http", "https")
+"""Protocols of a node's port: by the names that EnMasse gives to service ports, and messages by HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
