@@ -87,6 +87,12 @@ def test_a_space_is_created_with_a_host_a_port_and_a_certificate_of_its_own(
     page.locator("#own-port").fill("31007")
     visit.press("Next")
     expect(page.get_by_text("routeTlsTermination: passthrough")).to_be_visible()
+    expect(page.get_by_text(f"tlsKey: <private key, {len(begin + key)} bytes>")).to_be_visible()
+    kept = base64.b64encode((begin + key).encode()).decode()
+    assert kept not in page.content()
+    page.get_by_role("tab", name="Command line").click()
+    expect(page.get_by_text("enmasse apply -f manifest.yaml")).to_be_visible()
+    assert kept not in page.content()
     visit.press("Create")
     expect(visit.heading("No address yet")).to_be_visible()
 

@@ -56,11 +56,11 @@ interface Choice {
   port: string;
 }
 
-/** The object that the choices amount to. */
-export function spaceManifest(choice: Choice): AddressSpace {
+/** The object that the choices amount to. `tlsKey` is what it has of an uploaded private key: in base64, or what is shown instead. */
+function spaceManifest(choice: Choice, tlsKey = btoa(choice.tlsKey)): AddressSpace {
   const cert = {
     provider: choice.certificate === "secret" ? "certBundle" : choice.certificate,
-    ...(choice.certificate === "certBundle" ? { tlsCert: btoa(choice.tlsCert), tlsKey: btoa(choice.tlsKey) } : {}),
+    ...(choice.certificate === "certBundle" ? { tlsCert: btoa(choice.tlsCert), tlsKey } : {}),
     ...(choice.certificate === "secret" ? { secretName: choice.secretName } : {}),
   };
   const endpoints = choice.endpoints.map((protocol, index) => ({
@@ -295,7 +295,12 @@ export default function NewSpacePage(): ReactElement {
           <Content component="p" className="em-above">
             It amounts to this:
           </Content>
-          <Amounts manifest={spaceManifest(complete)} command={command(complete)} />
+          <Amounts manifest={spaceManifest(complete, `<private key, ${choice.tlsKey.length} bytes>`)} command={command(complete)} />
+          {own && (
+            <Content component="p" className="em-above">
+              The private key is not shown. Who applies this puts it there, in base64: <code>base64 -w0 tls.key</code>.
+            </Content>
+          )}
           {error?.code === 404 && <Check namespace={choice.namespace} />}
         </WizardStep>
       </Wizard>
