@@ -145,6 +145,8 @@ export interface RowList<R> {
   total: number;
   items: R[];
   time?: string;
+  /** Only where something is left out: how many were looked at, or have figures. */
+  truncatedAt?: number;
 }
 
 export interface Fill {

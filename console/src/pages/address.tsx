@@ -250,6 +250,7 @@ function Subscriptions({ space, topic }: { space: Space; topic: string }): React
   return (
     <LiveTable
       label="Subscriptions"
+      declared
       noun="subscription"
       url={query(`${space.api}/rows/subscriptions`, { address: topic })}
       columns={columns}

@@ -167,6 +167,7 @@ export default function AddressesPage(): ReactElement {
     >
       <LiveTable<AddressRow>
         label="Addresses"
+        declared
         noun="address"
         nouns="addresses"
         url={`${space.api}/rows/addresses`}

@@ -95,6 +95,7 @@ export default function SpacesPage(): ReactElement {
     <PageFrame title="Spaces" about="Rooms for the addresses of one team or application. Clients connect to a space.">
       <LiveTable<SpaceRow>
         label="Spaces"
+        declared
         noun="space"
         url={`${V1}/rows/addressspaces`}
         columns={COLUMNS}

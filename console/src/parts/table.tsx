@@ -1,6 +1,7 @@
 // A table whose rows the API filters, sorts and pages, and pushes again when they have changed. What is chosen is in
 // the page's address, so that a link shows the same.
 import {
+  Alert,
   Button,
   Content,
   Dropdown,
@@ -75,6 +76,8 @@ export interface LiveTableProps<R> {
   /** Where two tables share a page: what their parameters begin with. */
   prefix?: string;
   searchLabel?: string;
+  /** Its rows are objects: all are there, and what may be missing are figures. */
+  declared?: boolean;
 }
 
 const PAGE = 20;
@@ -216,7 +219,8 @@ export function LiveTable<R>(props: LiveTableProps<R>): ReactElement {
     />
   );
 
-  if (data && total === 0 && !filtered && !error) return <>{props.empty}</>;
+  const truncatedAt = data?.truncatedAt;
+  if (data && total === 0 && !filtered && !error && !truncatedAt) return <>{props.empty}</>;
 
   return (
     <>
@@ -268,6 +272,18 @@ export function LiveTable<R>(props: LiveTableProps<R>): ReactElement {
         </ToolbarContent>
       </Toolbar>
       {error && <Refusal error={error} />}
+      {truncatedAt && (
+        <Alert
+          isInline
+          isPlain
+          variant="info"
+          title={
+            props.declared
+              ? `A node tells the figures of ${plural(truncatedAt, "address", "addresses")}. Others have none here, and count in no sum.`
+              : `The space has more than ${plural(truncatedAt, props.noun, props.nouns)}. The others are neither listed nor found here.`
+          }
+        />
+      )}
       <div className="em-table">
         <Body value={body}>{table}</Body>
       </div>

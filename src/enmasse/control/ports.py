@@ -241,13 +241,15 @@ class NodeFigures:
         statistics: of the node as a whole.
         health: whether it is ready, and its problems.
         spaces: its spaces.
-        addresses: its addresses with their counters.
+        addresses: its addresses with their counters; of very many the first.
+        has_more: whether it has more addresses than these.
     """
 
     statistics: dict[str, Any]
     health: dict[str, Any]
     spaces: list[dict[str, Any]]
     addresses: list[dict[str, Any]]
+    has_more: bool = False
 
 
 class FiguresSource(Protocol):

@@ -218,6 +218,37 @@ async def test_subscriptions_connections_and_links_are_tables_too(place: Place) 
     assert (found["total"], told(found, "name")) == (3, ["c", "b"])
 
 
+@pytest.mark.parametrize(("bound", "listed", "at"), [(2, ["a", "b"], 2), (3, ["a", "b", "c"], None)])
+@pytest.mark.parametrize("table", ["connections", "links"])
+async def test_an_answer_says_where_connections_or_links_are_left_out(
+    place: Place, monkeypatch: pytest.MonkeyPatch, table: str, bound: int, listed: list[str], at: int | None
+) -> None:
+    monkeypatch.setattr("enmasse.api.live.rows._MOST_SESSIONS", bound)
+    for _ in range(2):  # the second time as it was found for the first
+        found = await place.get(f"{SHOP}/rows/{table}")
+        assert (found["total"], told(found, "name"), found.get("truncatedAt")) == (len(listed), listed, at)
+    assert (await place.get(f"{SHOP}/rows/{table}?search=c")).get("truncatedAt") == at
+
+
+async def test_an_answer_says_where_addresses_have_no_figures_because_a_node_has_too_many(place: Place) -> None:
+    tables = {name: f"{SHOP}/rows/{name}" for name in ("addresses", "subscriptions", "users")}
+    tables["spaces"] = f"{BASE}/rows/addressspaces"
+    tables["another"] = f"{BASE}/rows/addressspaces?namespace=other"
+
+    async def truncated() -> dict[str, int | None]:
+        return {name: (await place.get(path)).get("truncatedAt") for name, path in tables.items()}
+
+    told_all = dict.fromkeys(tables)
+    theirs = address("orders", "other/shop")
+    await place.after(0, address("orders"), theirs)
+    assert await truncated() == told_all  # what has none is not on the node yet
+    place.node.found = replace(place.node.found, has_more=True)
+    await place.after(5, address("orders"), theirs)
+    assert await truncated() == told_all | dict.fromkeys(("addresses", "subscriptions", "spaces"), 2)
+    await place.after(5, *(address(name) for name in ("orders", "live", "feed", "sub")), theirs)
+    assert await truncated() == told_all
+
+
 async def test_spaces_have_what_all_their_addresses_have(place: Place) -> None:
     await place.after(0, address("orders", messagesIn=0), address("live"))
     await place.after(5, address("orders", messagesIn=50, messagesStored=3), address("live", messagesIn=5))

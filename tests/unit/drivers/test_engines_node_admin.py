@@ -217,7 +217,9 @@ def test_a_node_that_was_never_there_is_told_of_once(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_figures_and_a_canary_come_over_the_same_connection(node: NodeProcess) -> None:
+def test_figures_and_a_canary_come_over_the_same_connection(
+    node: NodeProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story() -> None:
         admin = AmqpNodeAdmin("node-0", node.url, jitter=lambda: 1.0)
         with pytest.raises(NodeUnavailableError):
@@ -231,5 +233,9 @@ def test_figures_and_a_canary_come_over_the_same_connection(node: NodeProcess) -
             assert figures.statistics["ready"] is True
             assert figures.health["problems"] == []
             assert [(item["name"], item["messagesIn"]) for item in figures.addresses] == [("default/shop.news", 0)]
+            assert figures.has_more is False
+            monkeypatch.setattr("enmasse.drivers.embedded.node_admin._MOST_ADDRESSES", 0)
+            figures = await admin.figures(("messagesIn",))
+            assert (figures.addresses, figures.has_more) == ([], True)
 
     asyncio.run(asyncio.wait_for(story(), 60))

@@ -57,7 +57,7 @@ class ConnectionHistory:
         for space in self._spaces(at):
             try:
                 async with asyncio.timeout(_PATIENCE_S):
-                    rows = await self._rows.of(space)
+                    rows, _ = await self._rows.of(space)
             except (TimeoutError, EnmasseError):
                 present |= {name for name in self.recorded.names if name.startswith(f"{space}/")}
                 continue

@@ -4,6 +4,7 @@ Rules:
 1. Only rows of the page are built whole: of the others just what is filtered and sorted by is looked at.
 2. What is not known is left out, as the figures of a node that does not answer.
 3. Connections and links are asked of nodes when somebody looks; simultaneous viewers share the answer.
+4. Where a bound leaves something out, the answer has the bound as ``truncatedAt``.
 """
 
 from __future__ import annotations
@@ -206,8 +207,8 @@ class Rows:
     async def answer(self, table: str, space: str, query: Query) -> Document:
         """Return the chosen rows of a table of a space, ``<namespace>/<space>``."""
         if table in self._nodes:
-            found = await self._nodes[table].of(space)
-            return self._page(found, TABLES[table], query)
+            found, has_more = await self._nodes[table].of(space)
+            return self._page(found, TABLES[table], query) | _truncated(_MOST_SESSIONS if has_more else 0)
         if table in ("addresses", "subscriptions"):
             await self.addresses.follow()
             return self._addresses(table, space, query)
@@ -226,10 +227,11 @@ class Rows:
         await self.spaces.follow()
         await self.addresses.follow()
         totals = self._sampler.latest.totals
-        rows = []
+        rows, bound = [], 0
         for namespace in namespaces:
             for name, row in self.spaces.of(namespace).items():
                 key = f"{namespace}/{name}"
+                bound = bound or self._bound_of(key)
                 live: Document = {"addresses": len(self.addresses.of(key))}
                 if (total := totals.get(key)) is not None:
                     live |= {
@@ -241,7 +243,7 @@ class Rows:
                         "bytes": total.bytes,
                     }
                 rows.append(row | live)
-        return self._page(rows, SPACES, query)
+        return self._page(rows, SPACES, query) | _truncated(bound)
 
     def _page(self, rows: Iterable[Document], table: Table, query: Query) -> Document:
         chosen = query.choose(rows)
@@ -258,7 +260,17 @@ class Rows:
         chosen = query.choose(rows)
         page = chosen[query.offset : query.offset + query.limit]
         shown = _subscription if table == "subscriptions" else _shown
-        return {"total": len(chosen), "items": [shown(self._alive(row, namespace)) for row in page]}
+        found = {"total": len(chosen), "items": [shown(self._alive(row, namespace)) for row in page]}
+        return found | _truncated(self._bound_of(space))
+
+    def _bound_of(self, space: str) -> int:
+        """Return how many addresses of a node have figures if for that reason some of a space have none; else 0."""
+        latest = self._sampler.latest
+        if not latest.truncated_at:
+            return 0
+        namespace = space.partition("/")[0]
+        have_all = all(f"{namespace}/{name}" in latest.addresses for name in self.addresses.of(space))
+        return 0 if have_all else latest.truncated_at
 
     def _in_order(self, space: str, sort: str) -> list[Document]:
         """Return the addresses of a space in an order, which all viewers share until something changes."""
@@ -337,11 +349,11 @@ class SessionRows:
         self._ports = ports
         self._shape = shape
         self._clock = clock
-        self._found: dict[str, tuple[float, list[Document]]] = {}
+        self._found: dict[str, tuple[float, list[Document], bool]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def of(self, space: str) -> list[Document]:
-        """Return the rows of a space.
+    async def of(self, space: str) -> tuple[list[Document], bool]:
+        """Return the rows of a space, and whether there are more than are looked at.
 
         Raises:
             NodeUnavailableError: a node cannot be reached.
@@ -349,28 +361,30 @@ class SessionRows:
         async with self._locks.setdefault(space, asyncio.Lock()):
             former = self._found.get(space)
             if former is not None and self._clock() - former[0] < _FRESH_S:
-                return former[1]
-            rows = await self._ask(space)
+                return former[1:]
+            rows, has_more = await self._ask(space)
             now = self._clock()
             if former is not None:
                 _add_rates(former[1], rows, now - former[0])
-            self._found[space] = (now, rows)
+            self._found[space] = (now, rows, has_more)
         self._forget(now)
-        return rows
+        return rows, has_more
 
-    async def _ask(self, space: str) -> list[Document]:
+    async def _ask(self, space: str) -> tuple[list[Document], bool]:
         rows: list[Document] = []
         for ask in self._ports:
             offset, has_more = 0, True
-            while has_more and len(rows) < _MOST_SESSIONS:
+            while has_more:
                 page, has_more = await ask(space, offset)
                 offset += len(page)
                 rows += map(self._shape, page)
-        return rows
+                if len(rows) > _MOST_SESSIONS:
+                    return rows[:_MOST_SESSIONS], True
+        return rows, False
 
     def _forget(self, now: float) -> None:
         """Forget spaces that nobody looks at any more."""
-        for space in [space for space, (at, _) in self._found.items() if now - at > _FORGET_S]:
+        for space in [space for space, (at, *_) in self._found.items() if now - at > _FORGET_S]:
             del self._found[space]
             self._locks.pop(space, None)
 
@@ -441,6 +455,10 @@ def _address(document: Document) -> Document:
     if spec["type"] == "stream":
         row["partitions"] = spec.get("partitions") or (status.get("planStatus") or {}).get("partitions")
     return row
+
+
+def _truncated(bound: int) -> Document:
+    return {"truncatedAt": bound} if bound else {}
 
 
 def _shown(row: Document) -> Document:

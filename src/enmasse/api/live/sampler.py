@@ -48,6 +48,7 @@ class Reading:
         rates: messages in and out a second, of the addresses where something flows.
         nodes: the statistics, health and problem of each node, by name.
         totals: counters and gauges of all addresses of a space together, and their rates, by ``<namespace>/<space>``.
+        truncated_at: how many addresses a node has told that has more; 0: all have told all.
     """
 
     number: int = 0
@@ -56,6 +57,7 @@ class Reading:
     rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     nodes: Mapping[str, NodeReading] = field(default_factory=dict)
     totals: Mapping[str, SpaceTotals] = field(default_factory=dict)
+    truncated_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class Sampler:
         rates: dict[str, tuple[float, float]] = {}
         totals: dict[str, SpaceTotals] = {}
         nodes: dict[str, NodeReading] = {}
+        truncated_at = 0
         for source in self._sources:
             try:
                 async with asyncio.timeout(_PATIENCE_S):
@@ -153,6 +156,8 @@ class Sampler:
             nodes[source.name] = NodeReading(
                 found.statistics, found.health, cpu=_share(earlier, found.statistics, passed)
             )
+            if found.has_more:
+                truncated_at = len(found.addresses)
             for space in found.spaces:
                 totals.setdefault(space["name"], SpaceTotals()).connections += space.get("connections") or 0
             for number, address in enumerate(found.addresses):
@@ -169,7 +174,7 @@ class Sampler:
             del self.times[0]
         for follower in self.followers:
             await follower(at)
-        self.latest = Reading(before.number + 1, at, addresses, rates, nodes, totals)
+        self.latest = Reading(before.number + 1, at, addresses, rates, nodes, totals, truncated_at)
 
     def _take(
         self,

@@ -129,7 +129,7 @@ def series_routes(live: Live, connections: ConnectionHistory) -> APIRouter:
         recorded = {ADDRESS: live.sampler.addresses, PIPELINE: live.rows.piped, kind: live.sampler.spaces}[of]
         key = f"{namespace}/{address or pipeline or name}"
         if connection:
-            present = await live.rows.connections.of(key)
+            present, _ = await live.rows.connections.of(key)
             if not any(row["name"] == connection for row in present):
                 raise ResourceNotFoundError("Connection", namespace, connection)
             connections.record_space(key)

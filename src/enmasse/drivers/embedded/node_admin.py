@@ -240,12 +240,13 @@ class AmqpNodeAdmin:
             health = await management.query(_HEALTH)
             spaces = await management.query(_SPACE, ("name", "maxBytes", "connections"))
             addresses: list[dict[str, Any]] = []
-            while len(addresses) < _MOST_ADDRESSES:
+            while len(addresses) <= _MOST_ADDRESSES:
                 page = await management.query(_ADDRESS, wanted, offset=len(addresses), count=_PAGE)
                 addresses += page
                 if len(page) < _PAGE:
                     break
-        return NodeFigures(statistics[0], health[0], spaces, addresses)
+        has_more = len(addresses) > _MOST_ADDRESSES
+        return NodeFigures(statistics[0], health[0], spaces, addresses[:_MOST_ADDRESSES], has_more)
 
     async def ping(self) -> None:
         """Send a message through an address of its own and wait until it has come back."""

@@ -171,6 +171,12 @@ RETAINED: Final = Subresource(
 _SEEN: Final = ("search", "type", "status", "address", "connection", "sort", "offset", "limit", "watch")
 _TOLD_AT: Final = ListedField("time", "When it was computed.", "time")
 _TOTAL: Final = ListedField("total", "How many there are, on all pages.", "integer")
+_TRUNCATED_AT: Final = ListedField(
+    "truncatedAt",
+    "Where something is left out: how many connections or links are listed, or addresses of a node have figures.",
+    "integer",
+    is_always=False,
+)
 
 
 def _maybe(name: str, description: str, type_: FieldType = "string") -> ListedField:
@@ -249,7 +255,7 @@ ROWS: Final = Subresource(
         _maybe("connections", "That clients of a space have open.", "integer"),
     ),
     query=_SEEN,
-    beside=(_TOTAL, _TOLD_AT),
+    beside=(_TOTAL, _TOLD_AT, _TRUNCATED_AT),
 )
 
 SERIES: Final = Subresource(
