@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,27 @@ def test_a_list_is_cut_sorted_and_filtered_and_the_link_says_how(visit: Visit) -
     page.get_by_label("Find addresses").fill("none of them")
     visit.press("Show all")
     expect(visit.row("part-")).to_have_count(20)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("connections", "The space has more than 20,000 connections."),
+        ("addresses", "A node tells the figures of 20,000 addresses."),
+    ],
+)
+def test_a_list_says_that_something_is_left_out(visit: Visit, table: str, said: str) -> None:
+    answer = {"kind": "RowList", "metadata": {}, "total": 0, "items": [], "truncatedAt": 20_000}
+    asked = re.compile(rf"/shop/rows/{table}\?")
+    visit.open(f"{IN_SPACE}/endpoints")
+    visit.page.route(asked, lambda route: route.fulfill(body=json.dumps(answer) + "\n"))
+    visit.open(f"{IN_SPACE}/{table}")
+    expect(visit.page.get_by_text(said)).to_be_visible()
+    visit.page.unroute(asked)
+    visit.open(f"{IN_SPACE}/endpoints")
+    visit.open(f"{IN_SPACE}/{table}")
+    expect(visit.page.locator("h1")).to_be_visible()
+    expect(visit.page.get_by_text(said)).to_have_count(0)
 
 
 def test_what_is_chosen_is_deleted_at_once_also_when_a_part_has_gone_before(visit: Visit, api: httpx.Client) -> None:
@@ -188,6 +210,7 @@ def test_a_phone_shows_all_of_it(phone: Visit) -> None:
     expect(users).not_to_be_in_viewport()
     # What is above every page stands in one row, and nothing of it is cut off.
     mark = page.get_by_role("banner").get_by_role("img", name="EnMasse")
+    expect(page.get_by_role("banner").get_by_role("link", name="EnMasse")).to_have_css("text-decoration-line", "none")
     controls = (visit.button("Navigation"), visit.button("Dark colours"), visit.button("Help"), mark)
     for control in controls:
         expect(control).to_be_in_viewport(ratio=1)
