@@ -53,9 +53,20 @@ def _module(name: str) -> Look:
     return lambda: find_spec(name) is not None
 
 
+@cache
+def _proton() -> bool:
+    if find_spec("proton") is None:
+        return False
+    from proton import _reactor
+
+    # Each container makes settings for TLS, of which no test here changes any: a tenth of a second of work.
+    _reactor.SSLConfig = cache(_reactor.SSLConfig)
+    return True
+
+
 def _secure_proton() -> bool:
     """Without the headers of OpenSSL and Cyrus SASL it is built nevertheless, and lacks TLS and SCRAM."""
-    if find_spec("proton") is None:
+    if not _proton():
         return False
     from proton import SASL, SSL
 
@@ -104,7 +115,7 @@ TOOLS = {
     "Proton for C++": Tool((_commands("g++"), _files(HEADERS / "container.hpp"))),
     "Proton's examples for Python": Tool((_files(EXAMPLES / "python/simple_send.py"),)),
     "ps": Tool((_commands("ps"),)),
-    "python-qpid-proton": Tool((_module("proton"),)),
+    "python-qpid-proton": Tool((_proton,)),
     "python-qpid-proton with SASL and TLS": Tool((_secure_proton,)),
     "Qpid JMS and ProtonJ2": Tool((_commands("javac", "mvn"),), _files(HERE / "java/pom.xml")),
     "rhea": Tool((_commands("node", "npm"),), _files(HERE / "node_modules/rhea", HERE / "node_modules/ws")),
