@@ -27,7 +27,7 @@ help:
 	@echo "make bench-tools        Kafka and Spark's source of it, for the comparison with streams, from Maven Central"
 	@echo "make soak [SECONDS=60]  at length what goes by chance, with KILLS=30 and SEEDS=500; then the simulation, for as long as wanted"
 	@echo "make fuzz [SECONDS=60]  random input for the protocol engine, guided by coverage"
-	@echo "make fuzz-api [EXAMPLES=100]  requests made up from the API's own description"
+	@echo "make fuzz-api [EXAMPLES=100]  requests made up from the APIs' own descriptions"
 	@echo "make test-tools         what only the tests need: apt (as root), npm, Maven, go, cargo"
 	@echo "make clean              remove everything that was made here"
 
@@ -111,7 +111,7 @@ fuzz: setup
 	@$(BIN)/python -m fuzz $(if $(filter-out 0,$(SECONDS)),--seconds $(SECONDS))
 
 fuzz-api: setup
-	@ENMASSE_API_EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/python -m pytest --timeout=3600 tests/contract/test_api_against_its_openapi.py
+	@ENMASSE_API_EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/python -m pytest --timeout=3600 tests/contract/test_*_against_its_openapi.py
 
 test-tools:
 	@./tests/install-tools

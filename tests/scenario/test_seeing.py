@@ -132,6 +132,20 @@ def test_a_trace_shows_every_frame_of_a_connection_and_no_secret(node: NodeProce
     assert "other" not in text
 
 
+def test_a_trace_shows_requests_of_http_and_no_secret(node: NodeProcess) -> None:
+    url = f"http://127.0.0.1:{node.port}/v1/spaces/shop.default/addresses/orders/messages"
+    with traced(node, "--all", "--payload", "4") as shown:
+        answer = httpx.post(url, content=b"hello", auth=("anna", "correct horse"), timeout=30, trust_env=False)
+        assert answer.status_code == 202
+    text = "\n".join(shown)
+    for part in (
+        "<- 'POST /v1/spaces/shop.default/addresses/orders/messages HTTP/1.1'", "Authorization:****",
+        "body 5 bytes b'hell'", "-> 'HTTP/1.1 202 Accepted'",
+    ):  # fmt: skip
+        assert part in text
+    assert answer.request.headers["authorization"].removeprefix("Basic ") not in text
+
+
 def test_wireshark_dissects_every_frame(node: NodeProcess, tshark: str, tmp_path: Path) -> None:
     file = tmp_path / "trace.pcap"
     with connect(node.url, container_id="running") as running:

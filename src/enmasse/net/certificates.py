@@ -8,7 +8,8 @@
   pair by name.
 - ``clients-ca.crt``, optional: who may vouch for clients. Clients are then asked for a certificate, and may come
   without one; a certificate of somebody else ends the handshake. Browsers are not asked: when they open a
-  WebSocket they have nobody to choose a certificate, and would fail.
+  WebSocket they have nobody to choose a certificate, and would fail. They are clients that offer ``http/1.1``, and
+  not to authenticate after the handshake, as curl and others do that may have a certificate.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import logging
 import os
 import ssl
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from cryptography import x509
@@ -40,6 +42,10 @@ SETTLED_NS = 1_000_000_000
 
 WEB = b"\x08http/1.1"
 """The ALPN name of HTTP in a client's hello; AMQP clients send none."""
+
+POST_HANDSHAKE_AUTH = 49
+"""The extension by which a client offers to authenticate after the handshake [RFC 8446 4.2.6]. Browsers do not send
+it; in Firefox a user would have to turn it on."""
 
 State = dict[str, tuple[int, int, int]]
 """The modification time, size and inode of each file, by name."""
@@ -75,7 +81,8 @@ class CertificateStore:
 
     def context(self, hello: bytes) -> ssl.SSLContext:
         """Return the context for a handshake that a client begins with ``hello``."""
-        return self._web_context if WEB in hello else self._context
+        is_browser = WEB in hello and POST_HANDSHAKE_AUTH not in _extensions_of(hello)
+        return self._web_context if is_browser else self._context
 
     def reload(self) -> bool:
         """Load the files as they are now, for new handshakes.
@@ -203,6 +210,17 @@ class CertificateStore:
         found = self._by_host.get(host) or self._by_host.get("*." + host.partition(".")[2])
         if found is not None:
             tls.context = found
+
+
+def _extensions_of(hello: bytes) -> Iterator[int]:
+    """Iterate over the numbers of a client's extensions [RFC 8446 4.1.2]."""
+    at = 43  # behind the heads of record and message, the version and the random bytes
+    for size in (1, 2, 1):  # of the lengths of session id, cipher suites and compression methods
+        at += size + int.from_bytes(hello[at : at + size], "big")
+    at += 2
+    while at + 4 <= len(hello):
+        yield int.from_bytes(hello[at : at + 2], "big")
+        at += 4 + int.from_bytes(hello[at + 2 : at + 4], "big")
 
 
 def _list(directory: Path) -> State:

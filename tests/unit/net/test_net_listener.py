@@ -264,6 +264,20 @@ async def test_a_browser_is_not_asked_for_a_certificate(script: Any, until: Any,
         assert (here.shells[0].is_secure, here.shells[0].peer_names) == (True, ())
 
 
+async def test_a_client_of_http_that_may_have_a_certificate_is_asked(script: Any, until: Any, tmp_path: Path) -> None:
+    async with site(script, tmp_path) as here:
+        mine = Authority(tmp_path).issue_client("meter-1").write(tmp_path / "mine", "meter")
+        for at, (certificate, names) in enumerate(((mine, ("meter-1",)), (None, ()))):
+            context = here.trusting(certificate)
+            context.set_alpn_protocols(["http/1.1"])
+            context.post_handshake_auth = True
+            peer = await here.connect(context)
+            peer.writer.write(HEADER)
+            await until(lambda at=at: len(here.engines) > at and here.engines[at].received)
+            assert here.shells[at].peer_names == names
+            await peer.close()
+
+
 async def test_a_tls_hello_in_crumbs_is_understood(script: Any, until: Any, tmp_path: Path) -> None:
     async with site(script, tmp_path) as here:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -16,6 +16,7 @@ from enmasse.drivers import authority
 from enmasse.node.http.messages import document_of, read_document
 from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.wire.amqp.sections import Sections, encode_message
+from tests.support.foreign_tools import require
 from tests.support.polling import until_async
 from tests.unit.node.http_scene import Scene, basic, play, user
 from tests.unit.node.test_node_mqtt_login import TOKEN, Authority
@@ -55,6 +56,31 @@ def test_users_get_in_by_password_and_certificate_and_strangers_do_not(tmp_path:
                 return connection.getresponse().status
 
         assert await asyncio.to_thread(by_certificate) == 202
+
+    play(tmp_path, story)
+
+
+def test_curl_and_httpx_show_their_certificates(tmp_path: Path) -> None:
+    require("curl")
+
+    async def story(scene: Scene) -> None:
+        scene.set_users(user("card", "orders", certificates=("card.example.com",)))
+        certificate, key = (
+            authority.Authority(scene.directory).issue_client("card.example.com").write(tmp_path, "card")
+        )
+        trusted = scene.directory / "authority" / "ca.crt"
+        url = f"https://localhost:{scene.port}/v1/spaces/shop.ns/addresses/{MESSAGES}"
+        by_curl = ("curl", "--silent", "--max-time", "30", "--noproxy", "*", "--cacert", trusted, "--data", "x")
+        for shown, status in ((("--cert", certificate, "--key", key), 202), ((), 401)):
+            command = (*by_curl, *shown, "--output", tmp_path / "answer", "--write-out", "%{http_code}", url)
+            curl = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            assert (await curl.communicate())[0] == str(status).encode()
+        for offers, status in ((True, 202), (False, 401)):
+            context = scene.trusting
+            context.load_cert_chain(certificate, key)
+            context.post_handshake_auth = offers
+            async with scene.client("shop.ns", verify=context) as client:
+                assert (await client.post(MESSAGES, content=b"x")).status_code == status
 
     play(tmp_path, story)
 

@@ -38,7 +38,7 @@ class _Asking(Receiving):
 
     def __init__(self, connection: HttpConnection, request: Request, body: bytes) -> None:
         route: Route = request.route
-        check_query(route.query, "wait")
+        check_query(route, "POST")
         super().__init__(connection, route.address, 1, seconds(route.query, "wait", ANSWER_S, MAX_WAIT_S))
         self._headers = request.headers
         self._body = body

@@ -23,6 +23,7 @@ from enmasse.messaging.log.sequences import PRODUCER_PROPERTY
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.client_connection import ClientConnection, ClientLink
 from enmasse.node.http.asking import post_request
+from enmasse.node.http.description import DESCRIPTION_PATH, description
 from enmasse.node.http.events import get_events
 from enmasse.node.http.leases import Leases
 from enmasse.node.http.links import STORING_KINDS, Sender
@@ -169,6 +170,9 @@ class HttpConnection(ClientConnection):
         if route is None:
             if request.path.count("/") == 1 and self._answer_health(request):
                 return False
+            if request.path == DESCRIPTION_PATH:
+                self._answer_description(request)
+                return False
             route = request.route = route_of(request)
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
             self._check_origin(request)
@@ -189,6 +193,19 @@ class HttpConnection(ClientConnection):
             return False
         self.engine.answer(head(found[0], "text/plain; charset=utf-8"), found[1].encode())
         return True
+
+    def _answer_description(self, request: Request) -> None:
+        """Answer what HTTP is here, to everybody: it names no space.
+
+        Raises:
+            HttpError: the method is another one, or it is a page of a stranger that asks.
+        """
+        self._check_origin(request)
+        if request.method not in ("GET", "HEAD"):
+            raise HttpError(
+                405, f"{request.path} takes GET or HEAD, not {request.method}", headers=(("Allow", "GET, HEAD"),)
+            )
+        self.engine.answer(head(200, "application/json"), description())
 
     def on_request(self, request: Request, body: bytes) -> None:
         """Handle a whole request."""

@@ -64,7 +64,7 @@ class Events(Receiving):
 
     def __init__(self, connection: HttpConnection, route: Route, last_id: str) -> None:
         query = route.query
-        check_query(query, "max", "lease", "selector", "offset", "partition")
+        check_query(route, "GET")
         window = number(query, "max", WINDOW, 1, MAX_WINDOW)
         super().__init__(connection, route.address, min(window, connection.leases.room(connection.owner)), 0.0)
         self._lease_s = seconds(query, "lease", LEASE_S, MAX_LEASE_S)

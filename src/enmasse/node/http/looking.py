@@ -31,7 +31,7 @@ class _Looking(Receiving):
 
     def __init__(self, connection: HttpConnection, route: Route) -> None:
         query = route.query
-        check_query(query, "max", "wait", "after", "offset", "partition", "selector")
+        check_query(route, "GET")
         most = number(query, "max", 10, 1, MAX_MESSAGES)
         super().__init__(connection, route.address, most, seconds(query, "wait", 0.0, MAX_WAIT_S))
         self._after = query.get("after")

@@ -47,16 +47,32 @@ def _invalid(name: str, wanted: str, value: Any) -> HttpError:
     return HttpError(400, f"{name} is {wanted}, not {value!r:.60}", INVALID)
 
 
-def _whole(least: int, most: int) -> Callable[[str, Any], int]:
-    def read(name: str, value: Any) -> int:
+class Whole:
+    """Reads a whole number, of JSON or of a header.
+
+    Args:
+        least: the least that it may be.
+        most: the most.
+    """
+
+    __slots__ = ("least", "most")
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least = least
+        self.most = most
+
+    def __call__(self, name: str, value: Any) -> int:
+        """Return the number.
+
+        Raises:
+            HttpError: it is none, or out of bounds.
+        """
         if isinstance(value, str):
             text = value.strip()
             value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise _invalid(name, f"a whole number from {least} to {most}", value)
+        if not isinstance(value, int) or isinstance(value, bool) or not self.least <= value <= self.most:
+            raise _invalid(name, f"a whole number from {self.least} to {self.most}", value)
         return value
-
-    return read
 
 
 def _text(name: str, value: Any) -> str:
@@ -78,7 +94,7 @@ def _truth(name: str, value: Any) -> bool:
     return text == "true"
 
 
-_PROPERTIES: Final[Mapping[str, tuple[str, str, Callable[[str, Any], Any]]]] = {
+PROPERTIES: Final[Mapping[str, tuple[str, str, Callable[[str, Any], Any]]]] = {
     "message_id": ("x-message-id", "messageId", _text),
     "user_id": ("x-user-id", "userId", _octets),
     "to": ("x-to", "to", _text),
@@ -87,19 +103,19 @@ _PROPERTIES: Final[Mapping[str, tuple[str, str, Callable[[str, Any], Any]]]] = {
     "correlation_id": ("x-correlation-id", "correlationId", _text),
     "content_type": ("content-type", "contentType", _text),
     "content_encoding": ("content-encoding", "contentEncoding", _text),
-    "absolute_expiry_time": ("x-expires", "expires", _whole(0, _MAX_MS)),
-    "creation_time": ("x-creation-time", "creationTime", _whole(0, _MAX_MS)),
+    "absolute_expiry_time": ("x-expires", "expires", Whole(0, _MAX_MS)),
+    "creation_time": ("x-creation-time", "creationTime", Whole(0, _MAX_MS)),
     "group_id": ("x-group-id", "groupId", _text),
-    "group_sequence": ("x-group-sequence", "groupSequence", _whole(0, 0xFFFFFFFF)),
+    "group_sequence": ("x-group-sequence", "groupSequence", Whole(0, 0xFFFFFFFF)),
     "reply_to_group_id": ("x-reply-to-group-id", "replyToGroupId", _text),
 }
 """The properties of AMQP, each with its header, its name in JSON, and the function that reads its value."""
 
-_PRIORITY = _whole(0, 9)
-_TTL = _whole(0, _MAX_TTL_MS)
+PRIORITY: Final = Whole(0, 9)
+TTL: Final = Whole(0, _MAX_TTL_MS)
 
-_BY_HEADER: Final = {header: (field, read) for field, (header, _, read) in _PROPERTIES.items()}
-_BY_NAME: Final = {name: (field, read) for field, (_, name, read) in _PROPERTIES.items()}
+_BY_HEADER: Final = {header: (field, read) for field, (header, _, read) in PROPERTIES.items()}
+_BY_NAME: Final = {name: (field, read) for field, (_, name, read) in PROPERTIES.items()}
 
 
 class Parts:
@@ -163,9 +179,9 @@ def parts_of(headers: Mapping[str, str]) -> Parts:
         elif name == "x-durable":
             parts.header.durable = _truth(name, value)
         elif name == "x-priority":
-            parts.header.priority = _PRIORITY(name, value)
+            parts.header.priority = PRIORITY(name, value)
         elif name == "x-ttl":
-            parts.header.ttl = _TTL(name, value) or None
+            parts.header.ttl = TTL(name, value) or None
         elif name == RETAIN:
             parts.annotations[name] = _truth(name, value)
         elif name.startswith(_ANNOTATION):
@@ -249,9 +265,9 @@ def read_document(text: str | bytes, annotations: Mapping[str, Any] | None = Non
         elif name == "durable":
             parts.header.durable = _truth(name, value)
         elif name == "priority":
-            parts.header.priority = _PRIORITY(name, value)
+            parts.header.priority = PRIORITY(name, value)
         elif name == "ttl":
-            parts.header.ttl = _TTL(name, value) or None
+            parts.header.ttl = TTL(name, value) or None
         elif name == "properties":
             parts.properties |= _plain(name, value)
         elif name == "annotations":
@@ -321,7 +337,7 @@ def headers_of(sections: Sections) -> tuple[str, tuple[tuple[str, str], ...], by
     properties, header = sections.properties, sections.header
     body, kind = as_bytes(sections.body)
     found: list[tuple[str, str]] = []
-    for field, (name, _, _) in _PROPERTIES.items():
+    for field, (name, _, _) in PROPERTIES.items():
         value = getattr(properties, field)
         if value is not None and field != "content_type":
             found.append((name.title(), as_text(value)))
@@ -357,7 +373,7 @@ def _document(sections: Sections) -> dict[str, Any]:
     found: dict[str, Any] = {}
     header, properties = sections.header, sections.properties
     body, kind = as_bytes(sections.body)
-    for field, (_, name, _) in _PROPERTIES.items():
+    for field, (_, name, _) in PROPERTIES.items():
         value = getattr(properties, field)
         if value is not None:
             found[name] = int(value) if isinstance(value, int) else as_text(value)

@@ -241,7 +241,7 @@ class Leasing(Receiving):
 
     def __init__(self, connection: HttpConnection, route: Route) -> None:
         query = route.query
-        check_query(query, "max", "wait", "lease", "auto", "selector")
+        check_query(route, "POST")
         most = number(query, "max", 1, 1, MAX_MESSAGES)
         super().__init__(connection, route.address, most, seconds(query, "wait", 0.0, MAX_WAIT_S))
         self._is_auto = switch(query, "auto")
@@ -378,7 +378,7 @@ class _Waiting:
 
 def _asked(connection: HttpConnection, request: Request, body: bytes) -> tuple[dict[str, Any], list[Any]]:
     route: Route = request.route
-    check_query(route.query)
+    check_query(route, "POST")
     try:
         connection.admission.rights.require_receive(route.address)
     except RemoteError as error:
@@ -393,7 +393,7 @@ def _asked(connection: HttpConnection, request: Request, body: bytes) -> tuple[d
     return asked, list(dict.fromkeys(name if isinstance(name, str) else str(name) for name in names))
 
 
-_OUTCOMES: Final = ("accept", "reject", "release", "modify")
+OUTCOMES: Final = ("accept", "reject", "release", "modify")
 
 
 def _outcome(asked: Mapping[str, Any]) -> Any:
@@ -412,7 +412,7 @@ def _outcome(asked: Mapping[str, Any]) -> Any:
         if not isinstance(failed, bool) or not isinstance(undeliverable, bool):
             raise HttpError(400, "failed and undeliverableHere of a modification are true or false", INVALID)
         return Modified(delivery_failed=failed, undeliverable_here=undeliverable)
-    raise HttpError(400, f"outcome is {', '.join(_OUTCOMES)}; not {name!r:.60}", INVALID)
+    raise HttpError(400, f"outcome is {', '.join(OUTCOMES)}; not {name!r:.60}", INVALID)
 
 
 def _settled(count: int, unknown: list[Any]) -> bytes:

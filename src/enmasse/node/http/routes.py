@@ -24,6 +24,17 @@ ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The actions of an address, the last part of a path, and their methods."""
 
+PARAMETERS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("messages", "POST"): ("wait",),
+    ("messages", "GET"): ("max", "wait", "after", "offset", "partition", "selector"),
+    ("receive", "POST"): ("max", "wait", "lease", "auto", "selector"),
+    ("events", "GET"): ("max", "lease", "selector", "offset", "partition"),
+    ("settle", "POST"): (),
+    ("renew", "POST"): (),
+    ("request", "POST"): ("wait",),
+}
+"""The parameters that an action knows in a query."""
+
 PATH: Final = "/v1/spaces/{space}.{namespace}/addresses/{address}/{action}"
 
 _SPACE = re.compile(r"[A-Za-z0-9-]+\.[A-Za-z0-9-]+", re.ASCII)
@@ -32,7 +43,7 @@ _ESCAPES = re.compile(r"(?:[^%]|%[0-9A-Fa-f]{2})*", re.ASCII)
 RETRY: Final = (("Retry-After", "1"),)
 """Seconds after which what could not be done now may be possible."""
 
-_STATUSES: Final = {
+STATUSES: Final = {
     "amqp:not-found": 404,
     "amqp:resource-deleted": 410,
     "amqp:unauthorized-access": 403,
@@ -51,7 +62,7 @@ _STATUSES: Final = {
 
 def http_error(error: RemoteError) -> HttpError:
     """Return the answer that an error of an address or space is for HTTP's clients."""
-    status = _STATUSES.get(error.condition, 400)
+    status = STATUSES.get(error.condition, 400)
     return HttpError(status, error.description, error.condition, RETRY if status in (429, 503) else ())
 
 
@@ -129,13 +140,14 @@ def _query(text: str) -> dict[str, str]:
     return found
 
 
-def check_query(query: Mapping[str, str], *known: str) -> None:
-    """Check that there are no parameters but those of an action.
+def check_query(route: Route, method: str) -> None:
+    """Check that there are no parameters but those that the action knows.
 
     Raises:
         HttpError: there is another one.
     """
-    for name in query:
+    known = PARAMETERS[route.action, method]
+    for name in route.query:
         if name not in known:
             raise HttpError(400, f"there is no parameter {name!r:.60} here; there are {', '.join(known) or 'none'}")
 

@@ -68,7 +68,7 @@ class _Single:
 
 
 def _wait_of(route: Route) -> float:
-    check_query(route.query, "wait")
+    check_query(route, "POST")
     return seconds(route.query, "wait", WAIT_S, MAX_WAIT_S)
 
 
