@@ -60,7 +60,7 @@ def _proton() -> bool:
     from proton import _reactor
 
     # Each container makes settings for TLS, of which no test here changes any: a tenth of a second of work.
-    _reactor.SSLConfig = cache(_reactor.SSLConfig)
+    setattr(_reactor, "SSLConfig", cache(_reactor.SSLConfig))  # noqa: B010  it is a class, and is to be a function
     return True
 
 
