@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -78,6 +79,17 @@ class Client:
         self.connection.subscribe(destination, name, ack, headers={"receipt": f"sub-{name}", **headers})
         self.told.next("receipt")
 
+    def close(self) -> None:
+        """End the connection and its thread, which else spins for ever once the node has closed it over TLS."""
+        transport = self.connection.transport
+        transport.running = False
+        if transport.socket is not None:
+            with suppress(OSError):
+                transport.socket.shutdown(socket.SHUT_RDWR)
+        if transport.io_thread is not None:
+            transport.io_thread.join(WAIT_S)
+            assert not transport.io_thread.is_alive()
+
     def send(self, destination: str, body: Any, **headers: str) -> None:
         self.connection.send(
             destination, body, headers={name.replace("_", "-"): value for name, value in headers.items()}
@@ -88,19 +100,27 @@ Connect = Callable[..., Client]
 
 
 @pytest.fixture
-def connect() -> Iterator[Connect]:
-    """Makes clients, and disconnects those that are left."""
+def client() -> Iterator[Connect]:
+    """Makes clients, and ends them."""
     clients: list[Client] = []
 
-    def made(port: int, *arguments: str, version: str = "1.2", **options: Any) -> Client:
-        client = Client(port, version, **options).connect(*arguments)
-        clients.append(client)
-        return client
+    def made(port: int, version: str = "1.2", **options: Any) -> Client:
+        clients.append(Client(port, version, **options))
+        return clients[-1]
 
     yield made
     for client in clients:
-        if client.connection.is_connected():
-            client.connection.disconnect()
+        client.close()
+
+
+@pytest.fixture
+def connect(client: Connect) -> Connect:
+    """Makes clients that are connected."""
+
+    def made(port: int, *arguments: str, **options: Any) -> Client:
+        return client(port, **options).connect(*arguments)
+
+    return made
 
 
 @pytest.fixture
@@ -290,17 +310,19 @@ def test_a_user_comes_in_over_tls_and_does_what_he_may(guarded: tuple[NodeProces
 
 
 @pytest.mark.parametrize("proof", [("jo", "wrong"), ("nobody", PASSWORD), ()])
-def test_nobody_comes_in_without_his_proof(guarded: tuple[NodeProcess, str], proof: tuple[str, ...]) -> None:
+def test_nobody_comes_in_without_his_proof(
+    guarded: tuple[NodeProcess, str], proof: tuple[str, ...], client: Connect
+) -> None:
     node, ca = guarded
-    client = Client(node.port, ca=ca)
+    stranger = client(node.port, ca=ca)
     with pytest.raises(stomp.exception.ConnectFailedException):
-        client.connect(*proof)
-    assert client.told.next("error").headers["condition"] == "amqp:unauthorized-access"
+        stranger.connect(*proof)
+    assert stranger.told.next("error").headers["condition"] == "amqp:unauthorized-access"
 
 
-def test_a_password_is_refused_in_the_clear(guarded: tuple[NodeProcess, str]) -> None:
+def test_a_password_is_refused_in_the_clear(guarded: tuple[NodeProcess, str], client: Connect) -> None:
     node, _ = guarded
-    client = Client(node.port)
+    careless = client(node.port)
     with pytest.raises(stomp.exception.ConnectFailedException):
-        client.connect("jo", PASSWORD)
-    assert "in the clear" in client.told.next("error").headers["message"]
+        careless.connect("jo", PASSWORD)
+    assert "in the clear" in careless.told.next("error").headers["message"]

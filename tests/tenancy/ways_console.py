@@ -78,7 +78,6 @@ def _refused() -> Iterator[tuple[str, Ask]]:
         lambda http: http.post(f"{BLUE}/addressspaces/blue/query", json={"sql": "SELECT * FROM vault"}),
     )
     yield "list the tables of blue's lake over the API", lambda http: http.get(f"{BLUE}/addressspaces/blue/tables")
-    yield "list built-in pipelines in blue's namespace", lambda http: http.get(f"{BLUE}/builtinpipelines")
     yield (
         "check what blue's user may do",
         lambda http: http.post(f"{USERS}/blue.app/check", json={"operation": "send", "address": "vault"}),
