@@ -15,7 +15,7 @@ from proton import Message, symbol
 from proton.reactor import AtMostOnce, Filter
 from proton.utils import BlockingConnection
 
-from tests.interop.test_interop_stomp import Client, connect  # noqa: F401  a fixture
+from tests.interop.test_interop_stomp import Client, client, connect  # noqa: F401  fixtures
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
