@@ -291,7 +291,7 @@ def test_the_tables_of_a_space_are_listed(api: str, cli: Cli, shop: Path, tmp_pa
             ["spoilt", "-", "-"],
         ]
         assert json.loads(cli("pipeline", "tables", "-o", "json").out)[0]["table"] == "readings"
-    assert asked == [("/query", {"space": "default/shop", "limit": 10_000})] * 2
+    assert asked == [("/query", {"space": "default/shop", "limit": 10_000, "mayStart": True})] * 2
     (tmp_path / "data" / "pipelines.sock").unlink()
     with host(tmp_path / "data", {"columns": [], "rows": []}):
         assert "has no table yet" in cli("pipeline", "tables").err
