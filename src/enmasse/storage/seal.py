@@ -8,7 +8,7 @@ A seal, little-endian: transaction u64, crc32 u32 of all but itself, crc32 u32 o
 batch: count u32, tables u8[count], key lengths u16[count], value lengths u32[count] (all ones: deleted),
 keys. The values are that of ``last``, then those of each named record but frames and times, in the order in
 which they were first named. Groups above ``MAX_SEAL_BYTES`` or ``MAX_SEAL_BATCHES`` are sealed without their
-records; of a group with instructions to merge, frames and their times are not checked.
+records; of a log's partition that is merged in the same group, frames and their times are not checked.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _COUNT = struct.Struct("<I")
 _FRAME, _TIME = 2, 7
 _NOT_VALUES = (_FRAME, _TIME, MERGE_TABLE)
 """Frames have a checksum of their own, and merging changes both."""
+_OFFSET_AT = 9
+"""Before it, keys of these tables name the table, a log and its partition."""
 
 SEAL_KEY = TABLE_PREFIX[0] + b"seal"
 LAST_KEY = TABLE_PREFIX[0] + b"last"
@@ -88,10 +90,10 @@ def explain_broken_seal(
     if sealed != transaction:
         return f"its last commit is transaction {transaction}, but its records are those of {sealed}"
     records = _sealed_records(seal)
-    has_merges = any(key[0] == MERGE_TABLE for key in records)
+    merged = {key[1:_OFFSET_AT] for key in records if key[0] == MERGE_TABLE}
     values = [get(LAST_KEY) or b""]
     for key, length in records.items():
-        if key[0] == MERGE_TABLE or (has_merges and key[0] in (_FRAME, _TIME)):
+        if key[0] == MERGE_TABLE or (key[0] in (_FRAME, _TIME) and key[1:_OFFSET_AT] in merged):
             continue
         value = get(key)
         if (None if value is None else len(value)) != length:
