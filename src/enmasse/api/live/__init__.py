@@ -1,1 +1,1 @@
-"""What the API tells of the present, and goes on telling: rows of tables, series of the last hour, an overview."""
+"""Live answers of the API, which can be watched: rows of tables, series of the last hour, an overview."""

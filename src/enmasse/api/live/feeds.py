@@ -1,4 +1,4 @@
-"""Answers that are told again whenever they have changed, computed once for all who want the same.
+"""Feeds send an answer again whenever it has changed; it is computed once for all viewers of the same.
 
 Rules:
 1. A feed computes its answer at most once in ``PAUSE_S``, and only when what it depends on has changed.
@@ -30,7 +30,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a feed tells.
+    """The answer that a feed sends, and how it is computed.
 
     Attributes:
         key: the same for all who want the same.

@@ -1,4 +1,4 @@
-"""What was read of many things in the last hour, in memory.
+"""The history keeps samples of many series in memory, for the last hour.
 
 Rules:
 1. Only changes are kept: an address where nothing happens takes one point, however long nothing happens.
@@ -24,7 +24,7 @@ Values = tuple[float, ...]
 
 
 class History:
-    """What was sampled of many things in the last hour, of each only the changes.
+    """Samples of many series in the last hour; of each series only the changes.
 
     Args:
         width: values of a point.

@@ -50,7 +50,7 @@ class Overview:
 
     def nodes(self) -> list[Document]:
         """Return a row for each node."""
-        return [self._node(name, told) for name, told in self._sampler.latest.nodes.items()]
+        return [self._node(name, reading) for name, reading in self._sampler.latest.nodes.items()]
 
     async def answer(self, namespaces: Collection[str], *, shows_nodes: bool) -> Document:
         """Return the overview of some namespaces, and of nodes where one may see these."""
@@ -70,16 +70,16 @@ class Overview:
         }
         return found | ({"nodes": nodes} if shows_nodes else {})
 
-    def _node(self, name: str, told: NodeReading) -> Document:
-        problems = [told.problem] if told.problem else [str(it) for it in told.health.get("problems") or ()]
-        if self._context is not None and name in self._context.nodes and not told.problem:
+    def _node(self, name: str, reading: NodeReading) -> Document:
+        problems = [reading.problem] if reading.problem else [str(it) for it in reading.health.get("problems") or ()]
+        if self._context is not None and name in self._context.nodes and not reading.problem:
             problems += self._context.nodes[name].problems()
-        statistics = told.statistics
+        statistics = reading.statistics
         row = {
             "name": name,
-            "up": not told.problem,
-            "ready": bool(told.health.get("ready")) and not told.problem,
-            "cpu": told.cpu,
+            "up": not reading.problem,
+            "ready": bool(reading.health.get("ready")) and not reading.problem,
+            "cpu": reading.cpu,
             "memory": statistics.get("memoryBytes"),
             "connections": statistics.get("connections"),
             "links": statistics.get("links"),
