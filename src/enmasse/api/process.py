@@ -28,10 +28,12 @@ from enmasse.api.pipelines import PipelineHost
 from enmasse.control.context import Context
 from enmasse.control.control_plane import ControlPlane, found_installation
 from enmasse.control.endpoints.controller import EndpointSettings
+from enmasse.control.projects.device_links import DeviceLinks
 from enmasse.control.runtime.events import EventRecorder
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
 from enmasse.drivers.data_directory import DEFAULT_NODE, DirectoryLock, Layout, make_private
+from enmasse.drivers.embedded.device_admin import AmqpDeviceAdmin
 from enmasse.drivers.embedded.message_admin import AmqpMessageAdmin
 from enmasse.drivers.embedded.node_admin import AmqpNodeAdmin, node_tls
 from enmasse.drivers.embedded.traces import AmqpTracer
@@ -40,6 +42,7 @@ from enmasse.drivers.endpoint_certificates import EndpointCertificates
 from enmasse.drivers.keycloak_admin import KeycloakAdmin
 from enmasse.drivers.supervisor.child import end_of_input
 from enmasse.errors import EnmasseError
+from enmasse.iot.lookups import Lookups
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
 from enmasse.net.logs import set_up_logging
@@ -131,6 +134,12 @@ async def _serve(
     device_registry = DeviceRegistry(
         devices, now=_now, new_id=lambda: str(uuid.uuid4()), new_version=lambda: secrets.token_hex(8)
     )
+    device_links = DeviceLinks(
+        store,
+        device_registry,
+        Lookups(devices),
+        [AmqpDeviceAdmin(settings.node, node_url, jitter=_jitter, tls=tls)],
+    )
     plane = ControlPlane(
         context,
         users=[users],
@@ -138,6 +147,7 @@ async def _serve(
         endpoints=settings.endpoints,
         connect_realm=KeycloakAdmin,
         devices=device_registry,
+        device_links=device_links,
     )
     canary = Canary(node)
     sampler = Sampler([node])

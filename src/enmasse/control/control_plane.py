@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from enmasse.control.context import Context
     from enmasse.control.ports import Certificates, ConnectRealmAdmin, UserAdmin
+    from enmasse.control.projects.device_links import DeviceLinks
     from enmasse.control.runtime.controller import Controller
     from enmasse.iot.registry import DeviceRegistry
 
@@ -44,6 +45,7 @@ class ControlPlane:
         endpoints: hosts and ports of nodes.
         connect_realm: connects to a Keycloak.
         devices: the device registry.
+        device_links: serves the devices' side of the nodes.
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class ControlPlane:
         endpoints: EndpointSettings = _ANYWHERE,
         connect_realm: ConnectRealmAdmin | None = None,
         devices: DeviceRegistry | None = None,
+        device_links: DeviceLinks | None = None,
     ) -> None:
         self.context = context
+        self._device_links = device_links
         self._runtime = Runtime(context.store)
         for listener in context.listeners:
             self._runtime.listen(listener)
@@ -96,7 +100,7 @@ class ControlPlane:
             yield RealmController(context, connect_realm)
         if devices is not None:
             context.of_namespaces.append(devices.forget_namespace)
-            yield ProjectController(context, devices)
+            yield ProjectController(context, devices, self._device_links)
 
     @property
     def is_settled(self) -> bool:
@@ -108,6 +112,8 @@ class ControlPlane:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._runtime.run(), name="controllers")
             tasks.create_task(self.context.run(), name="nodes and statuses")
+            if self._device_links is not None:
+                tasks.create_task(self._device_links.run(), name="devices")
 
 
 def found_installation(context: Context, machine: frozenset[str]) -> None:

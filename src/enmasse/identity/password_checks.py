@@ -13,6 +13,8 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+import bcrypt
+
 from enmasse.wire.sasl.scram import client_key, h, saslprep
 
 _HEAD = struct.Struct("<IBQ")
@@ -29,6 +31,8 @@ class CheckKind(IntEnum):
 
     SCRAM = 1
     """Stored keys of SCRAM."""
+    DIGEST = 2
+    """A salted hash, or one of bcrypt, as registries of devices have them."""
 
 
 class CheckResult(IntEnum):
@@ -115,7 +119,47 @@ def scram_check(name: str, password: str, salt: bytes, iterations: int, stored: 
     return ScramCheck(name, key, salt, iterations, stored)
 
 
-_KINDS = {CheckKind.SCRAM: ScramCheck.decode}
+class DigestCheck(NamedTuple):
+    """A password beside its hash, as Hono's registries of devices store it.
+
+    Attributes:
+        function: ``bcrypt``, ``sha-256`` or ``sha-512``; the latter hash the salt, and the password behind it.
+        password: in UTF-8.
+        salt: of the hash; that of bcrypt has its own.
+        stored: the hash; of bcrypt in its written form.
+    """
+
+    function: str
+    password: bytes
+    salt: bytes
+    stored: bytes
+
+    @property
+    def kind(self) -> CheckKind:
+        """The kind of what is stored."""
+        return CheckKind.DIGEST
+
+    def is_right(self) -> bool:
+        """Return whether the password is the stored one; others may run meanwhile."""
+        if self.function == "bcrypt":
+            return bcrypt.checkpw(self.password, self.stored)
+        found = hashlib.new(self.function.replace("-", ""), self.salt + self.password).digest()
+        return hmac.compare_digest(found, self.stored)
+
+    def encode(self) -> bytes:
+        """Return the check without its number and kind."""
+        name = self.function.encode()
+        sizes = _SCRAM.pack(0, len(name), len(self.password), len(self.salt))
+        return b"".join((sizes, name, self.password, self.salt, self.stored))
+
+    @classmethod
+    def decode(cls, data: bytes) -> DigestCheck:
+        """Read what ``encode`` has written."""
+        found = ScramCheck.decode(data)
+        return cls(found.name, found.key, found.salt, found.stored)
+
+
+_KINDS = {CheckKind.SCRAM: ScramCheck.decode, CheckKind.DIGEST: DigestCheck.decode}
 
 
 def encode_check(number: int, check: PasswordCheck) -> bytes:

@@ -161,6 +161,33 @@ class Passwords:
         found = self.checker.check(check, target.space or "", client.host, known)
         return found.map(decide) if isinstance(found, Pending) else decide(found)
 
+    def check_stored(
+        self, check: PasswordCheck, stored: bytes, password: str, owner: str, client: PasswordClient = SOMEBODY
+    ) -> Checked | Pending[Checked]:
+        """Return whether a password is the one of which something else than keys of SCRAM is stored.
+
+        Args:
+            check: the password and what is stored.
+            stored: what is stored, by which the password is remembered.
+            password: as it was sent.
+            owner: with whom places among those that wait are shared fairly, as with a space.
+            client: who has sent it.
+        """
+        signature = sign("sha256", self._secret, stored + password.encode("utf-8", "surrogatepass"))
+        if self._is_correct(stored, signature):
+            return True
+
+        def known() -> Checked | None:
+            return True if self._is_correct(stored, signature) else client.postponed()
+
+        def decide(found: Checked) -> Checked:
+            if found is True:
+                self._remember(stored, signature)
+            return found
+
+        found = self.checker.check(check, owner, client.host, known)
+        return found.map(decide) if isinstance(found, Pending) else decide(found)
+
     def _is_correct(self, stored: bytes, signature: bytes) -> bool:
         found = self._correct.get(stored)
         return found is not None and hmac.compare_digest(found, signature)

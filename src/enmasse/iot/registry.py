@@ -97,6 +97,8 @@ class DeviceRegistry:
         self._now = now
         self._new_id = new_id
         self._new_version = new_version
+        self.changed: Callable[[str, str], object] = lambda _tenant, _device: None
+        """Called in any thread after a change, with the tenant and the device; no device stands for all of it."""
 
     # Tenants
 
@@ -129,6 +131,7 @@ class DeviceRegistry:
                 raise RegistryError(409, f"tenant '{tenant}' exists already")
             self._expect_own(tables, row, kept)
             tables.add_tenant(row, anchors_of(kept))
+        self.changed(tenant, "")
         return version
 
     def tenant(self, tenant: str) -> tuple[Document, str]:
@@ -161,6 +164,7 @@ class DeviceRegistry:
             )
             self._expect_own(tables, row, kept)
             tables.change_tenant(row, anchors_of(kept))
+        self.changed(tenant, "")
         return version
 
     def delete_tenant(self, tenant: str, expected: Expected = ANY) -> None:
@@ -173,6 +177,7 @@ class DeviceRegistry:
             row = _tenant(tables, tenant)
             expected.check(row.version)
             tables.remove_tenant(row.number)
+        self.changed(tenant, "")
         self._store.sweep()
 
     def put_tenant(self, tenant: str, document: Document | None) -> None:
@@ -194,6 +199,7 @@ class DeviceRegistry:
             found = tables.tenant(tenant)
             if found is not None:
                 tables.remove_tenant(found.number)
+        self.changed(tenant, "")
         self._store.sweep()
 
     def search_tenants(self, query: Query, namespaces: Sequence[str] | None = None) -> tuple[int, list[Document]]:
@@ -217,6 +223,7 @@ class DeviceRegistry:
         with self._store.writing() as tables:
             for number in tables.tenants_of(namespace):
                 tables.remove_tenant(number)
+        self.changed("", "")
         self._store.sweep()
 
     def sweep(self, has_ended: Callable[[], bool]) -> None:
@@ -263,6 +270,7 @@ class DeviceRegistry:
             _expect_room(owner, 1)
             row = DeviceRow(owner.number, identity, kept.get("enabled", True), version, version, now, now, user, body)
             tables.add_devices([row], _links(row, kept))
+        self.changed(tenant, identity)
         return identity, version
 
     def device(self, tenant: str, device: str) -> tuple[Document, str]:
@@ -290,6 +298,7 @@ class DeviceRegistry:
                 enabled=kept.get("enabled", True), version=version, updated=self._now(), user=user, body=body
             )
             tables.change_devices([row], _links(found, json.loads(found.body)), _links(row, kept))
+        self.changed(tenant, device)
         return version
 
     def delete_device(self, tenant: str, device: str, expected: Expected = ANY) -> None:
@@ -302,6 +311,7 @@ class DeviceRegistry:
             row = _device(tables, _tenant(tables, tenant), device)
             expected.check(row.version)
             tables.remove_device(row, _links(row, json.loads(row.body)))
+        self.changed(tenant, device)
 
     def delete_devices(self, tenant: str) -> None:
         """Remove all devices of a tenant, with their credentials.
@@ -312,6 +322,7 @@ class DeviceRegistry:
         with self._store.writing() as tables:
             row = _tenant(tables, tenant)
             tables.clear_devices(row, anchors_of(json.loads(row.body)))
+        self.changed(tenant, "")
         self._store.sweep()
 
     def search_devices(self, tenant: str, query: Query) -> tuple[int, list[Document]]:
@@ -367,6 +378,7 @@ class DeviceRegistry:
         with self._store.writing() as tables:
             owner = _tenant(tables, tenant)
             self._put(tables, owner, arrived, existing, user, known, done)
+        self.changed(tenant, "")
         done.failed += [line.failure() for line in lines if line.problem is not None]
         return done
 
@@ -467,6 +479,7 @@ class DeviceRegistry:
             _expect_proofs(_device(tables, owner, device), row)
             self._expect_free(tables, owner.number, device, kept)
             tables.put_credentials(owner.number, device, body, [key_of(item) for item in kept], version)
+        self.changed(tenant, device)
         return version
 
     def _read_credentials(

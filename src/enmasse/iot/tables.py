@@ -262,6 +262,16 @@ class Tables:
         )
         return [DeviceRow(*row) for row in rows]
 
+    def devices_with_links(self, tenant: int, targets: Iterable[tuple[int, str]]) -> list[str]:
+        """Return the ids of the devices that name any of some gateways or groups, with the number of the field."""
+        found: dict[str, None] = {}
+        for kind, target in targets:
+            rows = self._rows(
+                "SELECT device FROM links WHERE tenant = ? AND kind = ? AND target = ?", tenant, kind, target
+            )
+            found |= dict.fromkeys(row[0] for row in rows)
+        return list(found)
+
     def search_devices(self, tenant: int, query: Query) -> tuple[int, list[DeviceRow]]:
         """Return how many devices of a tenant a query finds, and a page of them."""
         clause = Clause("item.tenant = ?", [tenant])

@@ -27,6 +27,7 @@ from enmasse.messaging.transaction import TransactionLimits
 from enmasse.net.loop import Turn
 from enmasse.net.transport import EngineProtocol
 from enmasse.node.connections import Connections, LaneWatcher
+from enmasse.node.devices.devices import Devices
 from enmasse.node.health import Health, LoopWatch
 from enmasse.node.logs import EventLog
 from enmasse.node.management.entities import Entities
@@ -195,6 +196,9 @@ class Server:
             self._read_users(users)
         self.connections.space_management = SpaceManagement(self.entities, self.connections, self._turn.loop.time)
         self.admin = Space(self.core, "$admin", secrets.token_hex)
+        self.devices = self.gate.devices = Devices(
+            self.admin, lambda: self.entities.spaces, clock=clock, wall=time.time, passwords=self.gate.passwords
+        )
         self.tracer = Tracer(
             self.admin,
             self.connections,

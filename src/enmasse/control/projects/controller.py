@@ -24,6 +24,7 @@ from enmasse.model.schema.objects import decode, restore
 
 if TYPE_CHECKING:
     from enmasse.control.context import Context
+    from enmasse.control.projects.device_links import DeviceLinks
     from enmasse.control.store.port import Change, Document, Store
     from enmasse.iot.registry import DeviceRegistry
 
@@ -37,17 +38,19 @@ class ProjectController(Controller):
     Args:
         context: of the controllers.
         devices: the device registry.
+        links: tell the nodes of tenants; None: there are no nodes to tell.
     """
 
     name = "projects"
     workers = 4
 
-    def __init__(self, context: Context, devices: DeviceRegistry) -> None:
+    def __init__(self, context: Context, devices: DeviceRegistry, links: DeviceLinks | None = None) -> None:
         super().__init__(jitter=context.jitter, observe=context.observe)
         self._context = context
         self._registry = context.registry
         self._store = context.store
         self._devices = devices
+        self._links = links
 
     def load(self, store: Store) -> None:
         """Enqueue all projects."""
@@ -88,6 +91,9 @@ class ProjectController(Controller):
         created = self._create(project)
         ready = self._readiness(project) if created.is_yes else Verdict("Waiting", created.message)
         accepted = await asyncio.to_thread(self._put_tenant, project)
+        if self._links is not None:
+            # With the first reconciliation the tenant has a space; the registry does not know of that.
+            self._links.changed(project.tenant)
         generation = project.metadata.generation
         conditions = project_conditions(created, ready, accepted, generation)
         found = with_effect(conditions, self._context.effects.of(project), generation)
@@ -118,6 +124,12 @@ class ProjectController(Controller):
                 elif found["metadata"].get("ownerReferences") != address["metadata"]["ownerReferences"]:
                     name = address["metadata"]["name"]
                     return Verdict("AddressTaken", f"there is another address object '{name}': delete or rename it")
+                elif found["spec"]["type"] != address["spec"]["type"] and not found["metadata"].get(
+                    "deletionTimestamp"
+                ):
+                    # Of an earlier version; it stores nothing.
+                    self._registry.delete(ADDRESS.name, namespace, found["metadata"]["name"], user=CONTROL_PROCESS)
+                    return Verdict("AddressReplaced", f"address '{address['spec']['address']}' is made anew")
                 elif any(found["spec"].get(field) != value for field, value in address["spec"].items()):
                     self._registry.replace(decode(address), user=CONTROL_PROCESS)
         except ConfigError as error:  # a quota, a rule, a namespace that goes

@@ -59,7 +59,9 @@ def addresses_of_project(project: IoTProject) -> list[Document]:
             ("telemetry", wanted.telemetry.type, wanted.telemetry.plan),
             ("event", "queue", wanted.event.plan),
             ("command", "anycast", wanted.command.plan),
-            ("command_response", "anycast", wanted.command.plan),
+            # Below it each application has a name of its own for the responses to its commands.
+            ("command_response", "topic", None),
+            ("inquiry", "anycast", wanted.command.plan),
         )
     ]
 

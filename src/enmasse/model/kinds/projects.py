@@ -16,7 +16,8 @@ from enmasse.model.schema.schema import Model, describe_value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NO_ADAPTER = "there is no protocol adapter for devices yet; the device registry keeps and shows it"
+ONLY_KEPT = "the device registry keeps and shows it"
+_APPLIED = frozenset(("enabled", "defaults", "resource_limits", "registration_limits"))
 
 
 class ProvidedStrategy(Model):
@@ -56,7 +57,7 @@ class StoredAddress(Model):
 
 
 class DirectAddress(Model):
-    """The addresses of commands, and of their responses."""
+    """The addresses of commands and of inquiries."""
 
     plan: str | None = None
     """A plan for addresses of type anycast; left out: the smallest."""
@@ -70,7 +71,7 @@ class ProjectAddresses(Model):
     event: StoredAddress = StoredAddress()
     """`event/TENANT`, a queue."""
     command: DirectAddress = DirectAddress()
-    """`command/TENANT` and `command_response/TENANT`."""
+    """`command/TENANT` and `inquiry/TENANT`; `command_response/TENANT` is a topic."""
 
 
 class ManagedStrategy(Model):
@@ -224,6 +225,6 @@ class IoTProject(Resource):
     def unapplied(self) -> Iterator[Unapplied]:
         """Yield each field that is kept and shown, but changes nothing."""
         for field, _ in set_fields(self.spec.configuration):
-            if field != "registration_limits":
+            if field not in _APPLIED:
                 name = ProjectConfiguration.model_fields[field].alias
-                yield Unapplied(f"spec.configuration.{name}", NO_ADAPTER)
+                yield Unapplied(f"spec.configuration.{name}", ONLY_KEPT)

@@ -23,6 +23,8 @@ from enmasse.messaging.sessions.sessions import OpenRequest
 from enmasse.messaging.sessions.wills import WillMessage
 from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.client_connection import ClientConnection, ClientLink
+from enmasse.node.devices.tenants import MQTT
+from enmasse.node.mqtt.devices import DevicePublications, DeviceSubscriptions, NoSession
 from enmasse.node.mqtt.login import Login, Refusal
 from enmasse.node.mqtt.messages import head_of
 from enmasse.node.mqtt.publications import RECEIVE_MAXIMUM, Publications
@@ -246,13 +248,29 @@ class MqttConnection(ClientConnection):
         if not self.enter(None, client_id):
             return
         try:
-            self._open_session(connect, client_id)
+            if self.admission.device is not None:
+                self._serve_device(connect, client_id)
+            else:
+                self._open_session(connect, client_id)
         except RemoteError as error:
             self.log("connection-refused", error)
             is_other = error.condition == "amqp:unauthorized-access" and "belongs" in error.description
             self.engine.refuse(
                 Reason.CLIENT_IDENTIFIER_NOT_VALID if is_other else reason_of(error), error.description
             )
+
+    def _serve_device(self, connect: Connect, client_id: str) -> None:
+        """Speak Hono's topics with a device, which has no session."""
+        devices, device = self.admission.devices, self.admission.device
+        assert devices is not None
+        assert device is not None
+        devices.enter(self, device, MQTT)
+        self.session = NoSession()  # type: ignore[assignment]  # the little of it that a connection needs
+        subscriptions = DeviceSubscriptions(self, devices)
+        self.subscriptions = subscriptions  # type: ignore[assignment]  # as much of them as a connection needs
+        self._publications = DevicePublications(self, devices, subscriptions)
+        self._has_session = True
+        self._accept(connect, client_id)
 
     def _open_session(self, connect: Connect, client_id: str) -> None:
         space, rights = self.space, self.admission.rights
@@ -361,6 +379,9 @@ class MqttConnection(ClientConnection):
             self.statistics.leave(self)
         for key in list(self.links):
             self.detached(key, closed=False, is_logged=False)
+        devices, device = self.admission.devices, self.admission.device
+        if devices is not None and device is not None:
+            devices.leave(self, device)
         found = error if isinstance(error, RemoteError) else None
         self.disconnected(found, login_error=self._login_error)
 

@@ -102,6 +102,11 @@ class Publications:
         self.is_held = False
         self._handles = 0
 
+    @property
+    def refuses_unattended(self) -> bool:
+        """True if a message to an address without a consumer is refused at once."""
+        return self.is_v5
+
     # Names and their ends
 
     def make_sink(self, topic: str, properties: PublishProperties | None) -> PublishSink:

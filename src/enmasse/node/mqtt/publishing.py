@@ -215,7 +215,7 @@ class Sender:
             return
         target, payload = kept
         if state is RELEASED and not self.is_detach_sent:
-            if self.address.is_unattended and home.is_v5:
+            if self.address.is_unattended and home.refuses_unattended:
                 home.answer(delivery_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, self._unattended)
                 return
             home.keep(delivery_id, target, payload)

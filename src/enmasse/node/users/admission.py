@@ -19,18 +19,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.errors import RemoteError
-from enmasse.identity.login import Login, LoginTarget, offered_mechanisms
+from enmasse.identity.login import MAX_CREDENTIAL_LENGTH, Login, LoginTarget, offered_mechanisms
 from enmasse.identity.passwords import Postponed
 from enmasse.identity.rbac import CONTROL_PROCESS
 from enmasse.identity.users import User
+from enmasse.node.devices.login import DeviceLogin, token_names
 from enmasse.node.errors import TenancyError
 from enmasse.node.users.gate import Gate
 from enmasse.node.users.rights import Rights
 from enmasse.node.users.tenancy import Names, choose_space, named_space, unnamed_space
-from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question, SaslCode, Verdict
+from enmasse.wire.sasl.mechanisms import Admitted, Pending, Question, SaslCode, Verdict, plain_credentials
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
+    from enmasse.node.devices.devices import Devices
+    from enmasse.node.devices.tenants import Device, Tenant
 
 
 ADMIN_MECHANISMS = ("ANONYMOUS", "PLAIN")
@@ -85,6 +88,7 @@ class Admission:
 
     Attributes:
         rights: the user, once it is authenticated, and its permissions.
+        device: the device that has logged in, if it was one.
     """
 
     __slots__ = (
@@ -103,6 +107,7 @@ class Admission:
         "_spaces",
         "_waiting",
         "_words",
+        "device",
         "mechanism",
         "rights",
     )  # fmt: skip
@@ -129,13 +134,15 @@ class Admission:
         self._peer_info = peer_info
         self._fixed = fixed
         self._is_here = is_here(peer_info.peer)
+        self.device: Device | None = None
+        """The device that has logged in; None: it was a user, or nobody yet."""
         self._attempt: tuple[str, str, str] | None = None
         """The host, space and name for which failures are counted."""
         self._named_host: str | None = None
         self._given_user: str | None = None
         self.mechanism: str | None = None
         """The mechanism by which the client authenticates."""
-        self._login: Login | None = None
+        self._login: Login | DeviceLogin | None = None
         self._is_counted = False
         self._is_gone = False
 
@@ -207,6 +214,8 @@ class Admission:
         """
         if self._fixed is not None:
             return self._peer_info.peer == "unix" or self._is_control(mechanism)
+        if mechanism == "PLAIN" and (credentials := plain_credentials(response)) is not None:
+            return self.login(*credentials, hostname)
         return self._begin(mechanism, hostname, lambda login: login.begin(mechanism, response))
 
     def login(self, user: str, password: str, host: str | None = None) -> Verdict:
@@ -222,10 +231,21 @@ class Admission:
         Returns:
             True, False, ``SaslCode.SYS_TEMP`` if the client should try again later, or a ``Pending`` of these.
         """
+        place = self._device_of(user, host)
+        if place is not None:
+            tenant, auth_id = place
+            return self._begin_device("PLAIN", host, tenant, auth_id, lambda login: login.password(auth_id, password))
         return self._begin("PLAIN", host, lambda login: login.password(user, password))
 
     def token(self, user: str, token: str, host: str | None = None) -> Verdict:
         """Take a bearer token, as the mechanism XOAUTH2 does; the user may be left empty. See ``login``."""
+        named = user
+        if "@" not in named and (claimed := token_names(token)) is not None:
+            named = "@".join(reversed(claimed))
+        place = self._device_of(named, host)
+        if place is not None:
+            tenant, auth_id = place
+            return self._begin_device("XOAUTH2", host, tenant, auth_id, lambda login: login.token(auth_id, token))
         return self._begin("XOAUTH2", host, lambda login: login.token(user, token))
 
     def certificate(self, user: str = "", host: str | None = None) -> Verdict:
@@ -267,6 +287,59 @@ class Admission:
         )
         return self._step(lambda: ask(login))
 
+    # Devices
+
+    @property
+    def devices(self) -> Devices | None:
+        """The devices of the node."""
+        return self._gate.devices
+
+    def _device_of(self, named: str, host: str | None) -> tuple[Tenant, str] | None:
+        """Return tenant and auth-id that a name stands for, if its realm is a tenant and names no space."""
+        devices = self._gate.devices
+        auth_id, at, realm = named.rpartition("@")
+        if devices is None or not at or len(named) > MAX_CREDENTIAL_LENGTH:
+            return None
+        tenant = devices.directory.tenant(realm)
+        if tenant is None:
+            return None
+        try:
+            if named_space(self._spaces(), realm, names=self._names) is not None:
+                return None
+        except TenancyError:
+            pass  # a tenant's id may look like a space that there is not
+        return tenant, auth_id
+
+    def _begin_device(
+        self,
+        mechanism: str,
+        host: str | None,
+        tenant: Tenant,
+        auth_id: str,
+        ask: Callable[[DeviceLogin], Verdict],
+    ) -> Verdict:
+        """Begin the login of a device, which is throttled and counted as that of a user is."""
+        gate = self._gate
+        assert gate.devices is not None
+        self._named_host = host
+        self.mechanism = mechanism
+        login = self._login = gate.devices.login(tenant, self)
+        login.named = f"{auth_id}@{tenant.id}"
+        self._attempt = (self.host, f"{tenant.space} {tenant.id}", auth_id)
+        if not self.is_private:
+            login.reason = "a proof was sent without encryption; use TLS"
+            return False
+        spaces = self._spaces()
+        try:
+            named = named_space(spaces, self._peer_info.server_name, host, port_of=self._port_of, names=self._names)
+        except TenancyError as error:
+            login.reason = error.description
+            return False
+        if named is not None and named.name != tenant.space:
+            login.reason = f"the tenant's space is {tenant.space}, not {named.name}"
+            return False
+        return self._step(lambda: ask(login))
+
     @property
     def host(self) -> str:
         """The host for which failures are counted."""
@@ -298,7 +371,7 @@ class Admission:
             verdict = False
         return self._account(login, verdict)
 
-    def _account(self, login: Login, verdict: Verdict) -> Verdict:
+    def _account(self, login: Login | DeviceLogin, verdict: Verdict) -> Verdict:
         attempt, gate = self._attempt, self._gate
         if isinstance(verdict, Pending):
             self._waiting(True)
@@ -317,6 +390,7 @@ class Admission:
             return _Step(verdict, lambda question, response: self._step(lambda: question.answer(response)))
         if verdict is True or isinstance(verdict, Admitted):
             self.rights.user = login.user
+            self.device = login.device if isinstance(login, DeviceLogin) else None
             if attempt is not None and login.user is not None:
                 gate.came_in(*attempt)
         elif verdict is False and attempt is not None:
@@ -440,6 +514,9 @@ class Admission:
 
     def _listed(self, user: User) -> User | None:
         """Return the current state of the user; None if it was deleted or its credentials have changed."""
+        if self.device is not None:
+            devices = self._gate.devices
+            return user if devices is not None and devices.is_valid(self.device) else None
         tokens = self._gate.tokens
         if tokens is not None and tokens.knows(user.space) and self.mechanism != "EXTERNAL":
             return tokens.judge_again(user)

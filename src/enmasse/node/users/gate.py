@@ -16,6 +16,7 @@ from enmasse.node.users.tenancy import Names
 if TYPE_CHECKING:
     from enmasse.identity.passwords import PasswordChecker
     from enmasse.identity.users import UserDirectory
+    from enmasse.node.devices.devices import Devices
     from enmasse.node.management.entity_fields import Record
 
 
@@ -73,6 +74,8 @@ class Gate:
         self.passwords = Passwords(secrets.token_bytes(32), checker)
         self.names = Names()
         """The meaning of host names."""
+        self.devices: Devices | None = None
+        """The devices, which log in by credentials of their own; None: there are none."""
         self.logins = LoginThrottle()
         """The recent failed logins."""
         self.refused = 0

@@ -1,0 +1,84 @@
+"""What the nodes ask of the device registry: tenants, devices, and credentials with their secrets.
+
+Nothing of it goes to a client of the registry's API.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from enmasse.iot.device import read_device
+
+if TYPE_CHECKING:
+    from enmasse.iot.documents import Document
+    from enmasse.iot.registry import DeviceRegistry
+    from enmasse.iot.store import DeviceStore
+
+
+class Lookups:
+    """The registry as nodes ask it; its methods block, and may be called from any thread.
+
+    Args:
+        store: the registry's file.
+    """
+
+    def __init__(self, store: DeviceStore) -> None:
+        self._store = store
+
+    def tenant(self, tenant: str) -> Document | None:
+        """Return a tenant; None: there is none."""
+        with self._store.reading() as tables:
+            row = tables.tenant(tenant)
+        return None if row is None else _document(row.body, row.enabled)
+
+    def device(self, tenant: str, device: str) -> Document | None:
+        """Return a device; None: there is none."""
+        with self._store.reading() as tables:
+            owner = tables.tenant(tenant)
+            row = None if owner is None else tables.device(owner.number, device)
+        return None if row is None else _document(row.body, row.enabled)
+
+    def credentials(self, tenant: str, kind: str, auth_id: str) -> Document | None:
+        """Return the credentials of a type with an auth-id, and their device; None: there are none."""
+        with self._store.reading() as tables:
+            owner = tables.tenant(tenant)
+            if owner is None:
+                return None
+            device = tables.device_of_login(owner.number, kind, auth_id)
+            row = None if device is None else tables.device(owner.number, device)
+            text = None if row is None else tables.credentials(owner.number, row.id)
+        if row is None or text is None:
+            return None
+        for item in json.loads(text):
+            if (item["type"], item["auth-id"]) == (kind, auth_id):
+                return {"device-id": row.id, "device": _document(row.body, row.enabled), "credentials": item}
+        return None
+
+    def devices_of_gateway(self, tenant: str, gateway: str) -> Iterator[str]:
+        """Yield the ids of the devices that name a gateway, or a group that it belongs to."""
+        with self._store.reading() as tables:
+            owner = tables.tenant(tenant)
+            row = None if owner is None else tables.device(owner.number, gateway)
+            if owner is None or row is None:
+                return
+            groups = json.loads(row.body).get("memberOf", ())
+            found = tables.devices_with_links(owner.number, [(0, gateway), *((1, group) for group in groups)])
+        yield from found
+
+
+def provision(registry: DeviceRegistry, tenant: str, device: str, gateway: str) -> Document:
+    """Register a device that a gateway sends for, and return it.
+
+    Raises:
+        RegistryError: it cannot be registered.
+    """
+    document: dict[str, Any] = read_device({"via": [gateway], "ext": {"auto-provisioned": True}})
+    registry.create_device(tenant, device, document, gateway)
+    return document
+
+
+def _document(body: str, enabled: bool) -> Document:
+    found: Document = json.loads(body)
+    return found | {"enabled": bool(enabled)}

@@ -1,0 +1,360 @@
+"""Commands on their way to devices: from the address ``command/T`` to the connection at which a device listens.
+
+Rules:
+1. The node receives from the command address of every tenant, so that applications always have credit, and learn by
+   the outcome what became of a command: accepted when the device has it, released when nobody listens, rejected when
+   it is malformed or its device unknown.
+2. A command goes to who listens for exactly its device; else to the gateway that has last acted for the device; else
+   to any gateway of it that listens.
+3. A command that is to be stored is handed to the control process, and accepted once it is on disk there.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from enmasse.errors import RemoteError
+from enmasse.messaging.address import AttachOptions
+from enmasse.node.devices.directory import UNAVAILABLE, Directory, Found
+from enmasse.node.devices.messages import Command, DeviceError, RequestIds, command_of, target_of
+from enmasse.node.devices.tenants import COMMAND, Device, Tenant
+from enmasse.node.gathered import Gathered
+from enmasse.node.plain_values import as_bytes
+from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED, AmqpError, Rejected
+from enmasse.wire.amqp.sections import Sections
+
+# A connection at which a device listens knows its tenant's commands.
+if TYPE_CHECKING:
+    from enmasse.messaging.core import Core
+    from enmasse.messaging.delivery import Consumer
+    from enmasse.messaging.space import Space
+    from enmasse.node.devices.registry_link import RegistryLink
+
+
+WINDOW: Final = 1_000
+"""Commands of a tenant that have no outcome yet."""
+
+RETRY_S: Final = 1.0
+"""The address of a tenant may come later than the tenant."""
+
+MOST_GATEWAYS: Final = 100_000
+"""Devices of a tenant whose last gateway is known."""
+
+MODE, SUPERSEDE_KEY, COMMAND_ID = "command-mode", "supersede-key", "command-id"
+"""Application properties of commands: ``stored``, what one takes the place of, and the id of a stored one."""
+
+Done = Callable[[Any], None]
+
+
+class Listener(Protocol):
+    """A connection, or a request, that takes commands."""
+
+    def offer(self, command: Command, done: Done) -> bool:
+        """Take a command, and call ``done`` with its outcome; return false if it takes none now."""
+
+
+class Commands:
+    """The commands of all tenants of a node.
+
+    Args:
+        directory: knows the tenants and devices.
+        link: to the control process.
+        spaces: returns the spaces by name.
+        ids: makes the ids of requests.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        link: RegistryLink,
+        spaces: Callable[[], Mapping[str, Space]],
+        ids: RequestIds,
+    ) -> None:
+        self._directory = directory
+        self._link = link
+        self._spaces = spaces
+        self._ids = ids
+        self._tenants: dict[str, TenantCommands] = {}
+
+    def tenant_changed(self, identity: str) -> None:
+        """Receive the commands of a tenant, or not any more."""
+        tenant = self._directory.tenants.get(identity)
+        known = self._tenants.get(identity)
+        if tenant is None:
+            if known is not None:
+                del self._tenants[identity]
+                known.leave()
+        elif known is None:
+            self._tenants[identity] = TenantCommands(tenant, self._directory, self._link, self._spaces, self._ids)
+        else:
+            known.change(tenant)
+
+    def listen(self, device: Device, listener: Listener) -> Callable[[], None]:
+        """Have a listener offered the commands of a device; return what ends that."""
+        return self._of(device).listen(device, listener)
+
+    def listen_for_all(self, gateway: Device, listener: Listener) -> Callable[[], None]:
+        """Have a listener offered the commands of all devices of a gateway; return what ends that."""
+        return self._of(gateway).listen_for_all(gateway, listener)
+
+    def last_gateway(self, device: Device, gateway: Device) -> None:
+        """Note that a gateway acts for a device."""
+        self._of(device).last_gateway(device.id, gateway.id)
+
+    def _of(self, device: Device) -> TenantCommands:
+        found = self._tenants.get(device.tenant.id)
+        if found is None:
+            raise DeviceError(403, f"tenant {device.tenant.id!r} is not served any more")
+        return found
+
+
+class TenantCommands:
+    """The commands of one tenant, and who listens for them; a ``ConsumerPort`` of the command address."""
+
+    def __init__(
+        self,
+        tenant: Tenant,
+        directory: Directory,
+        link: RegistryLink,
+        spaces: Callable[[], Mapping[str, Space]],
+        ids: RequestIds,
+    ) -> None:
+        self.tenant = tenant
+        self.credit = 0
+        self._directory = directory
+        self._link = link
+        self._spaces = spaces
+        self._ids = ids
+        self._consumer: Consumer | None = None
+        self._core: Core | None = None
+        self._has_left = False
+        self._is_retrying = False
+        self._exact: dict[str, list[Listener]] = {}
+        self._gateways: dict[str, list[Listener]] = {}
+        self._members: dict[str, dict[str, None]] = {}
+        """The gateways that listen, by the groups that they belong to."""
+        self._last: OrderedDict[str, str] = OrderedDict()
+        self._under_way: dict[int, Any] = {}
+        self._attach()
+
+    # The address
+
+    def _attach(self) -> None:
+        self._is_retrying = False
+        if self._consumer is not None or self._has_left:
+            return
+        space = self._spaces().get(self.tenant.space)
+        if space is not None:
+            self._core = space.core
+            try:
+                address = space.find(self.tenant.address(COMMAND))
+                self.credit = 0
+                self._consumer = address.attach_consumer(self, AttachOptions(source=address.name))
+            except RemoteError:
+                self._consumer = None
+            else:
+                self._renew()
+                return
+        core = self._core or self._link.core
+        self._is_retrying = True
+        core.call_later(RETRY_S, self._attach)
+
+    def change(self, tenant: Tenant) -> None:
+        """Take note of the tenant's present state."""
+        if tenant.space != self.tenant.space:
+            self._detach()
+        self.tenant = tenant
+        if self._consumer is None and not self._is_retrying:
+            self._attach()
+
+    def leave(self) -> None:
+        """Receive no more commands: the tenant is gone."""
+        self._has_left = True
+        self._detach()
+
+    def _detach(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.on_detached(closed=True)
+
+    def _renew(self) -> None:
+        if self._consumer is not None:
+            gained = WINDOW - self.credit - len(self._under_way)
+            self.credit += gained
+            self._consumer.on_credit(gained, False)
+
+    # A port of a receiver
+
+    @property
+    def consumer(self) -> Any:
+        """The end of the link at the address."""
+        return self._consumer
+
+    def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        """Take a command from the address."""
+        self.credit -= 1
+        consumer = self._consumer
+        key = id(delivery)
+        self._under_way[key] = delivery
+
+        def done(state: Any) -> None:
+            if self._under_way.pop(key, None) is None:
+                return
+            if not settled and consumer is self._consumer and consumer is not None:
+                consumer.on_outcome(delivery, state)
+            if 2 * self.credit <= WINDOW:
+                self._renew()
+
+        try:
+            self._route(Sections(payload), done)
+        except RemoteError as error:
+            done(Rejected(AmqpError(error.condition, error.description)))
+
+    def put(self, delivery: Any, payload: bytes, settled: bool) -> None:
+        """Take a large command, which has used up its credit already."""
+        self.credit += 1
+        self.send(delivery, payload, settled)
+
+    def take_back(self) -> None:
+        """Take back the credit of a command that was not sent."""
+        self.credit += 1
+        self._renew()
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> Gathered:
+        """Take a command that is still being received."""
+        return Gathered(self, delivery, settled)
+
+    def follow(self, delivery: Any) -> bool:
+        """Return false: nothing is held back."""
+        return False
+
+    def drained(self) -> None:
+        """Do nothing: nothing is drained."""
+
+    def take_unsettled(self) -> list[Any]:
+        """Remove and return the commands that have no outcome."""
+        found, self._under_way = list(self._under_way.values()), {}
+        return found
+
+    def detach(self, error: Any = None) -> None:
+        """Note that the address is gone; it may come again."""
+        self._consumer = None
+        if not self._has_left and not self._is_retrying:
+            self._is_retrying = True
+            (self._core or self._link.core).call_later(RETRY_S, self._attach)
+
+    # Who listens
+
+    def listen(self, device: Device, listener: Listener) -> Callable[[], None]:
+        """Have a listener offered the commands of a device; the latest is asked first."""
+        end = _add(self._exact, device.id, listener)
+        self._link.note("listening", self.tenant.id, device.id)
+        return end
+
+    def listen_for_all(self, gateway: Device, listener: Listener) -> Callable[[], None]:
+        """Have a listener offered the commands of all devices of a gateway."""
+        end = _add(self._gateways, gateway.id, listener)
+        for group in gateway.groups:
+            self._members.setdefault(group, {})[gateway.id] = None
+        self._link.note("listening", self.tenant.id, gateway.id)
+
+        def ended() -> None:
+            end()
+            if gateway.id not in self._gateways:
+                for group in gateway.groups:
+                    self._members.get(group, {}).pop(gateway.id, None)
+                    if not self._members.get(group):
+                        self._members.pop(group, None)
+
+        return ended
+
+    def last_gateway(self, device: str, gateway: str) -> None:
+        """Note that a gateway acts for a device."""
+        if self._last.pop(device, None) is None and len(self._last) >= MOST_GATEWAYS:
+            self._last.popitem(last=False)
+        self._last[device] = gateway
+
+    # The way of a command
+
+    def _route(self, sections: Sections, done: Done) -> None:
+        target = target_of(self.tenant, sections)
+        command = command_of(self.tenant, target, sections, self._ids)
+        if sections.application_properties.get(MODE) == "stored":
+            self._store(command, sections, done)
+        elif not _offer(self._exact.get(target, ()), command, done):
+            self._directory.find_device(
+                self.tenant, target, lambda found: self._route_by_gateway(found, command, done)
+            )
+
+    def _route_by_gateway(self, device: Found, command: Command, done: Done) -> None:
+        if device is UNAVAILABLE:
+            done(RELEASED)
+        elif device is None:
+            done(Rejected(AmqpError("amqp:not-found", f"there is no device {command.device!r:.255}")))
+        elif not device.is_enabled:
+            done(Rejected(AmqpError("amqp:not-found", f"device {command.device!r:.255} is disabled")))
+        else:
+            for gateway in self._gateways_of(device):
+                if _offer(self._gateways.get(gateway, ()), command, done):
+                    return
+            done(RELEASED)
+
+    def _gateways_of(self, device: Device) -> Iterable[str]:
+        """Yield the gateways that may listen for a device, the one that has last acted for it first."""
+        members = {gateway for group in device.gateway_groups for gateway in self._members.get(group, ())}
+        allowed = device.via | members
+        last = self._last.get(device.id)
+        if last is not None and last in allowed:
+            yield last
+        yield from sorted(allowed - {last})
+
+    def _store(self, command: Command, sections: Sections, done: Done) -> None:
+        """Hand a command to the control process, which keeps it until its device listens."""
+        properties, application = sections.properties, sections.application_properties
+        payload, kind = as_bytes(sections.body)
+        correlation_id = properties.correlation_id if properties.correlation_id is not None else properties.message_id
+        if not isinstance(correlation_id, str | int | None):
+            raise DeviceError(400, "the correlation-id of a command that is stored is a text or a number")
+        question = {
+            "what": "store",
+            "tenant": self.tenant.id,
+            "device-id": command.device,
+            "name": command.name,
+            "content-type": str(properties.content_type or kind),
+            "payload": b64encode(payload).decode(),
+            "ttl-ms": sections.header.ttl,
+            "supersede-key": application.get(SUPERSEDE_KEY),
+            "reply-to": properties.reply_to,
+            "correlation-id": correlation_id,
+        }
+
+        def answered(answer: dict[str, Any] | None) -> None:
+            if answer is None:
+                done(RELEASED)
+            elif answer.get("error"):
+                done(Rejected(AmqpError("amqp:precondition-failed", str(answer["error"]))))
+            else:
+                done(ACCEPTED)
+
+        if not self._link.ask(question, answered):
+            done(RELEASED)
+
+
+def _add(listeners: dict[str, list[Listener]], key: str, listener: Listener) -> Callable[[], None]:
+    listeners.setdefault(key, []).append(listener)
+
+    def end() -> None:
+        found = listeners.get(key, [])
+        if listener in found:
+            found.remove(listener)
+            if not found:
+                del listeners[key]
+
+    return end
+
+
+def _offer(listeners: Iterable[Listener], command: Command, done: Done) -> bool:
+    return any(listener.offer(command, done) for listener in reversed(list(listeners)))

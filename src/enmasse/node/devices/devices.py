@@ -1,0 +1,174 @@
+"""The devices of a node: who is connected, what they may, and the link to their registry."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.node.devices.commands import Commands
+from enmasse.node.devices.directory import UNAVAILABLE, Directory, Found
+from enmasse.node.devices.login import DeviceLogin
+from enmasse.node.devices.messages import DeviceError, RequestIds
+from enmasse.node.devices.registry_link import RegistryLink
+from enmasse.node.devices.tenants import Device
+
+if TYPE_CHECKING:
+    from enmasse.identity.passwords import PasswordClient, Passwords
+    from enmasse.messaging.space import Space
+    from enmasse.node.client_connection import ClientConnection
+    from enmasse.node.devices.tenants import Tenant
+
+
+_NEW: Final = "auto-provisioning-enabled"
+"""The authority of a gateway whose devices are registered as they first send."""
+
+
+class Devices:
+    """The devices of a node.
+
+    Args:
+        admin: the administrator's space.
+        spaces: returns the spaces by name.
+        clock: returns the time in seconds.
+        wall: returns seconds since 1970 UTC.
+        passwords: checks and caches passwords.
+    """
+
+    def __init__(
+        self,
+        admin: Space,
+        spaces: Callable[[], Mapping[str, Space]],
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        passwords: Passwords,
+    ) -> None:
+        self.link = RegistryLink(admin)
+        self.directory = Directory(clock, self.link.ask, self._tenant_changed, self._device_changed)
+        self.link.directory = self.directory
+        self.request_ids = RequestIds(secrets.token_bytes(32))
+        self.commands = Commands(self.directory, self.link, spaces, self.request_ids)
+        self._wall = wall
+        self._passwords = passwords
+        self._connected: dict[str, dict[ClientConnection, Device]] = {}
+        """The connections of each tenant's devices."""
+
+    def login(self, tenant: Tenant, client: PasswordClient) -> DeviceLogin:
+        """Begin a login of a device of a tenant."""
+        return DeviceLogin(self.directory, self._passwords, tenant, client=client, wall=self._wall)
+
+    def is_valid(self, device: Device) -> bool:
+        """Return true if a device that has logged in may stay, as far as that is known."""
+        tenant = self.directory.tenants.get(device.tenant.id)
+        return tenant is not None and tenant.is_enabled and tenant.space == device.tenant.space
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since 1970 UTC."""
+        return int(self._wall() * 1000)
+
+    # Connections
+
+    def enter(self, connection: ClientConnection, device: Device, adapter: str) -> None:
+        """Register a connection of a device.
+
+        Raises:
+            DeviceError: its tenant allows no such adapter, or no more connections.
+        """
+        tenant = device.tenant
+        if not tenant.allows(adapter):
+            raise DeviceError(403, f"tenant {tenant.id!r} has the adapter {adapter} disabled")
+        connected = self._connected.setdefault(tenant.id, {})
+        if 0 <= tenant.most_connections <= len(connected):
+            raise DeviceError(
+                429, f"tenant {tenant.id!r} has {tenant.most_connections} connections, as many as it may"
+            )
+        connected[connection] = device
+        self.link.note("connected", tenant.id, device.id)
+
+    def leave(self, connection: ClientConnection, device: Device) -> None:
+        """Forget a connection that is closed."""
+        connected = self._connected.get(device.tenant.id)
+        if connected is None or connected.pop(connection, None) is None:
+            return
+        if not connected:
+            del self._connected[device.tenant.id]
+        self.link.note("disconnected", device.tenant.id, device.id)
+
+    def _tenant_changed(self, identity: str) -> None:
+        tenant = self.directory.tenants.get(identity)
+        self.commands.tenant_changed(identity)
+        for connection, device in list(self._connected.get(identity, {}).items()):
+            if tenant is None or not tenant.is_enabled or tenant.space != device.tenant.space:
+                connection.close("amqp:unauthorized-access", "the tenant was disabled or deleted")
+
+    def _device_changed(self, tenant: str, device: str) -> None:
+        """Look again at the devices that are connected and may have changed."""
+        for connection, known in list(self._connected.get(tenant, {}).items()):
+            if device in ("", known.id):
+                self._look_again(connection, known)
+
+    def _look_again(self, connection: ClientConnection, known: Device) -> None:
+        tenant = self.directory.tenants.get(known.tenant.id)
+        if tenant is None:
+            return
+
+        def found(device: Found) -> None:
+            if device is UNAVAILABLE:
+                return
+            if device is None or not device.is_enabled:
+                connection.close("amqp:unauthorized-access", "the device was disabled or deleted")
+            elif connection in self._connected.get(tenant.id, {}):
+                self._connected[tenant.id][connection] = connection.admission.device = device
+                connection.review()
+
+        self.directory.find_device(tenant, known.id, found)
+
+    # Gateways
+
+    def act_for(self, gateway: Device, identity: str, done: Callable[[Device | DeviceError], None]) -> None:
+        """Find the device that a gateway acts for.
+
+        Args:
+            gateway: what is connected.
+            identity: of the device; its own for itself.
+            done: called with the device, or with the reason why the gateway may not act for it.
+        """
+        if identity in ("", gateway.id):
+            done(gateway)
+            return
+        tenant = gateway.tenant
+
+        def found(device: Found) -> None:
+            if device is UNAVAILABLE:
+                done(DeviceError(503, "the device registry cannot be asked now: try again"))
+            elif device is None:
+                if _NEW in gateway.authorities:
+                    self._provision(gateway, identity, done)
+                else:
+                    done(DeviceError(404, f"there is no device {identity!r:.255}"))
+            elif not device.is_enabled:
+                done(DeviceError(404, f"device {identity!r:.255} is disabled"))
+            elif not gateway.is_gateway_of(device):
+                done(DeviceError(403, f"{gateway.id!r:.255} may not act for device {identity!r:.255}"))
+            else:
+                self.commands.last_gateway(device, gateway)
+                done(device)
+
+        self.directory.find_device(tenant, identity, found)
+
+    def _provision(self, gateway: Device, identity: str, done: Callable[[Device | DeviceError], None]) -> None:
+        """Have a device registered that a gateway sends for."""
+        tenant = gateway.tenant
+
+        def answered(answer: dict[str, Any] | None) -> None:
+            if answer is None or answer.get("error"):
+                reason = "the device registry cannot be asked now" if answer is None else answer["error"]
+                done(DeviceError(503 if answer is None else 403, f"the device was not registered: {reason}"))
+                return
+            self.directory.forget(tenant.id, identity)
+            done(Device(tenant, identity, (answer.get("found") or {}).get("device") or {}))
+
+        question = {"what": "provision", "tenant": tenant.id, "device-id": identity, "gateway": gateway.id}
+        if not self.link.ask(question, answered):
+            answered(None)

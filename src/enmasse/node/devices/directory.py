@@ -1,0 +1,235 @@
+"""What a node knows of tenants, devices and credentials: told by the control process, or asked of it and kept.
+
+Rules:
+1. The node is told of every tenant. Devices and credentials are asked for when they are needed, and kept.
+2. What is kept is asked about again after ``FRESH_S``, and dropped as soon as the registry says that it has changed.
+   While the control process is away, what is kept is good for ``STALE_S``, so that known devices still come in.
+3. What there is not is kept, too, for ``ABSENT_S``: who guesses costs the registry nothing.
+4. Everything is bounded: entries, questions under way, and what waits for an answer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from enmasse.node.devices.tenants import Device, Document, Tenant
+
+MOST_KEPT: Final = 50_000
+MOST_ABSENT: Final = 10_000
+MOST_ASKED: Final = 2_000
+"""Questions under way; a fleet that comes back waits its turn by trying again."""
+
+FRESH_S: Final = 60.0
+STALE_S: Final = 24 * 3_600.0
+ABSENT_S: Final = 5.0
+ANSWER_S: Final = 10.0
+
+
+class Unavailable:
+    """It is not known now, and may be later."""
+
+
+UNAVAILABLE: Final = Unavailable()
+
+Found = Any
+"""What was looked for; None: there is none; ``UNAVAILABLE``."""
+
+Key = tuple[str, ...]
+
+
+class Login:
+    """Credentials of a device.
+
+    Attributes:
+        device: whose they are.
+        secrets: as the registry has them.
+        is_enabled: whether they may be used.
+    """
+
+    __slots__ = ("device", "is_enabled", "secrets")
+
+    def __init__(self, device: Device, document: Document) -> None:
+        self.device = device
+        self.secrets: list[Document] = list(document.get("secrets") or ())
+        self.is_enabled = document.get("enabled") is not False
+
+
+class _Kept:
+    __slots__ = ("device", "known_at", "value")
+
+    def __init__(self, value: Any, device: str, known_at: float) -> None:
+        self.value = value
+        self.device = device
+        self.known_at = known_at
+
+
+class Directory:
+    """The tenants, and what is kept of their devices.
+
+    Args:
+        clock: returns the time in seconds.
+        ask: asks the control process: takes the question, and what is called with the answer, or with None when none
+            came; returns false if it cannot be asked now.
+        tenant_changed: called with the id of a tenant that came, changed or went.
+        device_changed: called with the ids of the tenant and of a device that changed; an empty one: all of them.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        ask: Callable[[dict[str, Any], Callable[[dict[str, Any] | None], None]], bool],
+        tenant_changed: Callable[[str], None],
+        device_changed: Callable[[str, str], None],
+    ) -> None:
+        self.tenants: dict[str, Tenant] = {}
+        self._aliases: dict[str, str] = {}
+        self._clock = clock
+        self._ask = ask
+        self._tenant_changed = tenant_changed
+        self._device_changed = device_changed
+        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._of_device: dict[tuple[str, str], set[Key]] = {}
+        self._absent: OrderedDict[Key, float] = OrderedDict()
+        self._waiting: dict[Key, list[Callable[[Found], None]]] = {}
+
+    # What control tells
+
+    def put_tenant(self, tenant: Tenant) -> None:
+        """Take note of a tenant, or of its present state."""
+        known = self.tenants.get(tenant.id)
+        if known is not None and (known.space, known.document) == (tenant.space, tenant.document):
+            return
+        self._forget_alias(tenant.id)
+        self.tenants[tenant.id] = tenant
+        if tenant.alias:
+            self._aliases[tenant.alias] = tenant.id
+        # What is kept of its devices refers to its former state.
+        self.forget(tenant.id)
+        self._tenant_changed(tenant.id)
+
+    def remove_tenant(self, identity: str) -> None:
+        """Forget a tenant, and all of its devices."""
+        self._forget_alias(identity)
+        if self.tenants.pop(identity, None) is not None:
+            self.forget(identity)
+            self._tenant_changed(identity)
+
+    def _forget_alias(self, identity: str) -> None:
+        former = self.tenants.get(identity)
+        if former is not None and self._aliases.get(former.alias) == identity:
+            del self._aliases[former.alias]
+
+    def keep_tenants(self, identities: set[str]) -> None:
+        """Forget every tenant but these."""
+        for identity in [each for each in self.tenants if each not in identities]:
+            self.remove_tenant(identity)
+
+    def forget(self, tenant: str, device: str = "") -> None:
+        """Drop what is kept of a device, or of all devices of a tenant: it has changed."""
+        for key in [key for key in self._absent if key[1] == tenant]:
+            del self._absent[key]
+        if device:
+            for key in self._of_device.pop((tenant, device), set()):
+                self._kept.pop(key, None)
+        else:
+            for key in [key for key in self._kept if key[1] == tenant]:
+                self._drop(key)
+        self._device_changed(tenant, device)
+
+    def doubt(self) -> None:
+        """Ask about everything again when it is next needed: changes may have gone unnoticed."""
+        for kept in self._kept.values():
+            kept.known_at = min(kept.known_at, self._clock() - FRESH_S)
+        self._absent.clear()
+
+    # What is looked for
+
+    def tenant(self, name: str) -> Tenant | None:
+        """Return a tenant by its id or alias."""
+        return self.tenants.get(name) or self.tenants.get(self._aliases.get(name, ""))
+
+    def find_login(self, tenant: Tenant, kind: str, auth_id: str, done: Callable[[Found], None]) -> None:
+        """Find the credentials of a type with an auth-id; ``done`` is called with a ``Login``, now or later."""
+
+        def made(document: Document) -> Login:
+            device = Device(tenant, document["device-id"], document["device"])
+            return Login(device, document["credentials"])
+
+        question = {"what": "credentials", "tenant": tenant.id, "type": kind, "auth-id": auth_id}
+        self._find(("login", tenant.id, kind, auth_id), question, made, done)
+
+    def find_device(self, tenant: Tenant, identity: str, done: Callable[[Found], None]) -> None:
+        """Find a device by its id; ``done`` is called with a ``Device``, now or later."""
+
+        def made(document: Document) -> Device:
+            return Device(tenant, identity, document["device"])
+
+        self._find(
+            ("device", tenant.id, identity),
+            {"what": "device", "tenant": tenant.id, "device-id": identity},
+            made,
+            done,
+        )
+
+    def _find(
+        self, key: Key, question: dict[str, Any], made: Callable[[Document], Any], done: Callable[[Found], None]
+    ) -> None:
+        now = self._clock()
+        kept = self._kept.get(key)
+        if kept is not None and now - kept.known_at < FRESH_S:
+            done(kept.value)
+            return
+        absent = self._absent.get(key)
+        if absent is not None and now - absent < ABSENT_S:
+            done(None)
+            return
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.append(done)
+            return
+        if len(self._waiting) >= MOST_ASKED:
+            done(self._stale(key))
+            return
+        self._waiting[key] = [done]
+
+        def answered(answer: dict[str, Any] | None) -> None:
+            found = self._stale(key) if answer is None else self._learn(key, answer, made)
+            for each in self._waiting.pop(key):
+                each(found)
+
+        if not self._ask(question, answered):
+            answered(None)
+
+    def _stale(self, key: Key) -> Found:
+        kept = self._kept.get(key)
+        return kept.value if kept is not None and self._clock() - kept.known_at < STALE_S else UNAVAILABLE
+
+    def _learn(self, key: Key, answer: dict[str, Any], made: Callable[[Document], Any]) -> Found:
+        self._drop(key)
+        if answer.get("error"):
+            return UNAVAILABLE
+        document = answer.get("found")
+        if document is None:
+            if len(self._absent) >= MOST_ABSENT:
+                self._absent.popitem(last=False)
+            self._absent[key] = self._clock()
+            return None
+        if len(self._kept) >= MOST_KEPT:
+            self._drop(next(iter(self._kept)))
+        value = made(document)
+        device = value.device.id if isinstance(value, Login) else value.id
+        self._kept[key] = _Kept(value, device, self._clock())
+        self._of_device.setdefault((key[1], device), set()).add(key)
+        return value
+
+    def _drop(self, key: Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            return
+        keys = self._of_device.get((key[1], kept.device))
+        if keys is not None:
+            keys.discard(key)
+            if not keys:
+                del self._of_device[key[1], kept.device]

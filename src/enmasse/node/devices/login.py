@@ -1,0 +1,251 @@
+"""The login of a device: by password, token or certificate, as the registry has its credentials.
+
+Rules:
+1. A refusal does not contain its reason; ``reason`` keeps it for the log.
+2. What is not known now is no refusal: the device is told to try again.
+3. A token is a JSON web token that is signed with a key which is registered for the device as ``rpk``.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import jwt
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from enmasse.identity.password_checks import DigestCheck
+from enmasse.identity.passwords import Checked, Postponed
+from enmasse.identity.users import User
+from enmasse.node.devices.directory import UNAVAILABLE, Found
+from enmasse.node.devices.directory import Login as Credentials
+from enmasse.wire.sasl.mechanisms import Pending, SaslCode, Verdict
+
+if TYPE_CHECKING:
+    from enmasse.identity.passwords import PasswordClient, Passwords
+    from enmasse.node.devices.directory import Directory
+    from enmasse.node.devices.tenants import Device, Document, Tenant
+
+
+PASSWORD, CERTIFICATE, KEY = "hashed-password", "x509-cert", "rpk"
+AUDIENCE: Final = "hono-adapter"
+
+MOST_PASSWORD_BYTES: Final = 1_024
+MOST_TOKEN_S: Final = 24 * 3_600 + 600
+"""The longest time between a token's issue and its end."""
+
+LEEWAY_S: Final = 10 * 60
+"""By how much the clock of a device may differ, as in Hono."""
+
+_ALGORITHMS: Final = {
+    "RSA": ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
+    "EC": ["ES256", "ES384", "ES512"],
+    "EdDSA": ["EdDSA"],
+}
+
+
+class DeviceLogin:
+    """One login of a device.
+
+    Args:
+        directory: knows the devices.
+        passwords: checks and caches passwords.
+        tenant: of the device.
+        client: who logs in, for a password that has to wait.
+        wall: returns seconds since 1970 UTC.
+
+    Attributes:
+        user: with its permissions, once it is authenticated.
+        device: which it is, then.
+        named: the name that it gave.
+        reason: of a refusal.
+        guess: a hash of the proof that was sent, valid in this process alone.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        passwords: Passwords,
+        tenant: Tenant,
+        *,
+        client: PasswordClient,
+        wall: Callable[[], float],
+    ) -> None:
+        self.user: User | None = None
+        self.device: Device | None = None
+        self.named = ""
+        self.reason = ""
+        self.guess = 0
+        self._directory = directory
+        self._passwords = passwords
+        self._tenant = tenant
+        self._client = client
+        self._wall = wall
+
+    def password(self, auth_id: str, password: str) -> Verdict:
+        """Authenticate by a password."""
+        self.guess = hash((auth_id, password))
+        proof = password.encode("utf-8", "surrogatepass")
+        if len(proof) > MOST_PASSWORD_BYTES:
+            return self._refuse("the password is too long")
+        return self._find(PASSWORD, auth_id, lambda found: self._try(found, auth_id, password, proof))
+
+    def token(self, auth_id: str, token: str) -> Verdict:
+        """Authenticate by a token."""
+        self.guess = hash((auth_id, token))
+        return self._find(KEY, auth_id, lambda found: self._read_token(found, auth_id, token))
+
+    def certificate(self, subject: str) -> Verdict:
+        """Authenticate by a certificate that was verified, whose subject is the auth-id."""
+        return self._find(CERTIFICATE, subject, lambda found: self._take(found, subject))
+
+    def _refuse(self, reason: str) -> bool:
+        self.reason = self.reason or reason
+        return False
+
+    def _find(self, kind: str, auth_id: str, judge: Callable[[Credentials], Verdict]) -> Verdict:
+        self.named = f"{auth_id}@{self._tenant.id}"
+        if not self._tenant.is_enabled:
+            return self._refuse("the tenant is disabled")
+        pending: Pending[Verdict] = Pending()
+
+        def found(login: Found) -> None:
+            pending.settle(self._judge(login, judge))
+
+        self._directory.find_login(self._tenant, kind, auth_id, found)
+        return pending if pending.answer is None else pending.answer[0]
+
+    def _judge(self, login: Found, judge: Callable[[Credentials], Verdict]) -> Verdict:
+        if login is UNAVAILABLE:
+            self._refuse("the device registry cannot be asked now")
+            return SaslCode.SYS_TEMP
+        if login is None:
+            return self._refuse("no such credentials")
+        if not login.is_enabled:
+            return self._refuse("the credentials are disabled")
+        if not login.device.is_enabled:
+            return self._refuse("the device is disabled")
+        return judge(login)
+
+    def _valid(self, login: Credentials) -> Iterable[Document]:
+        now = self._wall()
+        for secret in login.secrets:
+            before, after = _seconds(secret.get("not-before")), _seconds(secret.get("not-after"))
+            if secret.get("enabled") is False or (before or now) > now or (after or now) < now:
+                continue
+            yield secret
+
+    def _take(self, login: Credentials, auth_id: str) -> bool:
+        if next(iter(self._valid(login)), None) is None:
+            return self._refuse("no secret is valid now")
+        return self._admit(login, auth_id)
+
+    def _admit(self, login: Credentials, auth_id: str) -> bool:
+        self.device = login.device
+        self.user = User(f"{auth_id}@{self._tenant.id}", self._tenant.space, self._tenant.permissions)
+        self.reason = ""
+        return True
+
+    # Passwords
+
+    def _try(self, login: Credentials, auth_id: str, password: str, proof: bytes) -> Verdict:
+        """Try the secrets that are valid now, one after another."""
+        checks = [_check_of(secret, proof) for secret in self._valid(login)]
+        return self._try_next(login, auth_id, password, [check for check in checks if check is not None])
+
+    def _try_next(self, login: Credentials, auth_id: str, password: str, checks: list[DigestCheck]) -> Verdict:
+        if not checks:
+            return self._refuse("wrong password")
+        check, *others = checks
+        tenant = self._tenant
+
+        def decide(found: Checked) -> Verdict:
+            if isinstance(found, Postponed):
+                self._refuse(found.value)
+                return SaslCode.SYS_TEMP
+            return self._admit(login, auth_id) if found else self._try_next(login, auth_id, password, others)
+
+        # With the tenant: equal hashes of two tenants are two secrets.
+        stored = f"{tenant.id}\0{auth_id}\0{check.function}\0".encode() + check.salt + check.stored
+        found = self._passwords.check_stored(check, stored, password, tenant.space, self._client)
+        if not isinstance(found, Pending):
+            return decide(found)
+        verdict: Pending[Verdict] = Pending()
+
+        def decided(later: Checked) -> None:
+            further = decide(later)
+            if isinstance(further, Pending):
+                further.then(verdict.settle)
+            else:
+                verdict.settle(further)
+
+        found.then(decided)
+        return verdict
+
+    # Tokens
+
+    def _read_token(self, login: Credentials, auth_id: str, token: str) -> bool:
+        for secret in self._valid(login):
+            algorithms = _ALGORITHMS.get(str(secret.get("algorithm")))
+            if algorithms is None:
+                continue
+            try:
+                claims = jwt.decode(
+                    token,
+                    load_der_public_key(b64decode(secret["key"])),  # type: ignore[arg-type]  # of the kinds that are registered
+                    algorithms=algorithms,
+                    options={"verify_aud": False, "verify_exp": False, "verify_iat": False, "verify_nbf": False},
+                )
+            except (jwt.InvalidTokenError, ValueError, binascii.Error):
+                continue
+            problem = self._problem_of(claims, auth_id)
+            return self._refuse(problem) if problem else self._admit(login, auth_id)
+        return self._refuse("the token was not signed with a key of the device that is valid now")
+
+    def _problem_of(self, claims: dict[str, Any], auth_id: str) -> str:
+        """Return what is wrong with a token whose signature is right; empty: nothing."""
+        now = self._wall()
+        issued, end = claims.get("iat"), claims.get("exp")
+        if not isinstance(issued, int | float) or not isinstance(end, int | float):
+            return "the token does not say when it was issued, and when it ends"
+        if not issued - LEEWAY_S <= now <= end + LEEWAY_S:
+            return "the token is not valid now"
+        if end - issued > MOST_TOKEN_S:
+            return "the token is valid for more than a day"
+        if "tid" in claims or "aud" in claims:
+            if claims.get("aud") != AUDIENCE:
+                return f"the token is for another audience than {AUDIENCE}"
+            tenant = self._directory.tenant(str(claims.get("tid")))
+            if tenant is not self._tenant or claims.get("sub") != auth_id:
+                return "the token is another device's"
+        return ""
+
+
+def token_names(token: str) -> tuple[str, str] | None:
+    """Return tenant and auth-id that a token claims; None: it claims none. Nothing of it is verified."""
+    try:
+        claims = jwt.decode(token, options={"verify_signature": False})
+    except (jwt.InvalidTokenError, ValueError):
+        return None
+    tenant, auth_id = claims.get("tid"), claims.get("sub")
+    if claims.get("aud") != AUDIENCE or not isinstance(tenant, str) or not isinstance(auth_id, str):
+        return None
+    return tenant, auth_id
+
+
+def _check_of(secret: Document, password: bytes) -> DigestCheck | None:
+    function, stored = secret.get("hash-function"), str(secret.get("pwd-hash"))
+    if function == "bcrypt":
+        # Of a longer password bcrypt sees the beginning alone, and so would take others for it.
+        return DigestCheck(function, password, b"", stored.encode()) if len(password) <= 72 else None
+    try:
+        return DigestCheck(str(function), password, b64decode(secret.get("salt") or ""), b64decode(stored))
+    except (ValueError, binascii.Error):
+        return None
+
+
+def _seconds(text: Any) -> float | None:
+    return datetime.fromisoformat(text).timestamp() if text else None
