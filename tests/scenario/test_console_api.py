@@ -7,11 +7,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 
 from tests.support.polling import until
 
 if TYPE_CHECKING:
     from tests.support.installation import Installation
+
+pytestmark = pytest.mark.slow
 
 BASE = "/apis/enmasse.io/v1beta1"
 DEMO = f"{BASE}/namespaces/default/addressspaces/demo"

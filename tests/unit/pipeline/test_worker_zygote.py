@@ -19,6 +19,7 @@ import pytest
 from enmasse.pipeline.workers.launcher import Zygote, write_launcher
 
 pytest.importorskip("pyspark", reason="pip install 'enmasse[spark]'")
+pytestmark = pytest.mark.slow
 
 TELL = """\
 import json, os, sys

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BEGIN = """
 import os, signal, time
 from enmasse.pipeline.source.consumed import reader
