@@ -236,6 +236,9 @@ class ClientConnection:
     host_words: ClassVar[HostWords] = HostWords()
     """The protocol's words for the host that clients name, for errors."""
 
+    serves_devices: ClassVar[bool] = False
+    """True if the protocol has words for what devices do."""
+
     engine: ClientEngine
 
     def __init__(
@@ -337,6 +340,7 @@ class ClientConnection:
         self.container = container
         try:
             space = self.admission.enter(host)
+            self._require_served()
             if not self.admission.is_administrator:
                 self.bounds.enter(space, container)
         except RemoteError as error:
@@ -355,6 +359,10 @@ class ClientConnection:
         else:
             self.log("connection-refused", self.closing)
         return self.closing is None
+
+    def _require_served(self) -> None:
+        if self.admission.device is not None and not self.serves_devices:
+            raise RemoteError("amqp:not-allowed", f"devices do not speak {self.protocol} here")
 
     def close(self, condition: str, description: str) -> None:
         """Close the connection and send the client the reason; does nothing if it is being closed already."""

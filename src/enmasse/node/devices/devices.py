@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,6 +54,8 @@ class Devices:
         self._passwords = passwords
         self._connected: dict[str, dict[ClientConnection, Device]] = {}
         """The connections of each tenant's devices."""
+        self._counts: Counter[str] = Counter()
+        """Those of them that last, which alone are limited."""
 
     def login(self, tenant: Tenant, client: PasswordClient) -> DeviceLogin:
         """Begin a login of a device of a tenant."""
@@ -69,8 +72,14 @@ class Devices:
 
     # Connections
 
-    def enter(self, connection: ClientConnection, device: Device, adapter: str) -> None:
+    def enter(self, connection: ClientConnection, device: Device, adapter: str, *, lasts: bool = True) -> None:
         """Register a connection of a device.
+
+        Args:
+            connection: the device's.
+            device: which it is.
+            adapter: the type of adapter.
+            lasts: whether the device is connected as long as its connection is, and is so counted.
 
         Raises:
             DeviceError: its tenant allows no such adapter, or no more connections.
@@ -79,21 +88,25 @@ class Devices:
         if not tenant.allows(adapter):
             raise DeviceError(403, f"tenant {tenant.id!r} has the adapter {adapter} disabled")
         connected = self._connected.setdefault(tenant.id, {})
-        if 0 <= tenant.most_connections <= len(connected):
+        if lasts and 0 <= tenant.most_connections <= self._counts[tenant.id]:
             raise DeviceError(
                 429, f"tenant {tenant.id!r} has {tenant.most_connections} connections, as many as it may"
             )
         connected[connection] = device
-        self.link.note("connected", tenant.id, device.id)
+        if lasts:
+            self._counts[tenant.id] += 1
+        self.link.note("connected" if lasts else "seen", tenant.id, device.id)
 
-    def leave(self, connection: ClientConnection, device: Device) -> None:
+    def leave(self, connection: ClientConnection, device: Device, *, lasts: bool = True) -> None:
         """Forget a connection that is closed."""
         connected = self._connected.get(device.tenant.id)
         if connected is None or connected.pop(connection, None) is None:
             return
         if not connected:
             del self._connected[device.tenant.id]
-        self.link.note("disconnected", device.tenant.id, device.id)
+        if lasts:
+            self._counts[device.tenant.id] -= 1
+            self.link.note("disconnected", device.tenant.id, device.id)
 
     def _tenant_changed(self, identity: str) -> None:
         tenant = self.directory.tenants.get(identity)

@@ -113,7 +113,7 @@ class DeviceLogin:
         pending: Pending[Verdict] = Pending()
 
         def found(login: Found) -> None:
-            pending.settle(self._judge(login, judge))
+            _settle(pending, self._judge(login, judge))
 
         self._directory.find_login(self._tenant, kind, auth_id, found)
         return pending if pending.answer is None else pending.answer[0]
@@ -175,14 +175,7 @@ class DeviceLogin:
             return decide(found)
         verdict: Pending[Verdict] = Pending()
 
-        def decided(later: Checked) -> None:
-            further = decide(later)
-            if isinstance(further, Pending):
-                further.then(verdict.settle)
-            else:
-                verdict.settle(further)
-
-        found.then(decided)
+        found.then(lambda later: _settle(verdict, decide(later)))
         return verdict
 
     # Tokens
@@ -222,6 +215,14 @@ class DeviceLogin:
             if tenant is not self._tenant or claims.get("sub") != auth_id:
                 return "the token is another device's"
         return ""
+
+
+def _settle(pending: Pending[Verdict], verdict: Verdict) -> None:
+    """Settle with a verdict once it is known, too."""
+    if isinstance(verdict, Pending):
+        verdict.then(pending.settle)
+    else:
+        pending.settle(verdict)
 
 
 def token_names(token: str) -> tuple[str, str] | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -179,7 +180,23 @@ def _ttl_of(sent: Sent, defaults: dict[str, Any]) -> int | None:
     return min(found, default=None)
 
 
-def checked_payload(tenant: Tenant, content_type: str, body: bytes) -> None:
+def seconds_of(properties: Mapping[str, str], name: str) -> int | None:
+    """Return a property that is a number of seconds; None: it is not there.
+
+    Raises:
+        DeviceError: it is no such number.
+    """
+    text = properties.get(name)
+    if text is None:
+        return None
+    found = int(text) if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 11 else -2
+    least = -1 if name.endswith("ttd") else 0
+    if found < least:
+        raise DeviceError(400, f"{name} is a number of seconds, not {text!r:.40}")
+    return found
+
+
+def check_payload(content_type: str, body: bytes) -> None:
     """Check what a device sends.
 
     Raises:
@@ -189,7 +206,6 @@ def checked_payload(tenant: Tenant, content_type: str, body: bytes) -> None:
         raise DeviceError(400, f"the message is empty: give it a payload, or the content type {EMPTY}")
     if body and content_type == EMPTY:
         raise DeviceError(400, f"a message with the content type {EMPTY} has no payload")
-    del tenant
 
 
 @dataclass(frozen=True, slots=True)

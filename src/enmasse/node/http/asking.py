@@ -30,19 +30,29 @@ ANSWER_S: Final = 30.0
 LINGER_S: Final = 0.5
 """How long an address for an answer stays once that has come."""
 
+Headers = tuple[tuple[str, str], ...]
 
-class _Asking(Receiving):
-    """A request that is sent as a message, and answered by another one."""
+
+class Asking(Receiving):
+    """A request that is sent as a message, and answered by another one.
+
+    Args:
+        connection: the client's.
+        address: to which it is sent.
+        wait_s: how long an answer is waited for.
+        request: whose headers say more of it.
+        body: the request's.
+    """
 
     __slots__ = ("_body", "_headers", "_is_sent", "_post", "_sender")
 
-    def __init__(self, connection: HttpConnection, request: Request, body: bytes) -> None:
-        route: Route = request.route
-        check_query(route, "POST")
-        super().__init__(connection, route.address, 1, seconds(route.query, "wait", ANSWER_S, MAX_WAIT_S))
+    def __init__(
+        self, connection: HttpConnection, address: str, wait_s: float, request: Request, body: bytes
+    ) -> None:
+        super().__init__(connection, address, 1, wait_s)
         self._headers = request.headers
         self._body = body
-        self._sender: Sender = connection.sender(route.address)
+        self._sender: Sender = connection.sender(address)
         self._post: Post | None = None
         self._is_sent = False
 
@@ -57,14 +67,18 @@ class _Asking(Receiving):
             connection.refused(link, error)
             raise
         connection.joined(self, link, self.consumer)
-        parts = parts_of(self._headers)
-        from_headers(parts, self._headers)
-        parts.fields["reply_to"] = address.name
-        parts.header.durable = self._headers.get("x-durable", "false").strip().lower() == "true"
-        parts.fields.setdefault("correlation_id", address.name)
-        payload = parts.encode(self._body)
+        payload = self._question(address.name)
         self._sender.check(len(payload))
         self._post = Post(payload, self._wait_s, self._sent)
+
+    def _question(self, reply_to: str) -> bytes:
+        """Return the message that asks for an answer at an address."""
+        parts = parts_of(self._headers)
+        from_headers(parts, self._headers)
+        parts.fields["reply_to"] = reply_to
+        parts.header.durable = self._headers.get("x-durable", "false").strip().lower() == "true"
+        parts.fields.setdefault("correlation_id", reply_to)
+        return parts.encode(self._body)
 
     def start(self) -> None:
         """Make the address for the answer, and send the question."""
@@ -108,6 +122,10 @@ class _Asking(Receiving):
         except RemoteError as error:
             self._connection.finish_with(HttpError(502, f"the answer cannot be read: {error.description}"))
             return
+        self._finish(sections, kind, headers, body)
+
+    def _finish(self, sections: Sections, kind: str, headers: Headers, body: bytes) -> None:
+        """Answer the request with the answer that has come."""
         self._connection.finish(head(200, kind, headers), body)
 
     def _give_up(self) -> None:
@@ -123,4 +141,7 @@ class _Asking(Receiving):
 
 def post_request(connection: HttpConnection, request: Request, body: bytes) -> None:
     """Ask, and be answered."""
-    connection.begin(_Asking(connection, request, body))
+    route: Route = request.route
+    check_query(route, "POST")
+    wait_s = seconds(route.query, "wait", ANSWER_S, MAX_WAIT_S)
+    connection.begin(Asking(connection, route.address, wait_s, request, body))

@@ -24,6 +24,14 @@ from enmasse.node.bounds import MAX_MESSAGE_BYTES
 from enmasse.node.client_connection import ClientConnection, ClientLink
 from enmasse.node.http.asking import post_request
 from enmasse.node.http.description import DESCRIPTION_PATH, description
+from enmasse.node.http.devices import (
+    DEVICE,
+    DEVICE_METHODS,
+    device_route_of,
+    enter_device,
+    leave_device,
+    serve_device,
+)
 from enmasse.node.http.events import get_events
 from enmasse.node.http.leases import Leases
 from enmasse.node.http.links import STORING_KINDS, Sender
@@ -103,6 +111,7 @@ class HttpConnection(ClientConnection):
     )  # fmt: skip
 
     protocol: ClassVar[str] = "http"
+    serves_devices: ClassVar[bool] = True
     engine: Connection
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -173,7 +182,7 @@ class HttpConnection(ClientConnection):
             if request.path == DESCRIPTION_PATH:
                 self._answer_description(request)
                 return False
-            route = request.route = route_of(request)
+            route = request.route = device_route_of(request) or route_of(request)
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
             self._check_origin(request)
         if request.method == "OPTIONS":
@@ -213,7 +222,14 @@ class HttpConnection(ClientConnection):
         if request.method == "OPTIONS":
             self._answer_options(route)
             return
-        _ACTIONS[route.action, request.method](self, request, body)
+        if route.action == DEVICE:
+            serve_device(self, request, body)
+        elif self.admission.device is not None:
+            raise HttpError(
+                403, "devices use the paths /telemetry, /event, /command and /inquiry", "amqp:not-allowed"
+            )
+        else:
+            _ACTIONS[route.action, request.method](self, request, body)
 
     def on_blocked(self, is_blocked: bool) -> None:
         """Stop or resume events; what else is answered is answered whole."""
@@ -235,6 +251,7 @@ class HttpConnection(ClientConnection):
         self._written.clear()
         for key in list(self.links):
             self.detached(key, is_logged=False)
+        leave_device(self)
         for sender in self._senders.values():
             sender.is_detach_sent = True
         self._senders.clear()
@@ -307,7 +324,7 @@ class HttpConnection(ClientConnection):
     def _log_in(self, route: Route) -> bool:
         """Log the client in; return false if the answer comes later."""
         admission = self.admission
-        host = f"{route.space}.{admission.domain}"
+        host = f"{route.space}.{admission.domain}" if route.space else None
         scheme, _, proof = route.proof.partition(" ")
         verdict: Any
         if not route.proof:
@@ -336,7 +353,7 @@ class HttpConnection(ClientConnection):
         verdict.then(decided)
         return False
 
-    def _judge(self, route: Route, host: str, verdict: Any) -> None:
+    def _judge(self, route: Route, host: str | None, verdict: Any) -> None:
         """Enter the space if the verdict allows that.
 
         Raises:
@@ -356,6 +373,8 @@ class HttpConnection(ClientConnection):
                 self._refuse(route, False)
             raise HttpError(503, self.closing.description, self.closing.condition, RETRY)
         self._has_entered = True
+        if route.action == DEVICE:
+            enter_device(self)
 
     def _refuse(self, route: Route, verdict: Any) -> None:
         """Refuse a client, with the same words whether its space exists or not.
@@ -367,6 +386,14 @@ class HttpConnection(ClientConnection):
         self._login_error = "the login has failed"
         if verdict is SaslCode.SYS_TEMP:
             raise HttpError(429, "the login cannot be checked now: try again later", headers=RETRY)
+        if route.action == DEVICE:
+            raise HttpError(
+                401,
+                "the credentials are no device's: send Basic with AUTH-ID@TENANT and the password, or Bearer with a "
+                "token that is signed with the device's key",
+                "amqp:unauthorized-access",
+                _CHALLENGES,
+            )
         if self.admission.is_everything_open:
             raise HttpError(
                 404, f"there is no space {route.space!r}: name one as <space>.<namespace>", "amqp:not-found"
@@ -407,7 +434,7 @@ class HttpConnection(ClientConnection):
         self.engine.more_headers = b"Access-Control-Allow-Origin: %b\r\nVary: Origin\r\n" % origin.encode("latin-1")
 
     def _answer_options(self, route: Route) -> None:
-        methods = ", ".join((*ACTIONS[route.action], "OPTIONS"))
+        methods = ", ".join((*(DEVICE_METHODS if route.action == DEVICE else ACTIONS[route.action]), "OPTIONS"))
         headers: tuple[tuple[str, str], ...] = (("Allow", methods),)
         if self.engine.more_headers:
             headers += (("Access-Control-Allow-Methods", methods), *_PREFLIGHT)

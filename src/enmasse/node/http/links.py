@@ -3,7 +3,7 @@
 Rules:
 1. A sender needs credit of its address. Messages without credit wait, in order, as long as their request allows; then
    the reason why nobody takes them is their outcome.
-2. Every message is sent unsettled, as its request waits for its outcome.
+2. A message is sent unsettled, as its request waits for its outcome, unless it is to arrive at most once.
 """
 
 from __future__ import annotations
@@ -39,12 +39,21 @@ class Post:
         payload: the message.
         wait_s: the seconds for which it may wait for credit.
         done: called with nothing once it is accepted, or with the reason why it was not.
+        is_settled: whether it is done as soon as it is sent.
     """
 
-    __slots__ = ("deadline", "done", "is_given_up", "payload", "wait_s")
+    __slots__ = ("deadline", "done", "is_given_up", "is_settled", "payload", "wait_s")
 
-    def __init__(self, payload: bytes, wait_s: float, done: Callable[[HttpError | None], None]) -> None:
+    def __init__(
+        self,
+        payload: bytes,
+        wait_s: float,
+        done: Callable[[HttpError | None], None],
+        *,
+        is_settled: bool = False,
+    ) -> None:
         self.payload = payload
+        self.is_settled = is_settled
         self.wait_s = max(wait_s, GRACE_S)
         self.done = done
         self.deadline = 0.0
@@ -120,11 +129,16 @@ class Sender:
 
     def _send(self, post: Post) -> None:
         self.received += 1
-        self._serial = number = self._serial + 1
-        self._unanswered[number] = post
-        self.sink.on_message(post.payload, number, False, 0)
+        if post.is_settled:
+            self.sink.on_message(post.payload, 0, True, 0)
+        else:
+            self._serial = number = self._serial + 1
+            self._unanswered[number] = post
+            self.sink.on_message(post.payload, number, False, 0)
         if self.received == self.limit:
             self.sink.on_exhausted()
+        if post.is_settled:
+            post.done(None)
 
     def go_on(self, now: float) -> float | None:
         """Send waiting messages as far as there is credit; return the first deadline of the rest."""

@@ -110,17 +110,21 @@ def route_of(request: Request) -> Route:
             f"{action} takes {' or '.join(methods)}, not {request.method}",
             headers=(("Allow", ", ".join((*methods, "OPTIONS"))),),
         )
-    space = _decoded(parts[3], "space")
+    space = decoded(parts[3], "space")
     if _SPACE.fullmatch(space) is None:
         raise HttpError(404, f"{space!r:.100} names no space: name it as <space>.<namespace>")
-    address = _decoded("/".join(parts[5:-1]), "address")
+    address = decoded("/".join(parts[5:-1]), "address")
     if not address:
         raise HttpError(404, f"the path names no address: paths are {PATH}")
-    return Route(space.lower(), address, action, _query(request.query), request.headers.get("authorization", ""))
+    return Route(space.lower(), address, action, query_of(request.query), request.headers.get("authorization", ""))
 
 
-def _decoded(text: str, what: str) -> str:
-    """Return a part of a path without percent-encoding."""
+def decoded(text: str, what: str) -> str:
+    """Return a part of a path without percent-encoding.
+
+    Raises:
+        HttpError: it is not encoded so.
+    """
     if _ESCAPES.fullmatch(text) is None:
         raise HttpError(400, f"the {what} in the path has a % that is not followed by two hexadecimal digits")
     try:
@@ -129,7 +133,12 @@ def _decoded(text: str, what: str) -> str:
         raise HttpError(400, f"the {what} in the path is not UTF-8: encode each byte of its UTF-8 by %") from None
 
 
-def _query(text: str) -> dict[str, str]:
+def query_of(text: str) -> dict[str, str]:
+    """Return the parameters of a query.
+
+    Raises:
+        HttpError: it is none.
+    """
     try:
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=20, errors="strict")
     except ValueError:

@@ -90,6 +90,7 @@ class MqttConnection(ClientConnection):
         "_publications", "_refusals", "_session_expiry_s", "is_due", "session", "subscriptions",
     )  # fmt: skip
     protocol: ClassVar[str] = "mqtt"
+    serves_devices: ClassVar[bool] = True
     engine: Connection
     session: Session
     subscriptions: Subscriptions

@@ -167,19 +167,3 @@ def _unknown(topic: str) -> DeviceError:
         "devices publish to telemetry, event, command/[T]/[D]/res/ID/STATUS and inquiry/[T]/[D]/req/ID/NAME, not to "
         f"{topic!r:.200}",
     )
-
-
-def seconds_of(properties: dict[str, str], name: str) -> int | None:
-    """Return a property that is a number of seconds; None: it is not there.
-
-    Raises:
-        DeviceError: it is no such number.
-    """
-    text = properties.get(name)
-    if text is None:
-        return None
-    found = int(text) if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 11 else -2
-    least = -1 if name.endswith("ttd") else 0
-    if found < least:
-        raise DeviceError(400, f"{name} is a number of seconds, not {text!r:.40}")
-    return found

@@ -22,11 +22,12 @@ from enmasse.node.devices.messages import (
     Downstream,
     RequestIds,
     Sent,
-    checked_payload,
+    check_payload,
     response_of,
+    seconds_of,
 )
 from enmasse.node.devices.tenants import COMMAND, INQUIRY, MQTT, Device
-from enmasse.node.mqtt.device_topics import ERROR, FilterTopic, PublishTopic, read_filter, read_topic, seconds_of
+from enmasse.node.mqtt.device_topics import ERROR, FilterTopic, PublishTopic, read_filter, read_topic
 from enmasse.node.mqtt.publications import Publications
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
 from enmasse.wire.mqtt.handler import PublishSink
@@ -285,7 +286,7 @@ class DevicePublishing:
         if topic.kind == COMMAND:
             to, correlation_id = home.request_ids.read(device.tenant, device.id, topic.request_id)
             return to, response_of(device, topic.status, content_type, payload, to, correlation_id, now_ms)
-        checked_payload(device.tenant, content_type, payload)
+        check_payload(content_type, payload)
         downstream = self._downstream
         if downstream is None or flags != self._flags:
             ttl_s = seconds_of(topic.properties, "hono-ttl")
