@@ -341,8 +341,7 @@ class AnonymousTerminus(Producer):
     def on_message(self, payload: bytes, delivery_id: int, settled: bool, message_format: int) -> None:
         """Offer the message to the address that it names."""
         port = self.port
-        if 2 * (port.limit - port.received) <= ANONYMOUS_CREDIT:
-            port.grant(ANONYMOUS_CREDIT)
+        self._renew()
         try:
             to = to_of(payload)
             if not to:
@@ -360,6 +359,11 @@ class AnonymousTerminus(Producer):
         target.on_crossed(payload, delivery_id, settled, message_format)
 
     on_crossed = on_message
+
+    def _renew(self) -> None:
+        port = self.port
+        if 2 * (port.limit - port.received) <= ANONYMOUS_CREDIT:
+            port.grant(ANONYMOUS_CREDIT)
 
     def _target(self, to: str) -> Producer:
         space = self._space

@@ -20,6 +20,7 @@ from enmasse.messaging.space import AnonymousTerminus, Space
 from enmasse.messaging.streams.readers import CONSUMER
 from enmasse.node.amqp.connection_recovery import ConnectionRecovery
 from enmasse.node.amqp.coordinator import CAPABILITIES, Coordinator
+from enmasse.node.amqp.devices import CommandConsumer, DeviceTerminus, both, device_of_source
 from enmasse.node.amqp.receipts import Attachment
 from enmasse.node.amqp.recovery import Key, Recovery, unsettled_map
 from enmasse.node.amqp.terminus import (
@@ -34,6 +35,8 @@ from enmasse.node.amqp.terminus import (
 )
 from enmasse.node.amqp.wills import LWT, WILL, LinkWills, WillProducer
 from enmasse.node.client_connection import ClientConnection, ClientLink, require_filters, told_by
+from enmasse.node.devices.messages import DeviceError
+from enmasse.node.devices.tenants import AMQP, Device
 from enmasse.node.unfinished import FREE_BYTES, UNOPENED_BYTES, Unfinished
 from enmasse.node.users.admission import HostWords
 from enmasse.version import __version__
@@ -95,6 +98,7 @@ class Binding(ClientConnection):
     __slots__ = ("_coordinator", "_lasting", "_recovering", "_unfinished", "_wills")
 
     protocol = "amqp"
+    serves_devices = True
     host_words = HostWords("the host in sasl-init", "the host in open or sasl-init")
     engine: Connection
 
@@ -140,11 +144,22 @@ class Binding(ClientConnection):
     def on_opened(self, connection: Connection, remote: Open) -> None:
         """Open the connection in its space, or close it with the reason."""
         self.properties = told_by(remote.properties)
-        if not self.enter(remote.hostname, remote.container_id):
+        if not self.enter(remote.hostname, remote.container_id) or not self._enter_device():
             return
         connection.partial_room = FREE_BYTES
         connection.more_room = self._share_room
         connection.open()
+
+    def _enter_device(self) -> bool:
+        """Register the connection of a device; return false if its tenant does not allow it."""
+        devices, device = self.admission.devices, self.admission.device
+        if devices is not None and device is not None:
+            try:
+                devices.enter(self, device, AMQP)
+            except DeviceError as error:
+                self.close(error.condition, error.description)
+                return False
+        return True
 
     def _share_room(self) -> bool:
         """Take part in the node's budget, as incomplete messages exceed what every connection may have."""
@@ -173,7 +188,9 @@ class Binding(ClientConnection):
             return
         try:
             self._attach_will(space, link, attach)
-            if isinstance(link, ReceivingLink):
+            if self.admission.device is not None and self._attach_device(space, known, link, attach):
+                pass
+            elif isinstance(link, ReceivingLink):
                 self._attach_producer(space, known, link, attach)
             else:
                 assert isinstance(link, SendingLink)
@@ -186,6 +203,62 @@ class Binding(ClientConnection):
         else:
             if link.is_detach_sent:
                 self.log("link-refused", _neutral(link.error), **known.log_fields)
+
+    def _attach_device(self, space: Space, known: ClientLink, link: Link, attach: Attach) -> bool:
+        """Attach a device's link; return false if it is one like those of users: the receiver of a dynamic address.
+
+        Raises:
+            AttachError: devices have no such links.
+        """
+        devices, device = self.admission.devices, self.admission.device
+        assert devices is not None
+        assert device is not None
+        if isinstance(link, ReceivingLink):
+            target = attach.target
+            if not isinstance(target, Target) or target.dynamic or target.address:
+                raise AttachError("amqp:not-allowed", "a device's sender has no address: its messages name theirs")
+            self.count(known, None)
+            link.settle_as(attach.rcv_settle_mode)
+            terminus = DeviceTerminus(
+                space,
+                self.bounds.port(space, known, None),
+                devices,
+                self._connected_device,
+                self.admission.rights.require_send,
+            )
+            self.joined(link, known, terminus)
+            sink, most_bytes = self.bounds.sink(known, terminus, self.bounds.size_limit(space, terminus.address))
+            link.accept(sink, source=attach.source or Source(), target=Target(), max_message_size=most_bytes)
+            return True
+        assert isinstance(link, SendingLink)
+        source = attach.source
+        if source is not None and source.dynamic:
+            return False
+        name = (source.address if source is not None else None) or ""
+        wanted = device_of_source(device.tenant, name)
+        self.count(known, None)
+        consumer = CommandConsumer(space.core, link, name, device.tenant)
+        self.joined(link, known, consumer)
+        link.accept(consumer, source=Source(address=name), target=attach.target or Target())
+
+        def found(which: Device | DeviceError) -> None:
+            if isinstance(which, DeviceError):
+                link.detach(AmqpError(which.condition, which.description))
+                consumer.on_detached()
+            elif not link.is_detach_sent:
+                consumer.address.leave = devices.commands.listen(which, consumer)
+
+        devices.act_for(device, wanted, found)
+        if not wanted:
+            # Of a gateway these are the commands of all its devices, too.
+            own, others = consumer.address.leave, devices.commands.listen_for_all(device, consumer)
+            consumer.address.leave = both(own, others)
+        return True
+
+    def _connected_device(self) -> Device:
+        device = self.admission.device
+        assert device is not None
+        return device
 
     def _attach_will(self, space: Space, link: Link, attach: Attach) -> None:
         """Give the link the will that its properties ask for, or that it had before it came back."""
@@ -406,5 +479,8 @@ class Binding(ClientConnection):
         self._recovering.happened("connection-close")
         if self._unfinished is not None:
             self._unfinished.leave()
+        devices, device = self.admission.devices, self.admission.device
+        if devices is not None and device is not None:
+            devices.leave(self, device)
         sasl = self.engine.sasl
         self.disconnected(_neutral(error), login_error=None if sasl is None else sasl.error)

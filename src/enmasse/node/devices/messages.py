@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from enmasse.errors import LocalError, RemoteError
 from enmasse.messaging.dynamic import DYNAMIC_PREFIX
-from enmasse.node.devices.tenants import COMMAND, EVENT, MAX_TTL_S, RESPONSE, TELEMETRY, Device, Tenant
+from enmasse.node.devices.tenants import COMMAND, EVENT, INQUIRY, MAX_TTL_S, RESPONSE, TELEMETRY, Device, Tenant
 from enmasse.node.plain_values import as_bytes
 from enmasse.wire.amqp.codec import decode, encode
 from enmasse.wire.amqp.sections import (
@@ -324,4 +324,21 @@ def response_of(
             creation_time=Timestamp(now_ms),
         ),
         application_properties={"status": Int(status), "device_id": device.id, "tenant_id": device.tenant.id},
+    )
+
+
+def inquiry_of(
+    device: Device, name: str, content_type: str, body: bytes, reply_to: str, correlation_id: Any = None
+) -> bytes:
+    """Return the message with an inquiry of a device."""
+    return encode_message(
+        body,
+        properties=Properties(
+            to=device.tenant.address(INQUIRY),
+            subject=name,
+            reply_to=reply_to,
+            correlation_id=reply_to if correlation_id is None else correlation_id,
+            content_type=content_type or OCTETS,
+        ),
+        application_properties={"device_id": device.id, "tenant_id": device.tenant.id},
     )

@@ -22,6 +22,7 @@ from enmasse.node.devices.messages import (
     Downstream,
     Sent,
     check_payload,
+    inquiry_of,
     response_of,
     seconds_of,
 )
@@ -30,7 +31,6 @@ from enmasse.node.http.asking import Asking, Headers
 from enmasse.node.http.links import Post
 from enmasse.node.http.routes import RETRY, Route, decoded, query_of
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
-from enmasse.wire.amqp.sections import Properties, Sections, encode_message
 from enmasse.wire.http.answers import HttpError, head
 
 # A connection, and what a device asks over it, know each other.
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from enmasse.node.devices.devices import Devices
     from enmasse.node.http.connection import HttpConnection
     from enmasse.node.http.links import Sender
+    from enmasse.wire.amqp.sections import Sections
     from enmasse.wire.http.heads import Request
 
 
@@ -373,23 +374,6 @@ class _Inquiring(Asking):
         status = sections.application_properties.get("status")
         found = int(status) if isinstance(status, int) and 200 <= status < 600 else 200
         self._connection.finish(head(found, kind), body)
-
-
-def inquiry_of(
-    device: Device, name: str, content_type: str, body: bytes, reply_to: str, correlation_id: Any = None
-) -> bytes:
-    """Return the message with an inquiry of a device."""
-    return encode_message(
-        body,
-        properties=Properties(
-            to=device.tenant.address(INQUIRY),
-            subject=name,
-            reply_to=reply_to,
-            correlation_id=reply_to if correlation_id is None else correlation_id,
-            content_type=content_type or OCTETS,
-        ),
-        application_properties={"device_id": device.id, "tenant_id": device.tenant.id},
-    )
 
 
 def _status_of(asked: Mapping[str, str]) -> int:
