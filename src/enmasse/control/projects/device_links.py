@@ -164,6 +164,7 @@ class DeviceLinks:
                 case what:
                     return {"error": f"this version cannot be asked for {what!r}"}
         except RegistryError as error:
+            _log.info("devices: asked for %s of tenant %s: %s", question.get("what"), tenant, error)
             return {"error": str(error)}
         return {"found": found}
 

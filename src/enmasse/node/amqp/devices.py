@@ -2,7 +2,7 @@
 
 A device sends on the anonymous terminus, with ``to`` as Hono's AMQP adapter has it: ``telemetry``, ``event`` or
 ``inquiry``, alone or with ``/TENANT/DEVICE`` behind it; a response goes to its command's ``reply-to``, with its
-status in the application property ``status``. It receives commands from ``command``, or from ``command/TENANT/DEVICE``; the
+status in the application property ``status``. It receives commands from ``command`` or ``command/TENANT/DEVICE``; the
 tenant may be left empty. For answers to inquiries it receives from a dynamic address.
 """
 
@@ -180,6 +180,16 @@ class _Commands(Address):
         self.leave()
 
 
+class _Delivery:
+    """A command that a device has not settled."""
+
+    __slots__ = ("done", "sink")
+
+    def __init__(self, sink: CommandConsumer, done: Callable[[Any], None]) -> None:
+        self.sink = sink
+        self.done = done
+
+
 class CommandConsumer(Consumer):
     """A receiver's end at the commands of a device; a ``Listener``.
 
@@ -215,7 +225,7 @@ class CommandConsumer(Consumer):
         )
         self.deliveries += 1
         self.unsettled += 1
-        self.send(done, message, False, 0)
+        self.send(_Delivery(self, done), message, False, 0)
         return True
 
     def on_credit(self, gained: int, drain: bool) -> None:
@@ -228,7 +238,7 @@ class CommandConsumer(Consumer):
         self.unsettled -= 1
         if state is not ACCEPTED:
             self.count(state)
-        delivery(RELEASED if state is None else state)
+        delivery.done(RELEASED if state is None else state)
 
     def on_detached(self, *, closed: bool = False) -> None:
         """Release what the device has not settled, and take no more commands."""

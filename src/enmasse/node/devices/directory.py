@@ -24,7 +24,7 @@ MOST_ASKED: Final = 2_000
 FRESH_S: Final = 60.0
 STALE_S: Final = 24 * 3_600.0
 ABSENT_S: Final = 5.0
-ANSWER_S: Final = 10.0
+ANSWER_S: Final = 5.0
 
 
 class Unavailable:

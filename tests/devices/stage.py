@@ -1,0 +1,243 @@
+"""A stage for stories of devices: who registers them, and the applications that they talk with."""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+
+from tests.support.polling import until
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from proton import Message
+
+    from tests.support.installation import Installation
+
+GREEN, BLUE = "default.green", "other.blue"
+"""Tenants: telemetry of the one is anycast, of the other a stream."""
+
+SPACES = {GREEN: "green-space.default", BLUE: "blue-space.other"}
+PASSWORD = "opensesame"  # of tests
+WAIT_S = 30.0
+
+
+class Application:
+    """An application of a tenant, as Hono's are: AMQP over Proton.
+
+    Args:
+        url: of the node.
+        tenant: whose application it is.
+    """
+
+    def __init__(self, url: str, tenant: str) -> None:
+        from proton.utils import BlockingConnection  # it may not be there
+
+        self.tenant = tenant
+        self.connection = BlockingConnection(url, timeout=WAIT_S, virtual_host=SPACES[tenant])
+        self.commands = self.connection.create_sender(f"command/{tenant}")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def listen(self, kind: str, credit: int = 100, at: str = "") -> Listening:
+        """Receive from an address of the tenant, or from a name below it."""
+        return Listening(self.connection, f"{kind}/{self.tenant}" + (f"/{at}" if at else ""), credit)
+
+    def command(self, device: str, name: str, body: bytes = b"", **fields: Any) -> str:
+        """Send a command and return its outcome: accepted, released or rejected."""
+        from proton import Delivery
+        from proton import Message as ProtonMessage
+
+        message = ProtonMessage(
+            address=f"command/{self.tenant}/{device}", subject=name, body=body, inferred=True, **fields
+        )
+        delivery = self.commands.send(message, error_states=[])
+        return {Delivery.ACCEPTED: "accepted", Delivery.RELEASED: "released", Delivery.REJECTED: "rejected"}[
+            delivery.remote_state
+        ]
+
+
+class Listening:
+    """A receiver that takes all that comes."""
+
+    def __init__(self, connection: Any, address: str, credit: int) -> None:
+        self._connection = connection
+        self._receiver = connection.create_receiver(address, credit=credit)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._receiver.close()
+
+    def next(self, device: str = "") -> Message:
+        """Return the next message, or the next one of a device; it is accepted, as those before are."""
+        while True:
+            message = self._receiver.receive(WAIT_S)
+            if self._receiver.fetcher.unsettled:
+                self._receiver.accept()
+                flush(self._connection)
+            if not device or message.properties["device_id"] == device:
+                return message
+
+
+def flush(connection: Any) -> None:
+    """Have Proton send what waits to be sent: it does nothing by itself."""
+    connection.wait(lambda: connection.conn.transport.pending() <= 0, msg="to send")
+
+
+class MqttDevice:
+    """A device that speaks MQTT over paho.
+
+    Args:
+        url: of the node.
+        user: with the tenant behind ``@``.
+        password: of the device.
+        version: 4 or 5.
+    """
+
+    def __init__(self, url: str, user: str, password: str = PASSWORD, version: int = 4) -> None:
+        from paho.mqtt.client import Client
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        self.messages: queue.Queue[Any] = queue.Queue()
+        self.answers: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self._client = Client(CallbackAPIVersion.VERSION2, client_id="", protocol=version, reconnect_on_failure=False)
+        self._client.username_pw_set(user, password)
+        self._client.on_connect = lambda _c, _u, _f, code, _p: self.answers.put(("connected", code))
+        self._client.on_disconnect = lambda _c, _u, _f, code, _p: self.answers.put(("disconnected", code))
+        self._client.on_subscribe = lambda _c, _u, _m, codes, _p: self.answers.put(("subscribed", codes))
+        self._client.on_publish = lambda _c, _u, _m, code, _p: self.answers.put(("published", code))
+        self._client.on_message = lambda _c, _u, message: self.messages.put(message)
+        host, _, port = url.partition("://")[2].partition(":")
+        self._client.connect(host, int(port))
+        self._client.loop_start()
+        self.connected = self.answer("connected")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def answer(self, kind: str) -> Any:
+        """Wait for an answer of a kind, and return its code."""
+        while True:
+            found, code = self.answers.get(timeout=WAIT_S)
+            if found == kind:
+                return code
+
+    def publish(self, topic: str, body: bytes = b"", qos: int = 1) -> None:
+        self._client.publish(topic, body, qos=qos)
+
+    def send(self, topic: str, body: bytes = b"", qos: int = 1) -> Any:
+        """Publish, and return the code of the answer."""
+        self.publish(topic, body, qos)
+        return self.answer("published")
+
+    def subscribe(self, text: str, qos: int = 1) -> Any:
+        self._client.subscribe(text, qos)
+        return self.answer("subscribed")[0]
+
+    def next(self) -> Any:
+        """Return the next message that it is sent."""
+        return self.messages.get(timeout=WAIT_S)
+
+
+class Stage:
+    """The installation, and what tests need of it.
+
+    Args:
+        installation: with the projects.
+        numbers: for names that nobody else has.
+    """
+
+    def __init__(self, installation: Installation, numbers: Iterator[int]) -> None:
+        self.installation = installation
+        self._numbers = numbers
+        self._stack = ExitStack()
+        self._applications: dict[str, Application] = {}
+
+    def __enter__(self) -> Self:
+        self.registry = self._stack.enter_context(
+            httpx.Client(base_url=self.installation.url("registry"), headers=self.installation.proof, timeout=WAIT_S)
+        )
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for application in self._applications.values():
+            application.close()
+        self._stack.close()
+
+    def url(self, protocol: str) -> str:
+        return self.installation.url(protocol)
+
+    def application(self, tenant: str = GREEN) -> Application:
+        """The application of a tenant, which all tests share."""
+        if tenant not in self._applications:
+            self._applications[tenant] = Application(self.url("amqp"), tenant)
+        return self._applications[tenant]
+
+    def device(
+        self,
+        tenant: str = GREEN,
+        document: Mapping[str, Any] | None = None,
+        secrets: list[dict[str, Any]] | None = None,
+        kind: str = "hashed-password",
+    ) -> str:
+        """Register a device with credentials, and return its id, which is its auth-id, too."""
+        name = f"device-{next(self._numbers)}"
+        self.registry.post(f"/devices/{tenant}/{name}", json=document or {}).raise_for_status()
+        given = [{"type": kind, "auth-id": name, "secrets": secrets or [hashed(PASSWORD)]}]
+        self.registry.put(f"/credentials/{tenant}/{name}", json=given).raise_for_status()
+        return name
+
+    def change(self, device: str, document: Mapping[str, Any], tenant: str = GREEN) -> None:
+        self.registry.put(f"/devices/{tenant}/{device}", json=document).raise_for_status()
+
+    def mqtt(self, device: str, tenant: str = GREEN, **options: Any) -> MqttDevice:
+        return MqttDevice(self.url("mqtt"), f"{device}@{tenant}", **options)
+
+    def http(self, device: str, tenant: str = GREEN, password: str = PASSWORD) -> httpx.Client:
+        client = httpx.Client(base_url=self.url("http"), auth=(f"{device}@{tenant}", password), timeout=WAIT_S)
+        return self._stack.enter_context(client)
+
+    def amqp(self, device: str, tenant: str = GREEN, password: str = PASSWORD) -> Any:
+        from proton.utils import BlockingConnection
+
+        connection = BlockingConnection(
+            self.url("amqp"),
+            timeout=WAIT_S,
+            user=f"{device}@{tenant}",
+            password=password,
+            allowed_mechs="PLAIN",
+            allow_insecure_mechs=True,
+        )
+        self._stack.callback(connection.close)
+        return connection
+
+
+def hashed(password: str) -> dict[str, Any]:
+    """Return a secret with a quick hash."""
+    digest = hashlib.sha256(b"salt" + password.encode()).digest()
+    return {
+        "hash-function": "sha-256",
+        "pwd-hash": b64encode(digest).decode(),
+        "salt": b64encode(b"salt").decode(),
+    }
+
+
+def eventually(look: Callable[[], Any]) -> Any:
+    """Wait until something is true, and return it."""
+    until(lambda: bool(look()), look)
+    return look()

@@ -1,0 +1,103 @@
+"""Devices over AMQP, with Proton on both sides."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.devices.stage import GREEN, flush
+from tests.support.foreign_tools import require
+
+if TYPE_CHECKING:
+    from tests.devices.stage import Stage
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def needs() -> None:
+    require("python-qpid-proton with SASL and TLS")
+
+
+def message_of(to: str, body: bytes, **fields: Any) -> Any:
+    from proton import Message
+
+    return Message(address=to, body=body, inferred=True, **fields)
+
+
+def test_a_device_sends_and_is_commanded(stage: Stage) -> None:
+    device = stage.device()
+    application = stage.application()
+    connection = stage.amqp(device)
+    sender = connection.create_sender(None)
+    with application.listen("event") as events, application.listen("command_response", at="app-3") as responses:
+        sender.send(message_of("event", b"fire", content_type="text/plain", ttl=7.0, properties={"floor": 3}))
+        message = events.next(device)
+        assert (bytes(message.body), message.content_type, message.ttl) == (b"fire", "text/plain", 7.0)
+        assert message.properties == {
+            "device_id": device,
+            "tenant_id": GREEN,
+            "orig_adapter": "hono-amqp",
+            "orig_address": "event",
+            "floor": 3,
+        }
+        receiver = connection.create_receiver("command", credit=5)
+        flush(connection)
+        told = {"reply_to": f"command_response/{GREEN}/app-3", "correlation_id": "c-3"}
+        from proton.utils import SendException
+
+        # Each side does something only while it waits, so that one of them needs a thread.
+        outcomes: list[str] = []
+        thread = Thread(
+            target=lambda: outcomes.append(application.command(device, "open", b"valve", **told)), daemon=True
+        )
+        thread.start()
+        command = receiver.receive(30)
+        receiver.accept()
+        flush(connection)
+        thread.join(30)
+        assert outcomes == ["accepted"]
+        assert (command.subject, bytes(command.body)) == ("open", b"valve")
+        sender.send(
+            message_of(command.reply_to, b"opened", correlation_id=command.correlation_id, properties={"status": 200})
+        )
+        response = responses.next()
+        assert (bytes(response.body), response.correlation_id, response.properties["status"]) == (
+            b"opened",
+            "c-3",
+            200,
+        )
+        for to, fields in (
+            ("nonsense", {}),
+            ("event/other.blue/x", {}),
+            ("event//nobody", {}),
+            ("command_response/x/y/z", {"properties": {"status": 200}}),
+        ):
+            with pytest.raises(SendException):
+                sender.send(message_of(to, b"x", **fields))
+
+
+def test_devices_have_no_other_links(stage: Stage) -> None:
+    from proton.utils import LinkDetached
+
+    connection = stage.amqp(stage.device())
+    for address in (
+        f"telemetry/{GREEN}",
+        f"event/{GREEN}",
+        "$management",
+        "command/other.blue/x",
+        f"command/{GREEN}",
+    ):
+        with pytest.raises(LinkDetached):
+            connection.create_receiver(address)
+    with pytest.raises(LinkDetached):
+        connection.create_sender(f"event/{GREEN}")
+
+
+def test_a_wrong_password_is_refused(stage: Stage) -> None:
+    from proton import ConnectionException
+
+    with pytest.raises(ConnectionException):
+        stage.amqp(stage.device(), password="wrong")
