@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -22,9 +22,12 @@ from schemathesis.specs.openapi.checks import (
 
 from enmasse.api.app import ApiParts, create_app
 from enmasse.api.registry.operations import openapi_document
+from enmasse.control.projects.commands import CommandDispatcher
 from enmasse.control.store.registry import Registry
 from enmasse.control.store.store import ResourceStore
+from enmasse.iot.command_store import CommandStore
 from enmasse.iot.documents import RegistryError
+from enmasse.iot.lookups import Lookups
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
 from tests.support.chance import examples
@@ -41,25 +44,36 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 
 @pytest.fixture(scope="module")
-def devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceRegistry]:
-    numbers = itertools.count(1)
-    with DeviceStore(tmp_path_factory.mktemp("devices") / "devices.db") as store:
-        made = DeviceRegistry(
-            store,
-            now=lambda: "2026-01-01T00:00:00Z",
-            new_id=lambda: f"id-{next(numbers)}",
-            new_version=lambda: f"v{next(numbers)}",
-        )
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceStore]:
+    with DeviceStore(tmp_path_factory.mktemp("devices") / "devices.db") as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory, devices: DeviceRegistry) -> Iterator[FastAPI]:
+def devices(store: DeviceStore) -> DeviceRegistry:
+    numbers = itertools.count(1)
+    return DeviceRegistry(
+        store,
+        now=lambda: "2026-01-01T00:00:00Z",
+        new_id=lambda: f"id-{next(numbers)}",
+        new_version=lambda: f"v{next(numbers)}",
+    )
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory, store: DeviceStore, devices: DeviceRegistry) -> Iterator[FastAPI]:
     uids = itertools.count(1)
-    with ResourceStore(tmp_path_factory.mktemp("api") / "resources.db") as store:
-        registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
+    # Without a project a tenant has no addresses, so that nothing is delivered, and whoever asks at once is refused.
+    commands = CommandDispatcher(
+        CommandStore(store, new_id=lambda: f"command-{next(uids)}", now_ms=lambda: 1_000),
+        Lookups(store),
+        lambda _tenant: None,
+        lambda _space: nullcontext(),  # type: ignore[arg-type,return-value]  # nobody gets there
+    )
+    with ResourceStore(tmp_path_factory.mktemp("api") / "resources.db") as resources:
+        registry = Registry(resources, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
         registry.create_namespaces()
-        yield create_app(ApiParts(registry=registry, stop=asyncio.Event(), devices=devices))
+        yield create_app(ApiParts(registry=registry, stop=asyncio.Event(), devices=devices, commands=commands))
 
 
 def test_made_up_requests_are_answered_as_described(app: FastAPI, devices: DeviceRegistry) -> None:

@@ -16,8 +16,6 @@ from tests.support.polling import until
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from proton import Message
-
     from tests.support.installation import Installation
 
 GREEN, BLUE = "default.green", "other.blue"
@@ -59,9 +57,12 @@ class Application:
             address=f"command/{self.tenant}/{device}", subject=name, body=body, inferred=True, **fields
         )
         delivery = self.commands.send(message, error_states=[])
-        return {Delivery.ACCEPTED: "accepted", Delivery.RELEASED: "released", Delivery.REJECTED: "rejected"}[
-            delivery.remote_state
-        ]
+        names: dict[int, str] = {
+            Delivery.ACCEPTED: "accepted",
+            Delivery.RELEASED: "released",
+            Delivery.REJECTED: "rejected",
+        }
+        return names[delivery.remote_state]
 
 
 class Listening:
@@ -77,7 +78,7 @@ class Listening:
     def __exit__(self, *exception: object) -> None:
         self._receiver.close()
 
-    def next(self, device: str = "") -> Message:
+    def next(self, device: str = "") -> Any:
         """Return the next message, or the next one of a device; it is accepted, as those before are."""
         while True:
             message = self._receiver.receive(WAIT_S)
@@ -105,11 +106,16 @@ class MqttDevice:
 
     def __init__(self, url: str, user: str, password: str = PASSWORD, version: int = 4) -> None:
         from paho.mqtt.client import Client
-        from paho.mqtt.enums import CallbackAPIVersion
+        from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
         self.messages: queue.Queue[Any] = queue.Queue()
         self.answers: queue.Queue[tuple[str, Any]] = queue.Queue()
-        self._client = Client(CallbackAPIVersion.VERSION2, client_id="", protocol=version, reconnect_on_failure=False)
+        self._client = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id="",
+            protocol=MQTTProtocolVersion(version),
+            reconnect_on_failure=False,
+        )
         self._client.username_pw_set(user, password)
         self._client.on_connect = lambda _c, _u, _f, code, _p: self.answers.put(("connected", code))
         self._client.on_disconnect = lambda _c, _u, _f, code, _p: self.answers.put(("disconnected", code))
@@ -181,6 +187,10 @@ class Stage:
 
     def url(self, protocol: str) -> str:
         return self.installation.url(protocol)
+
+    def renew(self) -> None:
+        """Have the applications connect anew, as the node was killed."""
+        self._applications.clear()
 
     def application(self, tenant: str = GREEN) -> Application:
         """The application of a tenant, which all tests share."""

@@ -103,7 +103,7 @@ def test_a_service_answers_an_inquiry_in_one_request(stage: Stage) -> None:
         question = inquiries.next()
         assert (question.subject, question.properties["device_id"]) == ("weather", device)
         answer = Message(correlation_id=question.correlation_id, body=b"in the rain", inferred=True)
-        sender = application.connection.create_sender(question.reply_to)
+        sender: Any = application.connection.create_sender(question.reply_to)
         sender.send(answer)
         sender.close()
         assert (asked.answer().status_code, asked.answer().content) == (200, b"in the rain")

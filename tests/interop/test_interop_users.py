@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from enmasse.cli.commands.user import user as user_commands
+from enmasse.cli.commands.declare.user import user as user_commands
 from enmasse.client import ConnectionDeniedError, Message, Outcome, blocking
 from enmasse.errors import UnavailableError
 from enmasse.pipeline.errors import AccessError

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         SessionAdmin,
         UserJudge,
     )
+    from enmasse.control.projects.commands import CommandDispatcher
     from enmasse.control.store.registry import Registry
     from enmasse.iot.registry import DeviceRegistry
 
@@ -118,6 +119,7 @@ class ApiParts:
         audit: the log of requests; None: there is none.
         pipelines: the client of the pipeline host.
         devices: the device registry; None: it is not served.
+        commands: delivers commands to devices; None: that is not served.
         connections: those of the API, for its metrics.
         names: accepted in Host headers, beside those of the loopback interface.
         sampler: of the nodes' figures, run by whoever made it.
@@ -133,6 +135,7 @@ class ApiParts:
     audit: AuditLog | None = None
     pipelines: PipelineHost | None = None
     devices: DeviceRegistry | None = None
+    commands: CommandDispatcher | None = None
     connections: HttpConnections | None = None
     names: Collection[str] = ()
     sampler: Sampler = field(default_factory=lambda: Sampler(()))
@@ -184,7 +187,7 @@ def create_app(parts: ApiParts) -> FastAPI:
         app.include_router(message_routes(registry, messages, node_of, watches))
     app.include_router(broker_routes(registry))
     if parts.devices is not None:
-        app.include_router(registry_routes(parts.devices, registry))
+        app.include_router(registry_routes(parts.devices, registry, parts.commands))
     if sessions:
         app.include_router(connection_routes(registry, sessions))
     if tracers := [node.traces for node in nodes if node.traces is not None]:

@@ -13,6 +13,7 @@ import os
 import random
 import secrets
 import signal
+import time
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from enmasse.api.pipelines import PipelineHost
 from enmasse.control.context import Context
 from enmasse.control.control_plane import ControlPlane, found_installation
 from enmasse.control.endpoints.controller import EndpointSettings
+from enmasse.control.projects.commands import CommandDispatcher
 from enmasse.control.projects.device_links import DeviceLinks
 from enmasse.control.runtime.events import EventRecorder
 from enmasse.control.store.registry import Registry
@@ -42,6 +44,7 @@ from enmasse.drivers.endpoint_certificates import EndpointCertificates
 from enmasse.drivers.keycloak_admin import KeycloakAdmin
 from enmasse.drivers.supervisor.child import end_of_input
 from enmasse.errors import EnmasseError
+from enmasse.iot.command_store import CommandStore
 from enmasse.iot.lookups import Lookups
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
@@ -134,12 +137,17 @@ async def _serve(
     device_registry = DeviceRegistry(
         devices, now=_now, new_id=lambda: str(uuid.uuid4()), new_version=lambda: secrets.token_hex(8)
     )
+    lookups = Lookups(devices)
     device_links = DeviceLinks(
-        store,
-        device_registry,
-        Lookups(devices),
-        [AmqpDeviceAdmin(settings.node, node_url, jitter=_jitter, tls=tls)],
+        store, device_registry, lookups, [AmqpDeviceAdmin(settings.node, node_url, jitter=_jitter, tls=tls)]
     )
+    commands = CommandDispatcher(
+        CommandStore(devices, new_id=lambda: str(uuid.uuid4()), now_ms=lambda: int(time.time() * 1000)),
+        lookups,
+        device_links.space_of,
+        node.visit,
+    )
+    device_links.note_taker = commands
     plane = ControlPlane(
         context,
         users=[users],
@@ -171,6 +179,7 @@ async def _serve(
         audit=audit,
         pipelines=PipelineHost(layout.pipelines_socket),
         devices=device_registry,
+        commands=commands,
         connections=listeners.connections,
         names=listeners.names,
         sampler=sampler,
@@ -181,6 +190,7 @@ async def _serve(
             tasks.create_task(canary.run(), name="canary"),
             tasks.create_task(_sweep(device_registry, stop), name="devices of nobody"),
             tasks.create_task(sampler.run(), name="sampler"),
+            tasks.create_task(commands.run(), name="commands of devices"),
         ]
         if settings.supervised:
             background.append(tasks.create_task(_stop_with_supervisor(stop), name="supervisor"))

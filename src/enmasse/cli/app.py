@@ -37,7 +37,7 @@ def _enmasse(
 
 def _node(context: typer.Context) -> None:
     """Run one data-plane node alone; `enmasse node --help` shows its options."""
-    from enmasse.cli.commands.node import run_node  # noqa: PLC0415  # for the help of this program it is not needed
+    from enmasse.cli.commands.run.node import run_node  # noqa: PLC0415  # for the help of this program it is not needed
 
     raise typer.Exit(run_node(context.args))
 
@@ -94,126 +94,134 @@ _RUN, _DECLARE, _ACCESS, _USE = "Run", "Declare", "Access", "Use"
 _RAW = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 COMMANDS = {
-    "up": _Command(_RUN, "up:up", "Start everything on this machine and keep it alive until Ctrl-C."),
+    "up": _Command(_RUN, "run.up:up", "Start everything on this machine and keep it alive until Ctrl-C."),
     "demo": _Command(
         _RUN, _demo, "Show everything at work: the platform, simulated devices, a Spark job and alerts."
     ),
-    "status": _Command(_RUN, "status:status", "Show spaces, addresses and nodes, and whether all of them are ready."),
-    "overview": _Command(
-        _RUN, "overview:overview", "Show what is wrong and how to mend it, and sums of all that you may see."
+    "status": _Command(
+        _RUN, "run.status:status", "Show spaces, addresses and nodes, and whether all of them are ready."
     ),
-    "endpoints": _Command(_RUN, "status:endpoints", "Show every URL that the installation serves."),
-    "console": _Command(_RUN, "console:console", "Open the console in the browser."),
+    "overview": _Command(
+        _RUN, "run.overview:overview", "Show what is wrong and how to mend it, and sums of all that you may see."
+    ),
+    "endpoints": _Command(_RUN, "run.status:endpoints", "Show every URL that the installation serves."),
+    "console": _Command(_RUN, "run.console:console", "Open the console in the browser."),
     "ca": _Command(
         _RUN,
-        "certificate:ca",
+        "run.certificate:ca",
         "Print the certificate (PEM) of the authority that vouches for this installation.",
     ),
-    "top": _Command(_RUN, "top:top", "Show the busiest addresses with their rates, again and again."),
-    "events": _Command(_RUN, "events:events", "Show what has happened to objects, what came last at the end."),
+    "top": _Command(_RUN, "run.top:top", "Show the busiest addresses with their rates, again and again."),
+    "events": _Command(_RUN, "run.events:events", "Show what has happened to objects, what came last at the end."),
     "logs": _Command(
         _RUN,
-        "events:logs",
+        "run.events:logs",
         "Show what the processes of an installation have logged, the last lines first in each log.",
     ),
     "audit": _Command(
         _RUN,
-        "overview:audit",
+        "run.overview:audit",
         "Show who did what through the API, what came last at the end; for administrators.",
     ),
-    "trace": _Command(_RUN, "trace:trace", "Show the frames of connections while they run, until Ctrl-C."),
+    "trace": _Command(_RUN, "run.trace:trace", "Show the frames of connections while they run, until Ctrl-C."),
     "backup": _Command(
         _RUN,
-        "backup:backup",
+        "run.backup:backup",
         "Copy all of an installation, also while it runs: objects, accounts, certificates, messages.",
     ),
-    "restore": _Command(_RUN, "backup:restore", "Make a backup an installation, in which nothing may be running."),
+    "restore": _Command(
+        _RUN, "run.backup:restore", "Make a backup an installation, in which nothing may be running."
+    ),
     "control": _Command(
         _RUN,
-        "control:control",
+        "run.control:control",
         "Run the control process alone: resource store, API and controllers, for one node.",
     ),
     "node": _Command(_RUN, _node, "Run one data-plane node alone; `enmasse node --help` shows its options."),
-    "journal": _Command(_RUN, "journal:journal", "Look at, repair, back up and restore what a node stores."),
-    "kube": _Command(_RUN, "explain:kube", "Write what a Kubernetes cluster needs to know of EnMasse."),
+    "journal": _Command(_RUN, "run.journal:journal", "Look at, repair, back up and restore what a node stores."),
+    "kube": _Command(_RUN, "declare.explain:kube", "Write what a Kubernetes cluster needs to know of EnMasse."),
     "version": _Command(
         _RUN, _version, "Show the version of this program, and of the installation where one answers."
     ),
-    "create": _Command(_DECLARE, "create:create", "Create a space, an address, a user or a namespace."),
-    "certificate": _Command(_DECLARE, "certificate:certificate", "Certificates by which clients prove who they are."),
-    "user": _Command(_DECLARE, "user:user", "Make and change the file of users that `up` and `node` read."),
-    "apply": _Command(_DECLARE, "apply:apply", "Create or change objects as files declare them."),
+    "create": _Command(_DECLARE, "declare.create:create", "Create a space, an address, a user or a namespace."),
+    "certificate": _Command(
+        _DECLARE, "run.certificate:certificate", "Certificates by which clients prove who they are."
+    ),
+    "user": _Command(_DECLARE, "declare.user:user", "Make and change the file of users that `up` and `node` read."),
+    "apply": _Command(_DECLARE, "declare.apply:apply", "Create or change objects as files declare them."),
     "passwd": _Command(
         _DECLARE,
-        "create_user:passwd",
+        "declare.create_user:passwd",
         "Set the password of a messaging user; it is asked for, or is the first line of standard input.",
     ),
     "get": _Command(
         _DECLARE,
-        "get:get",
+        "declare.get:get",
         "List the objects of kinds, or show some; also `connections`, `links`, `sessions`, `wills` and `nodes`.",
     ),
     "describe": _Command(
         _DECLARE,
-        "get:describe",
+        "declare.get:describe",
         "Show everything about one object: what was declared, what was found, and why.",
     ),
     "delete": _Command(
         _DECLARE,
-        "delete:delete",
+        "declare.delete:delete",
         "Delete objects. A space takes its addresses with it, an address its messages.",
     ),
     "wait": _Command(
         _DECLARE,
-        "wait:wait",
+        "declare.wait:wait",
         "Wait until objects are ready, are gone, or have come so far; the exit code is 4 if they were not in time.",
     ),
     "explain": _Command(
         _DECLARE,
-        "explain:explain",
+        "declare.explain:explain",
         "Show what the fields of a kind mean. Nothing needs to be running for it.",
     ),
     "import": _Command(
         _DECLARE,
-        "apply:import_files",
+        "declare.apply:import_files",
         "Turn a file of addresses, with its file of flavors, into a space, its plans and its addresses.",
     ),
-    "iot": _Command(_DECLARE, "iot:iot", "Tenants, devices and credentials of the device registry."),
+    "iot": _Command(_DECLARE, "use.iot:iot", "Tenants, devices and credentials of the device registry."),
     "login": _Command(
         _ACCESS,
-        "login:login",
+        "access.login:login",
         "Log in; every command to come that names no data directory uses this installation.",
     ),
-    "logout": _Command(_ACCESS, "login:logout", "Log out: the token is revoked and forgotten."),
-    "account": _Command(_ACCESS, "account:account", "Who may use the API, and for what."),
-    "token": _Command(_ACCESS, "account:token", "Tokens by which programs use the API."),
-    "check": _Command(_ACCESS, "check:check", "Whether somebody may do something."),
-    "address": _Command(_USE, "address:address", "Look at, delete, move or send back what an address stores."),
+    "logout": _Command(_ACCESS, "access.login:logout", "Log out: the token is revoked and forgotten."),
+    "account": _Command(_ACCESS, "access.account:account", "Who may use the API, and for what."),
+    "token": _Command(_ACCESS, "access.account:token", "Tokens by which programs use the API."),
+    "check": _Command(_ACCESS, "access.check:check", "Whether somebody may do something."),
+    "address": _Command(_USE, "use.address:address", "Look at, delete, move or send back what an address stores."),
     "tail": _Command(
         _USE,
-        "tail:tail",
+        "use.tail:tail",
         "Show what comes to an address from now on, and take nothing away, until Ctrl-C.",
     ),
-    "retained": _Command(_USE, "retained:retained", "List, read and clear the values that topics keep of each name."),
+    "retained": _Command(
+        _USE, "use.retained:retained", "List, read and clear the values that topics keep of each name."
+    ),
     "pipeline": _Command(
         _USE,
-        "pipeline:pipeline",
+        "use.pipeline:pipeline",
         "Run pipelines over the addresses of a space, see how far they are, and query their tables.",
     ),
-    "send": _Command(_USE, "send:send", "Send a message to an address and print its outcome."),
+    "send": _Command(_USE, "use.send:send", "Send a message to an address and print its outcome."),
     "receive": _Command(
         _USE,
-        "receive:receive",
+        "use.receive:receive",
         "Print the messages of an address as they come, and accept each once it is printed.",
     ),
     "request": _Command(
         _USE,
-        "send:request",
+        "use.send:request",
         "Send a request to an address and print the reply, which comes over an address of its own.",
     ),
     "bench": _Command(
         _USE,
-        "bench:bench",
+        "use.bench:bench",
         "Put load on an address of this installation or of any AMQP 1.0 peer, and print its figures.",
     ),
 }

@@ -9,7 +9,7 @@ def main() -> None:
     """Run the command that the arguments name, and exit with its code."""
     # A node must be back at once when it was killed: nothing else is imported for it.
     if sys.argv[1:2] == ["node"]:
-        from enmasse.cli.commands.node import run_node  # noqa: PLC0415
+        from enmasse.cli.commands.run.node import run_node  # noqa: PLC0415
 
         sys.exit(run_node(sys.argv[2:]))
     from enmasse.cli.app import run_app  # noqa: PLC0415

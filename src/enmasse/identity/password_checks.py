@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -159,7 +160,10 @@ class DigestCheck(NamedTuple):
         return cls(found.name, found.key, found.salt, found.stored)
 
 
-_KINDS = {CheckKind.SCRAM: ScramCheck.decode, CheckKind.DIGEST: DigestCheck.decode}
+_KINDS: dict[int, Callable[[bytes], PasswordCheck]] = {
+    CheckKind.SCRAM: ScramCheck.decode,
+    CheckKind.DIGEST: DigestCheck.decode,
+}
 
 
 def encode_check(number: int, check: PasswordCheck) -> bytes:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Self
 
 from enmasse.errors import ConfigError
+from enmasse.iot.commands import COMMANDS_SCHEMA
 from enmasse.iot.documents import RegistryFullError, RegistryUnavailableError
 from enmasse.iot.tables import FORMAT, SCHEMA, Tables
 
@@ -154,6 +155,7 @@ class DeviceStore:
             raise ConfigError(f"{self._path} was written by a newer version of EnMasse: update this one")
         if found < FORMAT:
             writer.executescript(SCHEMA)
+        writer.executescript(COMMANDS_SCHEMA)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from enmasse.iot.commands import CommandRows
 from enmasse.iot.search import Clause, Filter, condition, order
 
 if TYPE_CHECKING:
@@ -140,6 +141,11 @@ class Tables:
     def _rows(self, sql: str, *values: object) -> list[Any]:
         return self._database.execute(sql, values).fetchall()
 
+    @property
+    def commands(self) -> CommandRows:
+        """The commands that wait, and what became of others."""
+        return CommandRows(self._database)
+
     # Tenants
 
     def tenant(self, identity: str) -> TenantRow | None:
@@ -176,6 +182,7 @@ class Tables:
 
     def remove_tenant(self, number: int) -> None:
         """Remove a tenant: what it had cannot be reached any more, and is to be swept."""
+        self._rows("DELETE FROM commands WHERE tenant = (SELECT id FROM tenants WHERE number = ?)", number)
         self._rows("DELETE FROM tenants WHERE number = ?", number)
         self._rows("DELETE FROM anchors WHERE tenant = ?", number)
         self._rows("INSERT INTO gone VALUES (?)", number)
@@ -243,6 +250,11 @@ class Tables:
         self._rows("DELETE FROM devices WHERE tenant = ? AND id = ?", row.tenant, row.id)
         self._rows("DELETE FROM credentials WHERE tenant = ? AND device = ?", row.tenant, row.id)
         self._rows("DELETE FROM logins WHERE tenant = ? AND device = ?", row.tenant, row.id)
+        self._rows(
+            "DELETE FROM commands WHERE tenant = (SELECT id FROM tenants WHERE number = ?) AND device = ?",
+            row.tenant,
+            row.id,
+        )
         self._remove_links(links)
 
     def _remove_links(self, links: Iterable[Link]) -> None:
@@ -261,6 +273,17 @@ class Tables:
             f"SELECT {_DEVICE} FROM devices WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?", tenant, after, limit
         )
         return [DeviceRow(*row) for row in rows]
+
+    def devices_in_group(self, tenant: int, group: str, most: int) -> list[str]:
+        """Return the ids of the devices that name a group in ``ext.groups``, or one more than the most."""
+        rows = self._rows(
+            "SELECT id FROM devices WHERE tenant = ? AND EXISTS (SELECT 1 FROM json_each(body, '$.ext.groups')"
+            " WHERE value = ?) LIMIT ?",
+            tenant,
+            group,
+            most + 1,
+        )
+        return [row[0] for row in rows]
 
     def devices_with_links(self, tenant: int, targets: Iterable[tuple[int, str]]) -> list[str]:
         """Return the ids of the devices that name any of some gateways or groups, with the number of the field."""

@@ -21,7 +21,7 @@ kind: IoTProject
 metadata: {name: plant}
 spec:
   downstreamStrategy: {providedStrategy: {addressSpaceName: demo}}
-  configuration: {resourceLimits: {maximumConnections: 10}}
+  configuration: {minimumMessageSize: 10}
 """
 
 
@@ -128,4 +128,4 @@ def test_a_project_is_applied_listed_and_explained(cli: Cli, api: str) -> None:
     assert cli("get", "iot").out.split()[:6] == ["NAME", "TENANT", "READY", "PHASE", "AGE", "plant"]
     assert "A space that is there." in cli("explain", "iotproject.spec.downstreamStrategy").out
     warned = cli("apply", "-f", "-", stdin=WITH_LIMITS).err
-    assert "spec.configuration.resourceLimits has no effect: there is no protocol adapter" in warned
+    assert "spec.configuration.minimumMessageSize has no effect: the device registry keeps" in warned

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.cli.commands.control import AuditChoice, control
-from enmasse.cli.commands.node import _parser, run_node
+from enmasse.cli.commands.run.control import AuditChoice, control
+from enmasse.cli.commands.run.node import _parser, run_node
 from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, USERS, WEB_ORIGIN, written
 from enmasse.cli.options import arguments_of
 

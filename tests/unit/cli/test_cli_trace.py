@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from enmasse.cli.commands.trace import Capture
+from enmasse.cli.commands.run.trace import Capture
 from enmasse.node.protocols import PROTOCOLS
 from enmasse.wire.amqp.framing import AMQP_HEADER, HEARTBEAT
 

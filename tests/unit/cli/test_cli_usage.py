@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from enmasse.cli.app import COMMANDS
-from enmasse.cli.commands.node import run_node
+from enmasse.cli.commands.run.node import run_node
 from enmasse.cli.errors import (
     UNREACHABLE,
     ApiError,
@@ -253,9 +253,9 @@ def test_a_port_of_a_protocol_that_cannot_be_is_refused(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     assert "; PROTOCOL is stomp" in cli("up", "--port", given).err
-    monkeypatch.setattr("enmasse.cli.commands.up.further_protocols", tuple)
+    monkeypatch.setattr("enmasse.cli.commands.run.up.further_protocols", tuple)
     assert "; no protocol beside AMQP is spoken" in cli("up", "--port", given).err
-    monkeypatch.setattr("enmasse.cli.commands.up.further_protocols", lambda: (LINES,))
+    monkeypatch.setattr("enmasse.cli.commands.run.up.further_protocols", lambda: (LINES,))
     found = cli("up", "--port", given)
     assert (found.code, f"--port {given}: PROTOCOL=PORT is expected" in found.err) == (1, True)
     assert "; PROTOCOL is lines" in found.err
@@ -278,7 +278,7 @@ def test_a_namespace_without_a_space_is_not_taken_for_another_space(cli: Cli, wo
         (
             "send",
             {
-                "enmasse.cli.commands.get",
+                "enmasse.cli.commands.declare.get",
                 "enmasse.model.schema.resource",
                 "enmasse.model.schema.schema",
                 "pydantic",
@@ -305,8 +305,8 @@ def test_a_namespace_without_a_space_is_not_taken_for_another_space(cli: Cli, wo
         (
             "--help",
             {
-                "enmasse.cli.commands.get",
-                "enmasse.cli.commands.up",
+                "enmasse.cli.commands.declare.get",
+                "enmasse.cli.commands.run.up",
                 "enmasse.client",
                 "enmasse.model.schema.resource",
                 "httpx",

@@ -64,21 +64,26 @@ def addresses(stage: Stage) -> dict[str, str]:
 def test_a_project_with_a_space_of_its_own_becomes_ready(perform: Perform, devices: DeviceRegistry) -> None:
     async def scene(stage: Stage) -> None:
         async with working(stage, devices):
-            stage.registry.create(decode(project(MANAGED, registrationLimits={"maximumDevices": 1}, enabled=True)))
+            stage.registry.create(
+                decode(project(MANAGED, registrationLimits={"maximumDevices": 1}, minimumMessageSize=10))
+            )
             await until_async(lambda: stage.condition("IoTProject", "plant", "Ready")[0] == "True")
             assert addresses(stage) == {
                 f"telemetry/{TENANT}": "queue",
                 f"event/{TENANT}": "queue",
                 f"command/{TENANT}": "anycast",
-                f"command_response/{TENANT}": "anycast",
+                f"command_response/{TENANT}": "topic",
+                f"inquiry/{TENANT}": "anycast",
             }
             status = stage.status("IoTProject", "plant")
             assert (status["tenant"], status["phase"], status["isReady"]) == (TENANT, "Active", True)
             effect = stage.condition("IoTProject", "plant", "InEffect")
             assert effect[0] == "False"
-            assert effect[2].startswith("spec.configuration.enabled has no effect: there is no protocol adapter")
+            assert effect[2].startswith(
+                "spec.configuration.minimumMessageSize has no effect: the device registry keeps"
+            )
             document, version = devices.tenant(TENANT)
-            assert document == {"enabled": True, "registration-limits": {"max-devices": 1}}
+            assert document == {"minimum-message-size": 10, "registration-limits": {"max-devices": 1}}
             devices.create_device(TENANT, "d-1", {}, "me")
             stage.registry.replace(decode(project(MANAGED, enabled=False)))
             await until_async(lambda: devices.tenant(TENANT)[1] != version)

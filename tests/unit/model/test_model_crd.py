@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from enmasse.cli.commands.explain import written_crd
+from enmasse.cli.commands.declare.explain import written_crd
 from enmasse.model.crd import CATEGORY, crds, file_name
 from enmasse.model.kinds.addresses import AddressSpec
 from enmasse.model.schema.kinds import KINDS, kind_named

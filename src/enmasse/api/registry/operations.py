@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from pydantic.json_schema import models_json_schema
 
 from enmasse.iot.bulk import MOST_LINES
+from enmasse.iot.commands import STATES, CommandRequest
 from enmasse.iot.credentials import TYPES
 from enmasse.iot.device import Device
 from enmasse.iot.documents import DEVICE_ID, MAX_ID, TENANT_ID, Part
@@ -16,9 +17,10 @@ from enmasse.iot.tenant import Tenant
 from enmasse.version import __version__
 
 PREFIX: Final = "/registry/v1"
+MOST_WAIT_S: Final = 120
 
 Document = dict[str, Any]
-Body = Literal["", "Tenant", "Device", "Credentials", "Lines"]
+Body = Literal["", "Tenant", "Device", "Credentials", "Lines", "CommandRequest"]
 Answer = Literal["", "id", "Tenant", "Device", "Credentials", "Tenants", "Devices", "Imported", "Lines", "any"]
 
 JSON_LINES: Final = "application/x-ndjson"
@@ -31,6 +33,8 @@ _ERRORS: Final = {
     409: "There is one already, or something of it is another's.",
     412: "The version is another than the one in If-Match.",
     413: "The body is too large.",
+    429: "Too much waits already.",
+    504: "The device has not answered.",
     503: "The registry cannot be used now.",
 }
 
@@ -223,6 +227,51 @@ OPERATIONS: Final = (
         errors=(400, 403, 404),
         query=("format",),
     ),
+    Operation(
+        name="send_command",
+        method="POST",
+        path=f"/commands{_D}",
+        summary="Send a device a command: have it stored, or ask the device and wait for its answer",
+        answer="any",
+        body="CommandRequest",
+        errors=(400, 403, 404, 409, 413, 429, 504),
+        query=("wait",),
+    ),
+    Operation(
+        name="send_commands",
+        method="POST",
+        path=f"/commands{_T}",
+        summary="Store a command to several devices, or to a group of them",
+        code=202,
+        answer="any",
+        body="CommandRequest",
+        errors=(400, 403, 404, 413, 429),
+    ),
+    Operation(
+        name="search_commands",
+        method="GET",
+        path=f"/commands{_T}",
+        summary="List commands, the latest first",
+        answer="any",
+        errors=(400, 404),
+        query=("device", "state", "batch", "pageSize", "pageOffset"),
+    ),
+    Operation(
+        name="command",
+        method="GET",
+        path=f"/commands{_T}/{{command}}",
+        summary="Read a command, and what became of it",
+        answer="any",
+        errors=(404,),
+    ),
+    Operation(
+        name="cancel_command",
+        method="DELETE",
+        path=f"/commands{_T}/{{command}}",
+        summary="Take back a command that waits",
+        code=204,
+        errors=(403, 404, 409),
+    ),
     Operation(name="describe", method="GET", path="/openapi.json", summary="Read this description", answer="any"),
 )
 
@@ -238,14 +287,18 @@ _QUERY: Final[dict[str, tuple[Document, str]]] = {
     "sortJson": ({"type": "string"}, f"{_PATTERN}`direction`, `asc` or `desc`; may be repeated."),
     "isGateway": ({"type": "boolean"}, "Gateways alone, or what is none."),
     "existing": ({"type": "string", "enum": ["fail", "replace", "skip"]}, "What becomes of devices that are there."),
+    "wait": ({"type": "number", "minimum": 0, "maximum": MOST_WAIT_S}, "Seconds to wait for the device's answer."),
+    "device": ({"type": "string"}, "Only those of a device."),
+    "state": ({"type": "string", "enum": list(STATES)}, "Only those in a state."),
+    "batch": ({"type": "string"}, "Only those that were stored together."),
     "format": ({"type": "string", "enum": ["json", "csv"]}, "Of the lines."),
 }
-_IDS: Final = {"tenant": TENANT_ID, "device": DEVICE_ID}
+_IDS: Final = {"tenant": TENANT_ID, "device": DEVICE_ID, "command": DEVICE_ID}
 
 
 def openapi_document() -> Document:
     """Return the OpenAPI 3.1 document of the registry."""
-    models: tuple[type[Part], ...] = (Tenant, Device, *TYPES.values())
+    models: tuple[type[Part], ...] = (Tenant, Device, CommandRequest, *TYPES.values())
     _, defined = models_json_schema(
         [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
     )

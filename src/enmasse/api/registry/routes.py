@@ -20,20 +20,23 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from enmasse.api.kube.requests import media_type, read_value
 from enmasse.api.kube.status import RequestError, answer_error
-from enmasse.api.registry.operations import CSV, JSON_LINES, OPERATIONS, PREFIX, openapi_document
+from enmasse.api.registry.operations import CSV, JSON_LINES, MOST_WAIT_S, OPERATIONS, PREFIX, openapi_document
 from enmasse.control.access.roles import DEVICE_REGISTRY
 from enmasse.errors import EnmasseError
 from enmasse.identity.rbac import AccessRequest, describe_refusal
 from enmasse.iot.bulk import read_csv, read_json_lines, write_csv, write_json_lines
+from enmasse.iot.command_store import MOST_IN_PAGE, PAGE
+from enmasse.iot.commands import read_command
 from enmasse.iot.documents import RegistryError, RegistryFullError
 from enmasse.iot.registry import Expected, namespace_of, no_tenant
 from enmasse.iot.search import read_query
 from enmasse.model.schema.kinds import IOT_PROJECT, NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from enmasse.control.access.rights import Rights
+    from enmasse.control.projects.commands import CommandDispatcher
     from enmasse.control.store.registry import Registry
     from enmasse.identity.rbac import Requester
     from enmasse.iot.bulk import Existing
@@ -50,19 +53,23 @@ _SLOW: Final = 2
 TENANTS: Final = "tenants"
 DEVICES: Final = "devices"
 CREDENTIALS: Final = "credentials"
+COMMANDS: Final = "commands"
 
 _EXISTING: Final[tuple[Existing, ...]] = ("fail", "replace", "skip")
 
 
-def registry_routes(devices: DeviceRegistry, registry: Registry) -> APIRouter:
+def registry_routes(
+    devices: DeviceRegistry, registry: Registry, commands: CommandDispatcher | None = None
+) -> APIRouter:
     """Return the routes.
 
     Args:
         devices: the device registry.
         registry: of the resources, for the namespaces.
+        commands: delivers commands to devices; None: they are refused.
     """
     router = APIRouter(prefix=PREFIX, tags=["device registry"])
-    routes = _Routes(devices, registry)
+    routes = _Routes(devices, registry, commands)
     for operation in OPERATIONS:
         router.add_api_route(
             operation.path,
@@ -104,8 +111,9 @@ def _refusal(error: EnmasseError) -> Response:
 
 
 class _Routes:
-    def __init__(self, devices: DeviceRegistry, registry: Registry) -> None:
+    def __init__(self, devices: DeviceRegistry, registry: Registry, commands: CommandDispatcher | None) -> None:
         self._devices = devices
+        self._commands = commands
         self._store = registry.store
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="device registry")
         self._slow = asyncio.Semaphore(_SLOW)
@@ -267,6 +275,62 @@ class _Routes:
 
         return StreamingResponse(lines(), media_type=CSV if form == "csv" else JSON_LINES)
 
+    # Commands
+
+    async def send_command(self, request: Request) -> Response:
+        tenant, device = self._tenant(request, _tenant_id(request), "create", COMMANDS), _device_id(request)
+        asked, commands = read_command(await _body(request), to_many=False), self._dispatcher
+        if asked.mode != "direct":
+            identity = await self._run(commands.store.queue, tenant, device, asked)
+            commands.wake(tenant, device)
+            commands.changed()
+            request.state.written = [identity]
+            return JSONResponse({"id": identity, "state": "queued"})
+        await self._run(self._devices.device, tenant, device)  # refuses what there is not
+        wait_s = _seconds(request.query_params.get("wait", "0"))
+        return JSONResponse(await commands.ask(tenant, device, asked, wait_s))
+
+    async def send_commands(self, request: Request) -> Response:
+        tenant, commands = self._tenant(request, _tenant_id(request), "create", COMMANDS), self._dispatcher
+        asked = read_command(await _body(request), to_many=True)
+        batch, devices = await self._run(commands.store.queue_many, tenant, asked)
+        for device in devices:
+            commands.wake(tenant, device)
+        commands.changed()
+        request.state.written = [batch]
+        return JSONResponse({"batch": batch, "devices": len(devices)}, status_code=202)
+
+    async def search_commands(self, request: Request) -> Response:
+        tenant, query = self._tenant(request, _tenant_id(request), "list", COMMANDS), request.query_params
+        found = partial(
+            self._dispatcher.store.search,
+            tenant,
+            device=query.get("device"),
+            state=query.get("state"),
+            batch=query.get("batch"),
+            size=_whole(query, "pageSize", PAGE, MOST_IN_PAGE),
+            offset=_whole(query, "pageOffset", 0, 2**53),
+        )
+        await self._run(self._devices.tenant, tenant)
+        return JSONResponse(await self._run(found))
+
+    async def command(self, request: Request) -> Response:
+        tenant = self._tenant(request, _tenant_id(request), "get", COMMANDS)
+        return JSONResponse(await self._run(self._dispatcher.store.command, tenant, request.path_params["command"]))
+
+    async def cancel_command(self, request: Request) -> Response:
+        tenant = self._tenant(request, _tenant_id(request), "delete", COMMANDS)
+        identity, user = request.path_params["command"], _who(request)[1].name
+        await self._run(self._dispatcher.store.cancel, tenant, identity, user)
+        self._dispatcher.changed()
+        return Response(status_code=204)
+
+    @property
+    def _dispatcher(self) -> CommandDispatcher:
+        if self._commands is None:
+            raise RegistryError(503, "this process delivers no commands")
+        return self._commands
+
     async def describe(self, _request: Request) -> Response:
         return JSONResponse(openapi_document())
 
@@ -322,6 +386,24 @@ async def _body(request: Request, *, optional: bool = False) -> Any:
     if optional and not await request.body():
         return {}
     return await read_value(request, ("application/json",))
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= MOST_WAIT_S:
+        raise RegistryError(400, f"wait: expected seconds from 0 to {MOST_WAIT_S}, got '{text:.40}'")
+    return found
+
+
+def _whole(query: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = query.get(name, str(default))
+    found = int(text) if text.isascii() and text.isdigit() and len(text) < 17 else -1
+    if not 0 <= found <= most:
+        raise RegistryError(400, f"{name}: expected a whole number from 0 to {most}, got '{text:.40}'")
+    return found
 
 
 def _expected(request: Request) -> Expected:

@@ -84,6 +84,8 @@ _VIEW_RULES: Final = (
     Rule(("get",), ("",), (kinds.NAMESPACE.plural,)),
 )
 
+_OF_DEVICES: Final = ("tenants", "devices", "credentials", "commands")
+
 SERVICE_ADMIN: Final = Role(
     "enmasse.io:service-admin",
     (
@@ -123,7 +125,7 @@ TENANT_EDIT: Final = Role(
         # A query reads messages, which a viewer may not.
         Rule(QUERY.verbs, (_MESSAGING,), (f"{kinds.ADDRESS_SPACE.plural}/{QUERY.name}",)),
         Rule(_WRITE, (_USERS,), (kinds.MESSAGING_USER.plural,)),
-        Rule(_WRITE, (DEVICE_REGISTRY,), (kinds.IOT_PROJECT.plural, "tenants", "devices", "credentials")),
+        Rule(_WRITE, (DEVICE_REGISTRY,), (kinds.IOT_PROJECT.plural, *_OF_DEVICES)),
         Rule(_WRITE, ("",), (kinds.CONFIG_MAP.plural, kinds.SECRET.plural, kinds.SERVICE.plural)),
     ),
 )

@@ -74,8 +74,8 @@ class NoteTaker(Protocol):
     def note(self, notes: list[list[Any]]) -> None:
         """Take note of what has happened: rows of what, tenant, device, and the time in milliseconds."""
 
-    def store(self, question: Document) -> Document:
-        """Store a command, and return the answer; blocks.
+    def store_message(self, question: Document) -> Document:
+        """Store a command that came as a message, and return its id; blocks.
 
         Raises:
             RegistryError: it cannot be stored.
@@ -160,7 +160,7 @@ class DeviceLinks:
                     made = provision(self._registry, tenant, str(question["device-id"]), str(question["gateway"]))
                     found = {"device": made}
                 case "store" if self.note_taker is not None:
-                    found = self.note_taker.store(question)
+                    found = self.note_taker.store_message(question)
                 case what:
                     return {"error": f"this version cannot be asked for {what!r}"}
         except RegistryError as error:

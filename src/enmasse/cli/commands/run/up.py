@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from enmasse.cli.api_client import operator_token
-from enmasse.cli.commands.control import (
+from enmasse.cli.commands.run.control import (
     DEFAULT_DOMAIN,
     ApiAuth,
     ApiCertificate,

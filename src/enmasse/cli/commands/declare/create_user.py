@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.cli.commands.wait import wait_until_ready
+from enmasse.cli.commands.declare.wait import wait_until_ready
 from enmasse.cli.errors import UsageError
 from enmasse.cli.objects import write_results
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Output, OutputChoice, Space

@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from enmasse.cli.api_client import ApiClient, operator_token
-from enmasse.cli.commands.account import ask_password, parse_period
+from enmasse.cli.commands.access.account import ask_password, parse_period
 from enmasse.cli.contexts import Context, read_contexts, trust, write_contexts
 from enmasse.cli.errors import ApiError, UnreachableError, UsageError
 from enmasse.cli.installation import find_endpoints, find_url

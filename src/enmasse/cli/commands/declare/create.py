@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from enmasse.cli.api_client import ApiClient
-from enmasse.cli.commands.create_user import create_user
-from enmasse.cli.commands.wait import wait_until_ready
+from enmasse.cli.commands.declare.create_user import create_user
+from enmasse.cli.commands.declare.wait import wait_until_ready
 from enmasse.cli.errors import ApiError, UsageError
 from enmasse.cli.objects import write_results
 from enmasse.cli.options import (

@@ -13,7 +13,7 @@ import typer
 
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.columns import is_ready
-from enmasse.cli.commands.wait import wait_for_all
+from enmasse.cli.commands.declare.wait import wait_for_all
 from enmasse.cli.errors import ApiError, NotFoundError, UnreachableError
 from enmasse.cli.manifests import read_manifests
 from enmasse.cli.objects import write_results

@@ -11,7 +11,7 @@ import typer
 
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.columns import age, is_ready, present, values_at
-from enmasse.cli.commands.overview import NODE_WORDS, write_nodes
+from enmasse.cli.commands.run.overview import NODE_WORDS, write_nodes
 from enmasse.cli.connections import CONNECTED, sessions_of, write_sessions
 from enmasse.cli.errors import UsageError
 from enmasse.cli.objects import FormChoice, ObjectWriter, parse_form

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from base64 import b64encode
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -27,7 +28,9 @@ device = typer.Typer(no_args_is_help=True, help="The devices of a tenant.")
 credentials = typer.Typer(no_args_is_help=True, help="What devices prove with who they are.")
 iot.add_typer(tenant, name="tenant")
 iot.add_typer(device, name="device")
+command = typer.Typer(no_args_is_help=True, help="Commands to devices, those that wait for them included.")
 iot.add_typer(credentials, name="credentials")
+iot.add_typer(command, name="command")
 
 _BASE: Final = "/registry/v1"
 _PAGE: Final = 200
@@ -319,6 +322,115 @@ def delete_credentials(
             raise NotFoundError(f"device {name} has no credentials of {auth_id}")
         api.exchange("PUT", path, json=left, headers={"If-Match": tag})
     Writer().say(f"{len(found) - len(left)} credentials of device {name} deleted")
+
+
+@command.command("send")
+def send_command(
+    identity: TenantId,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the device is to do, such as blink.")],
+    devices: Annotated[list[str] | None, typer.Option("--device", "-d", metavar="DEVICE", help="Repeatable.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="NAME", help="All devices that name it in ext.groups.")
+    ] = None,
+    payload: Annotated[str, typer.Option("--payload", "-p", help="Text for the device; @FILE is a file.")] = "",
+    content_type: Annotated[str | None, typer.Option("--content-type", metavar="TYPE")] = None,
+    now: Annotated[bool, typer.Option("--now", help="Not stored: deliver it now, or fail.")] = False,
+    wait_s: Annotated[float, typer.Option("--wait", min=0, help="With --now: seconds to wait for an answer.")] = 0,
+    answer: Annotated[bool, typer.Option("--answer", help="The device is to answer.")] = False,
+    ttl: Annotated[int | None, typer.Option("--ttl", min=1, help="Seconds after which it is worthless.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--supersede", metavar="KEY", help="Take the place of those with this key.")
+    ] = None,
+    attempts: Annotated[int | None, typer.Option("--attempts", min=1, help="With --answer: how often.")] = None,
+    at_once: Annotated[int | None, typer.Option("--at-once", min=1, help="Devices that have it unanswered.")] = None,
+    per_second: Annotated[float | None, typer.Option("--per-second", help="Devices that are sent it.")] = None,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Send a command: it is stored until the device listens, or delivered now with --now."""
+    asked: Document = {"name": name, "mode": "direct" if now else "stored", **_payload(payload)}
+    pace = {field: value for field, value in (("at-once", at_once), ("per-second", per_second)) if value is not None}
+    asked |= {"response-required": True} if answer or wait_s else {}
+    more = {
+        "content-type": content_type,
+        "ttl": ttl,
+        "supersede-key": key,
+        "attempts": attempts,
+        "pace": pace or None,
+    }
+    asked |= {field: value for field, value in more.items() if value is not None}
+    path, writer = f"{_BASE}/commands/{identity}", Writer()
+    if bool(devices) == (group is not None):
+        raise UsageError("name a --device, several, or a --group")
+    with _registry(data) as api:
+        if devices and len(devices) == 1 and not pace:
+            params, timeout = {"wait": str(wait_s)}, max(wait_s, 30.0) + 10
+            found, _ = api.exchange("POST", f"{path}/{devices[0]}", json=asked, params=params, timeout=timeout)
+            if "status" in found:
+                writer.say(f"device {devices[0]} answers {found['status']}: {found.get('payload', '')}".rstrip(": "))
+            else:
+                writer.say(f"command {found.get('id', '')} is {found['state']}".replace("  ", " "))
+            return
+        asked |= {"group": group} if group is not None else {"devices": devices}
+        found, _ = api.exchange("POST", path, json=asked)
+    writer.say(f"command {found['batch']} is stored for {found['devices']} devices")
+
+
+@command.command("list")
+def list_commands(
+    identity: TenantId,
+    of_device: Annotated[str | None, typer.Option("--device", "-d", metavar="DEVICE")] = None,
+    state: Annotated[str | None, typer.Option("--state", help="Such as queued.")] = None,
+    batch: Annotated[str | None, typer.Option("--batch", metavar="ID", help="Those of one group's command.")] = None,
+    count: Count = 100,
+    output: StructuredChoice = StructuredOutput.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """List commands, the latest first."""
+    wanted = {"device": of_device, "state": state, "batch": batch}
+    with _registry(data) as api:
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        found, total = _search(api, f"commands/{identity}", asked, count)
+    rows = [
+        [item["id"], item["device"], item["name"], item["state"], str(item.get("response", {}).get("status", "-"))]
+        for item in found
+    ]
+    _show_list(["ID", "DEVICE", "COMMAND", "STATE", "ANSWER"], rows, found, total, output, "commands")
+
+
+@command.command("show")
+def show_command(
+    identity: TenantId,
+    of: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    output: StructuredChoice = StructuredOutput.YAML,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Show a command, and what became of it."""
+    _show(data, f"commands/{identity}/{of}", output)
+
+
+@command.command("cancel")
+def cancel_command(
+    identity: TenantId,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", show_default=False)],
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Take back commands that wait."""
+    writer = Writer()
+    with _registry(data) as api:
+        for each in ids:
+            api.exchange("DELETE", f"{_BASE}/commands/{identity}/{each}")
+            writer.say(f"command {each} is cancelled")
+
+
+def _payload(text: str) -> Document:
+    """Return the payload that an option names."""
+    if not text.startswith("@"):
+        return {"payload": text} if text else {}
+    try:
+        found = Path(text[1:]).read_bytes()
+    except OSError as error:
+        raise NotFoundError(f"{text[1:]} cannot be read: {error.strerror}") from None
+    return {"payload-base64": b64encode(found).decode()}
 
 
 @contextmanager

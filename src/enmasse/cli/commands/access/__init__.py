@@ -1,0 +1,1 @@
+"""Commands of who may use the API."""

@@ -1,0 +1,1 @@
+"""Commands that declare objects, and show them."""

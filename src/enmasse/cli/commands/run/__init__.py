@@ -1,0 +1,1 @@
+"""Commands that run an installation, and show how it is."""

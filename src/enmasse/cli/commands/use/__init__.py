@@ -1,0 +1,1 @@
+"""Commands that use addresses, pipelines and devices."""

@@ -1,0 +1,439 @@
+"""Deliver commands to devices: those that wait, as their devices listen, and those that are to be answered at once.
+
+Rules:
+1. A command goes over the tenant's own address ``command/T``, as any application's does; the node's outcome says
+   whether the device has it. What is released waits on.
+2. The commands of one device are delivered one after the other, in the order in which they were stored.
+3. Changes of states are told as events on ``event/T``; they are asked for again after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from enmasse.client import Message, Outcome
+from enmasse.errors import EnmasseError
+from enmasse.iot.command_store import document_of, payload_in, shown_payload
+from enmasse.iot.commands import ACCEPTED, DELIVERED, QUEUED, REJECTED, Command, CommandRequest
+from enmasse.iot.documents import RegistryError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from enmasse.client import Connection, Sender
+    from enmasse.iot.command_store import CommandStore
+    from enmasse.iot.lookups import Lookups
+
+_log = logging.getLogger(__name__)
+
+WORKERS: Final = 8
+LOOK_S: Final = 1.0
+"""Expiry is looked for so often."""
+
+OUTCOME_S: Final = 30.0
+ANSWER_S: Final = 30.0
+MOST_ANSWER_S: Final = 120.0
+FORGET_S: Final = 3_600.0
+MOST_SEEN: Final = 100_000
+"""Devices of which it is known when they were seen, since the start."""
+
+STATE_TYPE: Final = "application/vnd.enmasse-command-state+json"
+_REPLIES: Final = "enmasse"
+"""The name below ``command_response/T`` at which responses to these commands arrive."""
+
+Document = dict[str, Any]
+
+
+class Seen:
+    """When a device was seen, and how many connections it has.
+
+    Attributes:
+        at_ms: the time in milliseconds since 1970 UTC.
+        is_connected: whether it was connected and not disconnected since.
+    """
+
+    __slots__ = ("at_ms", "is_connected")
+
+    def __init__(self) -> None:
+        self.at_ms = 0
+        self.is_connected = False
+
+
+class _Tenant:
+    """The links of one tenant: they come with the first command, and go with their connection."""
+
+    def __init__(self, commands: Sender, events: Sender) -> None:
+        self.commands = commands
+        self.events = events
+
+
+class CommandDispatcher:
+    """Delivers the commands of all tenants.
+
+    Args:
+        store: of the commands.
+        lookups: of devices.
+        space_of: returns the space of a tenant; None: it has no project.
+        visit: connects to a space, as an administrator whom its limits do not concern.
+    """
+
+    def __init__(
+        self,
+        store: CommandStore,
+        lookups: Lookups,
+        space_of: Callable[[str], str | None],
+        visit: Callable[[str], AbstractAsyncContextManager[Connection]],
+    ) -> None:
+        self.store = store
+        self._lookups = lookups
+        self._space_of = space_of
+        self._visit = visit
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._queued: set[tuple[str, str]] = set()
+        self._active: set[tuple[str, str]] = set()
+        self._tenants: dict[str, _Tenant] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._visits: set[asyncio.Task[None]] = set()
+        self._asked: dict[str, asyncio.Future[Document]] = {}
+        self._told = asyncio.Event()
+        self._next_at: dict[str, float] = {}
+        self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
+
+    # What is told of devices
+
+    def note(self, notes: list[list[Any]]) -> None:
+        """Take note of what devices do: those that listen may have commands that wait."""
+        for what, tenant, device, at_ms in notes:
+            key = (tenant, device)
+            seen = self._seen.pop(key, None) or Seen()
+            if len(self._seen) >= MOST_SEEN:
+                self._seen.popitem(last=False)
+            self._seen[key] = seen
+            seen.at_ms = int(at_ms)
+            if what in ("connected", "disconnected"):
+                seen.is_connected = what == "connected"
+            elif what == "listening":
+                self.wake(tenant, device)
+                self._background(self._wake_devices_of(tenant, device))
+
+    def seen(self, tenant: str, device: str) -> Seen | None:
+        """Return when a device was seen; None: not since the start."""
+        return self._seen.get((tenant, device))
+
+    async def _wake_devices_of(self, tenant: str, gateway: str) -> None:
+        for device in await asyncio.to_thread(lambda: list(self._lookups.devices_of_gateway(tenant, gateway))):
+            self.wake(tenant, device)
+
+    def wake(self, tenant: str, device: str) -> None:
+        """Try to deliver what waits for a device."""
+        key = (tenant, device)
+        if key not in self._queued:
+            self._queued.add(key)
+            self._queue.put_nowait(key)
+
+    def changed(self) -> None:
+        """Have changes of states told."""
+        self._told.set()
+
+    def store_message(self, question: Document) -> Document:
+        """Store a command that came as a message, and return its id; blocks, and may be called from any thread."""
+        identity = self.store.queue_message(question)
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self.wake, str(question["tenant"]), str(question["device-id"]))
+        return {"id": identity}
+
+    # Running
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        for tenant, device in await asyncio.to_thread(self.store.devices_that_wait):
+            self.wake(tenant, device)
+        self._told.set()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(WORKERS):
+                    tasks.create_task(self._work(), name=f"commands {number}")
+                tasks.create_task(self._look(), name="commands that are over")
+                tasks.create_task(self._tell(), name="states of commands")
+        finally:
+            for task in self._visits:
+                task.cancel()
+
+    def _background(self, work: Any) -> None:
+        task = asyncio.create_task(_guarded(work), name="commands of a gateway's devices")
+        self._visits.add(task)
+        task.add_done_callback(self._visits.discard)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            self._queued.discard(key)
+            if key in self._active:
+                # Its commands are being delivered; what has come since is found by who does that, or after it.
+                await asyncio.sleep(LOOK_S / 10)
+                self.wake(*key)
+                continue
+            self._active.add(key)
+            try:
+                await self._deliver_all(*key)
+            except EnmasseError as error:
+                _log.info("commands of device %s of %s wait: %s", key[1], key[0], error)
+                asyncio.get_running_loop().call_later(2 * LOOK_S, self.wake, *key)
+            finally:
+                self._active.discard(key)
+
+    async def _look(self) -> None:
+        forgotten = 0.0
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                for tenant, device in await asyncio.to_thread(self.store.end_what_is_over):
+                    self.wake(tenant, device)
+                if time.monotonic() - forgotten > FORGET_S:
+                    forgotten = time.monotonic()
+                    await asyncio.to_thread(self.store.forget_old)
+            except EnmasseError as error:
+                _log.warning("commands: %s", error)
+            self._told.set()
+
+    # Delivering
+
+    async def _deliver_all(self, tenant: str, device: str) -> None:
+        while (command := await asyncio.to_thread(self.store.next_of, tenant, device)) is not None:
+            if not await self._keep_pace(command) or not await self._deliver(command):
+                return
+            self._told.set()
+
+    async def _keep_pace(self, command: Command) -> bool:
+        """Wait until a group may have one more; return false if it is tried again later."""
+        pace = command.document.get("pace") or {}
+        if command.batch is None or not pace:
+            return True
+        if "at-once" in pace and await asyncio.to_thread(self.store.in_batch, command.batch) >= pace["at-once"]:
+            asyncio.get_running_loop().call_later(LOOK_S, self.wake, command.tenant, command.device)
+            return False
+        if "per-second" in pace:
+            now = time.monotonic()
+            at = max(now, self._next_at.get(command.batch, now))
+            if at - now > LOOK_S:
+                asyncio.get_running_loop().call_later(at - now, self.wake, command.tenant, command.device)
+                return False
+            self._next_at[command.batch] = at + 1 / pace["per-second"]
+            await asyncio.sleep(at - now)
+        return True
+
+    async def _deliver(self, command: Command) -> bool:
+        """Deliver a command; return true if the next one may follow."""
+        document = command.document
+        left_ms = command.expires - int(time.time() * 1000)
+        if left_ms <= 0:
+            return True  # it expires, and is not looked at again
+        awaits = bool(document.get("response-required"))
+        change = self.store.change
+        outcome = await self._send(
+            command.tenant,
+            command.device,
+            document,
+            ttl_s=left_ms / 1000,
+            reply_to=document.get("reply-to") or (self._reply_to(command.tenant) if awaits else None),
+            correlation_id=document.get("correlation-id") or (command.id if awaits else None),
+            identity=command.id,
+        )
+        if outcome.name in (Outcome.ACCEPTED.name, Outcome.SETTLED.name):
+            state = DELIVERED if awaits else ACCEPTED
+            await asyncio.to_thread(change, command.tenant, command.id, state, since=(QUEUED,), attempt=1)
+            return True
+        if outcome == Outcome.REJECTED:
+            reason = outcome.description or outcome.condition or "it was rejected"
+            await asyncio.to_thread(change, command.tenant, command.id, REJECTED, since=(QUEUED,), reason=reason)
+            return True
+        return False
+
+    async def _send(
+        self,
+        tenant: str,
+        device: str,
+        document: Document,
+        *,
+        ttl_s: float,
+        reply_to: str | None,
+        correlation_id: Any,
+        identity: str,
+    ) -> Outcome:
+        links = await self._links(tenant)
+        message = Message(
+            payload_in(document),
+            to=f"command/{tenant}/{device}",
+            subject=document["name"],
+            content_type=document.get("content-type"),
+            reply_to=reply_to,
+            correlation_id=correlation_id,
+            ttl=ttl_s,
+            properties={"command-id": identity},
+        )
+        return await links.commands.send(message, timeout=OUTCOME_S)
+
+    @staticmethod
+    def _reply_to(tenant: str) -> str:
+        return f"command_response/{tenant}/{_REPLIES}"
+
+    # Asking
+
+    async def ask(self, tenant: str, device: str, request: CommandRequest, wait_s: float) -> Document:
+        """Send a device a command that does not wait, and return its response; without one, its outcome.
+
+        Raises:
+            RegistryError: 503 when the device does not listen, 504 when it does not answer, 400 when it is refused.
+        """
+        identity = secrets.token_hex(16)
+        awaits = bool(request.response_required) or wait_s > 0
+        answer: asyncio.Future[Document] = asyncio.get_running_loop().create_future()
+        if awaits:
+            self._asked[identity] = answer
+        try:
+            async with asyncio.timeout(wait_s or ANSWER_S):
+                outcome = await self._send(
+                    tenant,
+                    device,
+                    document_of(request),
+                    ttl_s=float(request.ttl or ANSWER_S),
+                    reply_to=self._reply_to(tenant) if awaits else None,
+                    correlation_id=identity if awaits else None,
+                    identity=identity,
+                )
+                if outcome == Outcome.REJECTED:
+                    raise RegistryError(400, outcome.description or "the command was rejected")
+                if outcome != Outcome.ACCEPTED:
+                    raise RegistryError(503, f"device '{device}' does not listen for commands now: have it stored")
+                return await answer if awaits else {"state": ACCEPTED}
+        except TimeoutError:
+            raise RegistryError(504, f"device '{device}' has not answered within {wait_s or ANSWER_S:g} s") from None
+        finally:
+            self._asked.pop(identity, None)
+
+    # The links of a tenant
+
+    async def _links(self, tenant: str) -> _Tenant:
+        async with self._opening.setdefault(tenant, asyncio.Lock()):
+            found = self._tenants.get(tenant)
+            if found is not None:
+                return found
+            space = self._space_of(tenant)
+            if space is None:
+                raise RegistryError(409, f"tenant '{tenant}' has no IoTProject, and so no addresses")
+            opened: asyncio.Future[_Tenant] = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(self._stay(tenant, space, opened), name=f"commands of {tenant}")
+            self._visits.add(task)
+            task.add_done_callback(self._visits.discard)
+            return await opened
+
+    async def _stay(self, tenant: str, space: str, opened: asyncio.Future[_Tenant]) -> None:
+        """Keep the links of a tenant, and take the responses of its devices, until the connection is lost."""
+        try:
+            async with self._opened(tenant, space) as (links, responses):
+                self._tenants[tenant] = links
+                opened.set_result(links)
+                while (delivery := await responses.receive()) is not None:
+                    await self._take(tenant, delivery.message)
+                    await delivery.accept()
+        except EnmasseError as error:
+            if not opened.done():
+                opened.set_exception(RegistryError(503, f"the tenant's addresses cannot be reached: {error}"))
+            else:
+                _log.info("commands of %s: %s", tenant, error)
+        finally:
+            self._tenants.pop(tenant, None)
+            if not opened.done():
+                opened.cancel()
+
+    @asynccontextmanager
+    async def _opened(self, tenant: str, space: str) -> AsyncIterator[tuple[_Tenant, Any]]:
+        async with (
+            self._visit(space) as connection,
+            connection.sender(f"command/{tenant}") as commands,
+            connection.sender(f"event/{tenant}") as events,
+            connection.receiver(self._reply_to(tenant), credit=100) as responses,
+        ):
+            yield _Tenant(commands, events), responses
+
+    async def _take(self, tenant: str, message: Any) -> None:
+        """Take a device's response."""
+        identity = str(message.correlation_id)
+        status = int(message.properties.get("status", 0))
+        body = message.body if isinstance(message.body, bytes) else str(message.body or "").encode()
+        asked = self._asked.get(identity)
+        if asked is not None:
+            if not asked.done():
+                found: Document = {"status": status} | shown_payload(body)
+                asked.set_result(found | ({"content-type": message.content_type} if message.content_type else {}))
+            return
+        await asyncio.to_thread(self.store.answered, tenant, identity, status, message.content_type or "", body)
+        self._told.set()
+
+    # Events
+
+    async def _tell(self) -> None:
+        """Tell changes of states, each once it is on disk."""
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            try:
+                while commands := await asyncio.to_thread(self.store.untold):
+                    if not await self._tell_all(commands):
+                        break
+            except EnmasseError as error:
+                _log.info("states of commands are told later: %s", error)
+
+    async def _tell_all(self, commands: list[Command]) -> bool:
+        told: list[Command] = []
+        lost: set[str] = set()
+        for command in commands:
+            if command.tenant in lost:
+                continue
+            try:
+                if self._space_of(command.tenant) is not None:
+                    links = await self._links(command.tenant)
+                    outcome = await links.events.send(_event_of(command), timeout=OUTCOME_S)
+                    if outcome != Outcome.ACCEPTED:
+                        lost.add(command.tenant)
+                        continue
+                told.append(command)
+            except EnmasseError as error:
+                _log.info("states of commands of %s are told later: %s", command.tenant, error)
+                lost.add(command.tenant)
+        await asyncio.to_thread(self.store.tell, told)
+        return bool(told)
+
+
+def _event_of(command: Command) -> Message:
+    """Return the event that tells the state of a command."""
+    document = command.document
+    body = {"id": command.id, "device": command.device, "name": document["name"], "state": command.state}
+    body |= {name: document[name] for name in ("reason", "response") if name in document}
+    if command.batch is not None:
+        body["batch"] = command.batch
+    return Message(
+        json.dumps(body).encode(),
+        content_type=STATE_TYPE,
+        durable=True,
+        creation_time=command.changed / 1000,
+        properties={"device_id": command.device, "tenant_id": command.tenant},
+    )
+
+
+async def _guarded(work: Any) -> None:
+    try:
+        await work
+    except EnmasseError as error:
+        _log.info("commands: %s", error)
