@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -170,3 +170,36 @@ def test_a_password_that_was_changed_is_valid_no_more(stage: Stage) -> None:
         assert client.connected.is_failure
     with stage.mqtt(device, password="another") as client:  # of this test
         assert not client.connected.is_failure
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_service_answers_an_inquiry_on_the_same_connection(stage: Stage, version: int) -> None:
+    from proton import Message
+
+    device = stage.device()
+    application = stage.application()
+    with application.listen("inquiry") as inquiries, stage.mqtt(device, version=version) as client:
+        client.subscribe("inquiry///res/#")
+        client.publish("inquiry///req/q-1/weather", b"where am I?")
+        question = inquiries.next(device)
+        assert (bytes(question.body), question.subject, question.correlation_id) == (b"where am I?", "weather", "q-1")
+        sender: Any = application.connection.create_sender(question.reply_to)
+        sender.send(Message(body=b"in the sun", correlation_id="q-1", inferred=True, properties={"status": 203}))
+        sender.close()
+        answer = client.next()
+        assert (answer.topic, answer.payload) == ("inquiry///res/q-1/203", b"in the sun")
+        assert not client.answer("published").is_failure
+
+
+def test_the_registry_tells_whether_a_device_is_connected_and_when_it_was_seen(stage: Stage) -> None:
+    device = stage.device()
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = stage.registry.get(f"/devices/{GREEN}/{device}").json()["status"]
+        return found
+
+    assert "connected" not in status()
+    with stage.mqtt(device):
+        eventually(lambda: status().get("connected") is True)
+    eventually(lambda: status()["connected"] is False)
+    assert status()["last-seen"].endswith("Z")

@@ -1,4 +1,4 @@
-"""The how-to of the device registry does what it says, command by command, and no secret is in a log."""
+"""The how-tos of devices do what they say, command by command, and no secret is in a log."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enmasse.drivers.supervisor.endpoints import read_endpoints
+from tests.scenario.howto_page import play
 from tests.scenario.howto_place import Place, blocks
 from tests.support.foreign_tools import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.support.installation import Installation
 
 pytestmark = pytest.mark.slow
 
@@ -44,3 +47,9 @@ def test_the_howto_of_devices_does_what_it_says(place: Place) -> None:
     assert '"path":"/registry/v1/credentials/default.plant/sensor-1"' in logs
     for secret in ("the first secret", "the second secret", "dGhlIHNoYXJlZCBrZXk"):
         assert secret not in logs
+
+
+def test_the_howtos_of_connecting_and_commanding_do_what_they_say(own: Installation, tmp_path: Path) -> None:
+    require("curl")
+    for name in ("connect-devices.md", "command-devices.md"):
+        play(name, own, tmp_path)

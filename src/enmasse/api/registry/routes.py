@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -205,7 +206,13 @@ class _Routes:
 
     async def device(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "get", DEVICES)
-        return _found(*await self._run(self._devices.device, tenant, _device_id(request)))
+        device = _device_id(request)
+        document, version = await self._run(self._devices.device, tenant, device)
+        seen = None if self._commands is None else self._commands.seen(tenant, device)
+        if seen is not None:
+            at = datetime.fromtimestamp(seen.at_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
+            document["status"] |= {"connected": seen.is_connected, "last-seen": at}
+        return _found(document, version)
 
     async def update_device(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "update", DEVICES)

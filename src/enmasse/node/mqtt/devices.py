@@ -15,6 +15,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.errors import RemoteError
+from enmasse.messaging.address import AttachOptions
+from enmasse.messaging.dynamic import DynamicRequest
+from enmasse.node.client_connection import ClientLink
 from enmasse.node.devices.messages import (
     EMPTY,
     Command,
@@ -23,13 +26,17 @@ from enmasse.node.devices.messages import (
     RequestIds,
     Sent,
     check_payload,
+    inquiry_of,
     response_of,
     seconds_of,
 )
 from enmasse.node.devices.tenants import COMMAND, INQUIRY, MQTT, Device
+from enmasse.node.gathered import Gathered
 from enmasse.node.mqtt.device_topics import ERROR, FilterTopic, PublishTopic, read_filter, read_topic
 from enmasse.node.mqtt.publications import Publications
+from enmasse.node.plain_values import as_bytes
 from enmasse.wire.amqp.performatives import ACCEPTED, RELEASED
+from enmasse.wire.amqp.sections import Sections
 from enmasse.wire.mqtt.handler import PublishSink
 from enmasse.wire.mqtt.packets import (
     PacketError,
@@ -49,6 +56,9 @@ if TYPE_CHECKING:
 
 MOST_COMMANDS: Final = 100
 """Commands of QoS 1 without an answer, at most as many as the device takes."""
+
+MOST_ANSWERS: Final = 100
+"""Answers to inquiries that may be on their way to a device."""
 
 MAX_PACKET_ID: Final = 0xFFFF
 
@@ -161,6 +171,11 @@ class DevicePublications(Publications):
     def refuses_unattended(self) -> bool:
         """True: a device is told at once that nobody listens."""
         return True
+
+    @property
+    def answers_to(self) -> str:
+        """The address at which answers to inquiries arrive."""
+        return self._subscriptions.answers_to
 
     @property
     def request_ids(self) -> RequestIds:
@@ -286,6 +301,9 @@ class DevicePublishing:
         if topic.kind == COMMAND:
             to, correlation_id = home.request_ids.read(device.tenant, device.id, topic.request_id)
             return to, response_of(device, topic.status, content_type, payload, to, correlation_id, now_ms)
+        if topic.kind == INQUIRY:
+            to = device.tenant.address(INQUIRY)
+            return to, inquiry_of(device, topic.name, content_type, payload, home.answers_to, topic.request_id)
         check_payload(content_type, payload)
         downstream = self._downstream
         if downstream is None or flags != self._flags:
@@ -328,6 +346,74 @@ class _Refusing:
         self._home.refuse(topic, self._home.device.id, packet_id, self._error)
 
 
+class _Answers:
+    """The receiver of answers to a device's inquiries, at an address of its own; a ``ConsumerPort``.
+
+    Args:
+        connection: the device's.
+        deliver: sends the device an answer: its correlation id, and the message.
+    """
+
+    def __init__(self, connection: MqttConnection, deliver: Callable[[str, Sections], bool]) -> None:
+        self.credit = 0
+        self.is_detach_sent = False
+        self._deliver = deliver
+        link = ClientLink(self, "answers", "answers", None, is_sender=False)
+        try:
+            self.address = connection.make_dynamic(link, DynamicRequest())
+            connection.count(link, self.address)
+            self.consumer = self.address.attach_consumer(self, AttachOptions(source=self.address.name))
+        except RemoteError as error:
+            connection.refused(link, error)
+            raise
+        connection.joined(self, link, self.consumer)
+        self._gain(MOST_ANSWERS)
+
+    def _gain(self, credit: int) -> None:
+        self.credit += credit
+        self.consumer.on_credit(credit, False)
+
+    def send(self, delivery: Any, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        """Send the device an answer."""
+        self.credit -= 1
+        try:
+            sections = Sections(payload)
+            is_sent = self._deliver(str(sections.properties.correlation_id or ""), sections)
+        except RemoteError:
+            is_sent = False
+        if not settled:
+            self.consumer.on_outcome(delivery, ACCEPTED if is_sent else RELEASED)
+        self._gain(1)
+
+    def put(self, delivery: Any, payload: bytes, settled: bool) -> None:
+        """Send a large answer, which has used up its credit already."""
+        self.credit += 1
+        self.send(delivery, payload, settled)
+
+    def take_back(self) -> None:
+        """Take back the credit of an answer that was not sent."""
+        self._gain(1)
+
+    def send_while_it_comes(self, delivery: Any, settled: bool, message_format: int = 0) -> Gathered:
+        """Take an answer that is still being received."""
+        return Gathered(self, delivery, settled)
+
+    def follow(self, delivery: Any) -> bool:
+        """Return false: nothing is held back."""
+        return False
+
+    def drained(self) -> None:
+        """Do nothing: nothing is drained."""
+
+    def take_unsettled(self) -> list[Any]:
+        """Return nothing: answers are settled as they come."""
+        return []
+
+    def detach(self, error: Any = None) -> None:
+        """Do nothing: the address lasts as long as the connection."""
+        self.is_detach_sent = True
+
+
 class _CommandListener:
     """A subscription to commands."""
 
@@ -359,6 +445,7 @@ class DeviceSubscriptions:
         self._commands: dict[str, _CommandListener] = {}
         self._errors: dict[str, FilterTopic] = {}
         self._answers: dict[str, tuple[FilterTopic, int]] = {}
+        self._answering: _Answers | None = None
         self._under_way: dict[int, Callable[[Any], None]] = {}
         self._packet_id = 0
         self._most = min(MOST_COMMANDS, connection.engine.peer_receive_maximum)
@@ -397,7 +484,7 @@ class DeviceSubscriptions:
                 decided(at, 0)
             elif topic.kind == INQUIRY:
                 self._answers[wanted.text] = topic, qos
-                decided(at, qos)
+                decided(at, qos if self._receives_answers() else Reason.QUOTA_EXCEEDED)
             else:
                 self._listen(wanted.text, topic, qos, lambda code, reason, at=at: decided(at, code, reason))  # type: ignore[misc]
 
@@ -453,6 +540,34 @@ class DeviceSubscriptions:
         """Do nothing: nothing is sent with QoS 2."""
 
     # What the device is sent
+
+    def _receives_answers(self) -> bool:
+        if self._answering is None:
+            try:
+                self._answering = _Answers(self._connection, self._send_answer)
+            except RemoteError:
+                return False
+        return True
+
+    @property
+    def answers_to(self) -> str:
+        """The address at which answers to inquiries arrive.
+
+        Raises:
+            DeviceError: the device does not subscribe to them.
+        """
+        if self._answering is None or not self._answers:
+            raise DeviceError(400, "subscribe to inquiry///res/# before you ask")
+        return self._answering.address.name
+
+    def _send_answer(self, request_id: str, sections: Sections) -> bool:
+        status = sections.application_properties.get("status")
+        code = int(status) if isinstance(status, int) and 200 <= status < 600 else 200
+        payload, kind = as_bytes(sections.body)
+        told = PublishProperties(content_type=str(sections.properties.content_type or kind) or None)
+        for topic, qos in self._answers.values():
+            return self._put(topic.answer_topic(request_id, code), payload, qos, told, _ignore)
+        return False
 
     def send_command(self, listener: _CommandListener, command: Command, done: Callable[[Any], None]) -> bool:
         """Send a command; it is accepted when it is acknowledged, or with QoS 0 as it is sent."""
