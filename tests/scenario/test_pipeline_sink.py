@@ -324,7 +324,8 @@ def test_a_full_queue_holds_the_batch_up_until_there_is_room(writing: Writing) -
     reader.start()
     writing.batch(frame, address="q", producer="p", sequence=0)
     reader.join()
-    assert [int(message.body) for message in found] == list(range(2_000))
+    # What came as the room went is sent again behind what was taken meanwhile.
+    assert sorted(int(message.body) for message in found) == list(range(2_000))
 
 
 def test_a_row_as_json_goes_out_and_comes_back(writing: Writing) -> None:

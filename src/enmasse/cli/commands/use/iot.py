@@ -433,6 +433,36 @@ def _payload(text: str) -> Document:
     return {"payload-base64": b64encode(found).decode()}
 
 
+@iot.command("simulate")
+def simulate(
+    identity: TenantId,
+    devices: Annotated[int, typer.Option("--devices", "-n", min=1, max=100_000, help="How many.")] = 10,
+    http: Annotated[int, typer.Option("--http", min=0, help="So many of them speak HTTP.")] = 0,
+    amqp: Annotated[int, typer.Option("--amqp", min=0, help="So many of them speak AMQP; the others MQTT.")] = 0,
+    period: Annotated[float, typer.Option("--period", min=0.01, help="Seconds between two messages of one.")] = 10.0,
+    event: Annotated[bool, typer.Option("--event", help="Send events, not telemetry.")] = False,
+    churn: Annotated[float, typer.Option("--churn", min=0, max=1, help="The share that leaves in a minute.")] = 0.0,
+    faults: Annotated[float, typer.Option("--faults", min=0, max=1, help="The share of wrong readings.")] = 0.0,
+    prefix: Annotated[str, typer.Option("--prefix", help="Their ids begin with it.")] = "sim",
+    seconds: Annotated[float, typer.Option("--seconds", min=0, help="End after so long; 0: on Ctrl-C.")] = 0,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Register devices and play them: they connect, send readings, and answer commands, until Ctrl-C."""
+    if http + amqp > devices:
+        raise UsageError(f"--http and --amqp are parts of --devices: {http} and {amqp} are more than {devices}")
+    from enmasse.cli.simulating import play, register  # noqa: PLC0415  # the other commands need not wait for it
+
+    names = [f"{prefix}-{number:05}" for number in range(devices)]
+    with _registry(data) as api:
+        passwords = register(api, identity, names)
+    from enmasse.iot.simulator.fleet import Plan  # noqa: PLC0415  # as above
+
+    plan = Plan(period, "event" if event else "telemetry", churn, faults)
+    counts = play(data, identity, passwords, plan, http=http, amqp=amqp, seconds=seconds)
+    if counts["arrived"] < devices:
+        raise CliError(f"{counts['arrived']} of {devices} devices came in")
+
+
 @contextmanager
 def _registry(data: Path) -> Iterator[ApiClient]:
     with ApiClient.find(data, warn=Writer().warn) as api:
