@@ -20,6 +20,7 @@ from benchmarks import (
     anycast,
     console_pages,
     consoles,
+    devices,
     floods,
     http,
     mqtt,
@@ -76,6 +77,7 @@ MEASUREMENTS: dict[str, tuple[Measurement, ...]] = {
     "floods": floods.MEASUREMENTS,
     "tls": (Measurement("What TLS adds to a message", cost_of_tls, missing_tls),),
     "control": (Measurement("100,000 addresses in one installation", cost_of_addresses),),
+    "devices": devices.MEASUREMENTS,
     "consoles": (*console_pages.MEASUREMENTS, *consoles.MEASUREMENTS),
     "spending": (Measurement("What the microseconds of a message are spent on", spending, missing_profiler),),
 }
@@ -86,6 +88,7 @@ SUITES = (
     "users",
     "control",
     "consoles",
+    "devices",
     "tenants",
     "floods",
     "tls",

@@ -180,3 +180,16 @@ def test_a_salted_hash_is_checked_here_and_in_the_process_for_passwords() -> Non
     assert check.is_right()
     assert not check._replace(password=b"other").is_right()
     assert split_checks(encode_check(7, check)) == ([(7, check)], b"")
+
+
+def test_a_device_cannot_say_that_it_is_another_one_or_behind_a_gateway() -> None:
+    device = Device(PLANT, "d", {})
+    said = {"device_id": "other", "tenant_id": "other", "gateway_id": "g", "orig_adapter": "x", "ttd": 5, "floor": 3}
+    made = Downstream(Sent(TELEMETRY, device, MQTT, "t", properties=said)).message(b"", 0)
+    assert Sections(made).application_properties == {
+        "device_id": "d",
+        "tenant_id": "default.plant",
+        "orig_adapter": MQTT,
+        "orig_address": "t",
+        "floor": 3,
+    }

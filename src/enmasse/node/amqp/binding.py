@@ -187,7 +187,8 @@ class Binding(ClientConnection):
             self.refused(known, RemoteError("amqp:not-allowed", "the connection belongs to no space"))
             return
         try:
-            self._attach_will(space, link, attach)
+            if self.admission.device is None:
+                self._attach_will(space, link, attach)
             if self.admission.device is not None and self._attach_device(space, known, link, attach):
                 pass
             elif isinstance(link, ReceivingLink):

@@ -48,6 +48,9 @@ _SIGNATURE_BYTES: Final = 12
 _OURS: Final = frozenset(("content-type", "ttl", "ttl-telemetry-qos0", "ttl-telemetry-qos1", "ttl-command-response"))
 """Defaults that are no properties of messages."""
 
+_NODES: Final = frozenset(("device_id", "tenant_id", "gateway_id", "orig_adapter", "orig_address", "ttd", "ttl"))
+"""Properties that the node alone gives a message."""
+
 
 class DeviceError(RemoteError):
     """What a device asks for cannot be done.
@@ -131,7 +134,7 @@ class Downstream:
             for name, value in defaults.items()
             if name not in _OURS and isinstance(value, str | int | float | bool)
         }
-        application |= sent.properties
+        application |= {name: value for name, value in sent.properties.items() if name not in _NODES}
         application |= {
             "device_id": device.id,
             "tenant_id": device.tenant.id,
