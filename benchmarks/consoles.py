@@ -30,7 +30,7 @@ AT_ONCE = 50
 FLOWING = 20
 """Queues that messages flow through, so that there is something to tell."""
 
-SECONDS = 30.0
+SECONDS = 90.0
 MAX_SHARE = 0.20
 MAX_ANSWER_MS = 200
 BASE = "/apis/enmasse.io/v1beta1"
