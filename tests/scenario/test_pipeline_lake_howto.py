@@ -42,10 +42,20 @@ def test_each_tool_says_what_the_page_says(
     for name in ("pandas", "polars", "duckdb"):
         code, shown = PAGE[name]
         assert shown is not None
-        assert [line.split() for line in place.run(code).splitlines()] == [
+        assert [line.split() for line in _run(place, code).splitlines()] == [
             line.split() for line in shown.splitlines()
         ]
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"spark": spark}
     exec(PAGE["spark"][0], names)  # the page's own program
     assert [tuple(row) for row in names["rows"]] == [("boiler-1", 22.5), ("boiler-2", 19.0)]
+
+
+def _run(place: Place, code: str) -> str:
+    """Run a program; once more if a library's thread has outlived the interpreter, which no program can help."""
+    try:
+        return place.run(code)
+    except AssertionError as error:
+        if "terminate called without an active exception" not in str(error):
+            raise
+        return place.run(code)

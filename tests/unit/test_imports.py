@@ -7,6 +7,8 @@ import functools
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parents[2] / "src"
 DEFENCE = "know each other"
 
@@ -46,6 +48,7 @@ def graph(*, with_types: bool) -> dict[str, set[str]]:
     return {name: imports(tree, with_types=with_types) & known.keys() - {name} for name, tree in known.items()}
 
 
+@pytest.mark.slow
 def test_no_files_import_each_other_while_they_are_loaded() -> None:
     TopologicalSorter(graph(with_types=False)).prepare()
 

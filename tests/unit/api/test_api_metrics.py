@@ -193,6 +193,7 @@ def test_labels_are_bounded(watched: Watched, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
+@pytest.mark.slow
 def test_a_dead_node_is_down_and_hangs_nobody(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, is_silent: bool
 ) -> None:

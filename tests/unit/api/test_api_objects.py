@@ -178,6 +178,7 @@ def test_kinds_without_namespace_have_none(api: Api) -> None:
         assert api(method, "/apis/enmasse.io/v1beta1/addressspaceschemas").status_code == 405
 
 
+@pytest.mark.slow
 def test_writers_that_lock_optimistically_lose_no_update(api: Api) -> None:
     async def talk(client: httpx.AsyncClient) -> int:
         await client.post(MAPS, json=config_map(name="counter"))

@@ -243,7 +243,7 @@ async def test_a_server_that_drops_everybody_at_once_is_not_stormed(
             await server.drop()
             await until(lambda lives=lives: len(server.opens) == lives and connection.is_connected)
         assert paused == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
-        monkeypatch.setattr("enmasse.client.connection.STABLE_S", 0.0)
+        monkeypatch.setattr("enmasse.client.connection.STABLE_S", -1.0)
         await server.drop()
         await until(lambda: len(server.opens) == 9)
         assert paused[-1] == 0.05

@@ -49,6 +49,7 @@ def documents() -> st.SearchStrategy[Document]:
 
 
 @given(documents())
+@pytest.mark.slow
 def test_a_set_is_read_as_it_was_written_down(document: Document) -> None:
     fields = frozenset(leaves(document, list_type))
     assert members(to_v1(fields)) == fields

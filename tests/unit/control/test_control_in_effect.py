@@ -546,12 +546,14 @@ def names_in(folder: Path, *, is_text_too: bool = True) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_setting_of_an_address_is_heeded_by_the_node() -> None:
     heeded = names_in(SOURCES / "messaging", is_text_too=False) | names_in(SOURCES / "node", is_text_too=False)
     same_on_one_node = {"distribution"}
     assert set(SETTINGS) - heeded == same_on_one_node, "nothing in a node asks for these"
 
 
+@pytest.mark.slow
 def test_no_field_of_any_kind_is_taken_and_neither_used_nor_reported(
     perform: Perform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,6 +214,7 @@ def test_a_plan_that_is_gone_is_told_and_what_is_served_stays_ready(
     perform(scene)
 
 
+@pytest.mark.slow
 def test_a_space_goes_with_all_that_is_in_it_and_not_before(
     perform: Perform, make_space: Make, make_address: Make
 ) -> None:

@@ -40,6 +40,7 @@ def test_a_short_curve_has_a_character_for_each_value() -> None:
     assert len(line.split()[1]) == 2
 
 
+@pytest.mark.slow
 def test_the_picture_holds_a_chart_for_each_device(tmp_path: Path) -> None:
     draw(_history(), tmp_path / "one.png")
     wide = History([*_history().curves] * 3, [], "temperature", 10, 35)
@@ -49,6 +50,7 @@ def test_the_picture_holds_a_chart_for_each_device(tmp_path: Path) -> None:
     assert many[1] > one[1]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nowhere"):
         draw(_history(), tmp_path / "nowhere" / "x.png")

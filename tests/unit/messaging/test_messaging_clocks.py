@@ -162,6 +162,7 @@ def test_an_absolute_expiry_follows_the_clock(is_paged: bool) -> None:
 
 
 @each_place
+@pytest.mark.slow
 def test_an_absolute_expiry_is_put_off_when_the_clock_is_set_back(is_paged: bool) -> None:
     scene = Scene(is_paged=is_paged)
     scene.send(expires_ms=FIRST_MS + DELAY_S * 1_000)

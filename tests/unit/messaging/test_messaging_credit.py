@@ -320,6 +320,7 @@ def time_until_it_can_send(direct: Direct, sender: MemoryProducerPort, patience_
 
 
 @pytest.mark.parametrize("idle_for_s", [0.0, 60.0])
+@pytest.mark.slow
 def test_a_thousand_idle_senders_do_not_starve_a_newcomer(idle_for_s: float) -> None:
     direct = Direct()
     direct.receiver(10)
@@ -329,6 +330,7 @@ def test_a_thousand_idle_senders_do_not_starve_a_newcomer(idle_for_s: float) -> 
     time_until_it_can_send(direct, direct.sender(), 3)
 
 
+@pytest.mark.slow
 def test_a_thousand_idle_senders_do_not_starve_one_of_them_that_wakes_up() -> None:
     direct = Direct()
     direct.receiver(10)
@@ -430,6 +432,7 @@ def test_busy_senders_get_equal_parts_in_the_long_run() -> None:
 
 
 @pytest.mark.parametrize("credit", [1, 2, 10])
+@pytest.mark.slow
 def test_idle_senders_take_no_more_than_an_eighth_from_a_busy_one(credit: int) -> None:
     direct = Direct()
     receiver = direct.receiver(credit)

@@ -149,6 +149,7 @@ def test_credit_of_a_direct_address_stays_what_its_receivers_take(harness: CoreH
     assert len(receiver.arrivals) == 15
 
 
+@pytest.mark.slow
 def test_a_new_rate_holds_for_senders_that_are_there(harness: CoreHarness, queue: Queue) -> None:
     meter = Meter(harness.core, "m", 1_000, 0)
     sender = Sender(harness, queue, [meter])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ class _CountedNode(pattern_trie._Node[int]):
         return super().__getattribute__(name)
 
 
+@pytest.mark.slow
 def test_a_search_takes_no_more_with_many_patterns_than_with_few(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(pattern_trie, "_Node", _CountedNode)
     looks = []

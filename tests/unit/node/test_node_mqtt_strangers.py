@@ -34,6 +34,7 @@ def bystanders(scene: Scene) -> Bystanders:
     return Bystanders(scene)
 
 
+@pytest.mark.slow
 def test_a_flood_of_subscriptions_ends_at_the_limit_of_links(scene: Scene, bystanders: Bystanders) -> None:
     client = scene.client()
     codes: list[int] = []
@@ -166,6 +167,7 @@ def test_more_than_the_receive_maximum_ends_the_connection(scene: Scene, bystand
     bystanders.notice_nothing()
 
 
+@pytest.mark.slow
 def test_large_messages_without_an_answer_are_bounded_in_bytes(scene: Scene, bystanders: Bystanders) -> None:
     client = scene.client()
     receiver = scene.amqp_receiver("any", 1_000)

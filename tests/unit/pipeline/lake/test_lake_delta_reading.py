@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from enmasse.pipeline.lake.delta import _KEPT_COMMITS, DeltaLakeTable
 
 
+@pytest.mark.slow
 def test_a_table_is_read_anew_only_after_many_commits(tmp_path: Path) -> None:
     path = tmp_path / "table"
     rows = pa.table({"device": ["d"]})
