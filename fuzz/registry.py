@@ -25,6 +25,7 @@ TARGETS = {
     "stomp-node": "stomp",
     "http": "http",
     "http-node": "http",
+    "http2": "http2",
     "mqtt": "mqtt",
     "mqtt-client": "mqtt",
     "mqtt-trace": "mqtt",

@@ -186,6 +186,7 @@ class CertificateStore:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         context.sslobject_class = ServerTls
+        context.set_alpn_protocols(["h2", "http/1.1"])
         context.sni_callback = self._choose
         key = path.with_suffix(".key")
         try:

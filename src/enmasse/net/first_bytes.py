@@ -69,7 +69,11 @@ class ProtocolSignature:
 
 TLS = ProtocolSignature("tls", (b"\x16",))
 
-HTTP = ProtocolSignature("http", (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS "))
+HTTP = ProtocolSignature(
+    "http",
+    (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS ", b"PRI * HTTP/2.0\r\n"),
+)
+"""Requests of HTTP/1.1, and what HTTP/2 begins with [RFC 9113 3.4]."""
 
 
 def recognise(

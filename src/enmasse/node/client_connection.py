@@ -97,8 +97,8 @@ def require_filters(address: Address, options: AttachOptions) -> None:
             )
 
 
-class ClientEngine(Engine, Protocol):
-    """A protocol's engine, with what a trace needs beside what ``net/transport.py`` does."""
+class Traced(Protocol):
+    """What a trace needs of an engine, or of the part of one that serves a connection."""
 
     trace: Callable[[bool, bytes], None] | None
     """Called with all bytes received (false) and sent (true) while the connection is traced."""
@@ -106,6 +106,10 @@ class ClientEngine(Engine, Protocol):
     @property
     def unread(self) -> bytes:
         """The bytes of an incomplete frame that have been received."""
+
+
+class ClientEngine(Engine, Traced, Protocol):
+    """A protocol's engine."""
 
 
 class ClientLink:
@@ -218,7 +222,7 @@ class ClientConnection:
         events: logs and counts the connection's events; without it nothing is logged.
 
     Attributes:
-        engine: the protocol's engine, once it is made.
+        engine: the protocol's engine, once it is made, or what of it serves this connection.
         links: the links that have joined their addresses, by a key that the protocol chooses.
         closing: the reason why the node closes the connection, once it does.
         properties: what the client tells of its program; None: nothing.
@@ -239,7 +243,7 @@ class ClientConnection:
     serves_devices: ClassVar[bool] = False
     """True if the protocol has words for what devices do."""
 
-    engine: ClientEngine
+    engine: Traced
 
     def __init__(
         self,

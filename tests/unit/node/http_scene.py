@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from enmasse.client import Connection, connect
 from enmasse.client.link import Opening
@@ -40,6 +41,9 @@ def user(name: str, *addresses: str, certificates: tuple[str, ...] = ()) -> User
 class Scene:
     """A running node."""
 
+    is_http2 = False
+    """True if its clients speak HTTP/2."""
+
     def __init__(self, server: Server, directory: Path) -> None:
         self.server = server
         self.directory = directory
@@ -60,11 +64,20 @@ class Scene:
     def client(self, space: str = "open.ns", **options: Any) -> httpx.AsyncClient:
         """A client whose paths begin behind ``addresses``."""
         base = f"{'https' if 'verify' in options else 'http'}://localhost:{self.port}/v1/spaces/{space}/addresses/"
-        return httpx.AsyncClient(base_url=base, timeout=60, trust_env=False, **options)
+        versions = {"http1": not self.is_http2, "http2": self.is_http2}
+        return httpx.AsyncClient(base_url=base, timeout=60, trust_env=False, **(versions | options))
 
     def amqp(self) -> Opening[Connection]:
         """A client of AMQP in the open space."""
         return connect(f"amqp://127.0.0.1:{self.port}", hostname="open.ns", reconnect=False)
+
+
+@pytest.fixture(autouse=True, params=["HTTP/1.1", "HTTP/2"])
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The version that the clients of a scene speak."""
+    monkeypatch.setattr(Scene, "is_http2", request.param == "HTTP/2")
+    found: str = request.param
+    return found
 
 
 def play(

@@ -18,7 +18,7 @@ from enmasse.node.management.entity_fields import ADDRESS_TYPE, SPACE_TYPE
 from enmasse.wire.amqp.sections import Sections, encode_message
 from tests.support.foreign_tools import require
 from tests.support.polling import until_async
-from tests.unit.node.http_scene import Scene, basic, play, user
+from tests.unit.node.http_scene import Scene, basic, play, user, version  # noqa: F401  a fixture
 from tests.unit.node.test_node_mqtt_login import TOKEN, Authority
 
 MESSAGES = "orders/messages"
@@ -81,6 +81,28 @@ def test_curl_and_httpx_show_their_certificates(tmp_path: Path) -> None:
             context.post_handshake_auth = offers
             async with scene.client("shop.ns", verify=context) as client:
                 assert (await client.post(MESSAGES, content=b"x")).status_code == status
+
+    play(tmp_path, story)
+
+
+def test_curl_speaks_http2_inside_tls_and_where_it_knows_of_it_in_the_clear(tmp_path: Path) -> None:
+    require("curl")
+
+    async def story(scene: Scene) -> None:
+        trusted = scene.directory / "authority" / "ca.crt"
+        path = f"localhost:{scene.port}/v1/spaces/open.ns/addresses/{MESSAGES}"
+        by_curl = ("curl", "--silent", "--max-time", "30", "--noproxy", "*", "--cacert", trusted, "--data", "x")
+        written = ("--output", tmp_path / "answer", "--write-out", "%{http_version} %{http_code}")
+        for asked, scheme, told in (
+            ("--http2", "https", "2 202"),
+            ("--http1.1", "https", "1.1 202"),
+            ("--http2-prior-knowledge", "http", "2 202"),
+            # It asks for an upgrade, which RFC 9113 has given up.
+            ("--http2", "http", "1.1 202"),
+        ):
+            command = (*by_curl, asked, *written, f"{scheme}://{path}")
+            curl = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            assert (await curl.communicate())[0].decode() == told, (asked, scheme)
 
     play(tmp_path, story)
 

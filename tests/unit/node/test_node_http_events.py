@@ -14,7 +14,7 @@ from enmasse.node.http.cloudevents import event_of, read_event
 from enmasse.node.http.messages import Parts
 from enmasse.wire.amqp.sections import encode_message
 from enmasse.wire.http.answers import HttpError
-from tests.unit.node.http_scene import Scene, play
+from tests.unit.node.http_scene import Scene, play, version  # noqa: F401  a fixture
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "sold"}
 BATCH = "application/cloudevents-batch+json"

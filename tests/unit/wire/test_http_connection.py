@@ -41,6 +41,9 @@ class Client:
         if not self.is_slow:
             self.engine.answer(OK, request.path.encode())
 
+    def on_http2(self, data: bytes) -> None:
+        raise AssertionError("nobody asks for HTTP/2 here")
+
     def on_blocked(self, is_blocked: bool) -> None: ...
 
     def on_written(self) -> None: ...

@@ -5,7 +5,9 @@ Rules:
    connection of a node is; a request that names others makes it another connection, with a number of its own.
 2. A request that may not enter its space is answered in the same way whether the space exists or not.
 3. An address may end a link in the middle of its turn. What follows for the connection is done in its own turn.
-4. A page of another origin than the operator allows is refused, whatever it asks for.
+4. HTTP/2 has many requests at a time on one socket: each of them is on a connection in the sense of 1, which serves
+   one request after another and is kept for the next.
+5. A page of another origin than the operator allows is refused, whatever it asks for.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ from enmasse.wire.sasl.mechanisms import Admitted, Pending, SaslCode
 
 if TYPE_CHECKING:
     from enmasse.messaging.space import Space
+    from enmasse.net.transport import EngineProtocol
+    from enmasse.wire.http.exchange import Exchange
     from enmasse.wire.http.heads import Request
 
 
@@ -106,13 +110,13 @@ class HttpConnection(ClientConnection):
     """One client's connection."""
 
     __slots__ = (
-        "_arguments", "_dropped", "_has_entered", "_identity", "_is_entering", "_login_error", "_operation",
+        "_arguments", "_date", "_dropped", "_has_entered", "_identity", "_is_entering", "_login_error", "_operation",
         "_options", "_senders", "_written", "is_due",
     )  # fmt: skip
 
     protocol: ClassVar[str] = "http"
     serves_devices: ClassVar[bool] = True
-    engine: Connection
+    engine: Connection | Exchange
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -143,9 +147,41 @@ class HttpConnection(ClientConnection):
             second = connections.wall_ms() // 1_000 if space is None else space.core.wall_us // 1_000_000
             return dates.line(second)
 
-        self.engine = engine = Connection(self, now=now, date=date)
-        engine.more_room = self.more_room
+        engine = Connection(self, now=now, date=date)
+        self._use(engine)
+        self._date = date
         return engine
+
+    def _use(self, engine: Connection | Exchange) -> None:
+        self.engine = engine
+        engine.more_room = self.more_room
+
+    def on_http2(self, data: bytes) -> None:
+        """Go on in HTTP/2, where each request at a time is of a connection of its own, of which this is the first."""
+        # Many nodes never meet it, and its libraries take time to load.
+        from enmasse.wire.http.http2 import Http2Connection  # noqa: PLC0415
+
+        shell, before = self._connections.shells[self], self.engine
+        assert isinstance(before, Connection)
+
+        def first(exchange: Exchange) -> HttpConnection:
+            self._use(exchange)
+            exchange.trace = before.trace
+            return self
+
+        engine = Http2Connection(
+            first, lambda exchange: self._another(exchange, shell), now=before.now, date=self._date
+        )
+        engine.wake, engine.is_late = before.wake, before.is_late
+        shell.engine = engine
+        engine.receive(data, before.now)
+
+    def _another(self, engine: Connection | Exchange, shell: EngineProtocol) -> HttpConnection:
+        """Return another connection of the client, over the same socket."""
+        other = type(self)(*self._arguments, **self._options)
+        other._use(engine)  # noqa: SLF001  it is of this class
+        self._connections.connected(other, shell)
+        return other
 
     # Its turn
 
@@ -311,14 +347,10 @@ class HttpConnection(ClientConnection):
     def _succeed(self) -> HttpConnection:
         """Return the connection that takes the place of this one, for another user or space."""
         engine, shell = self.engine, self._connections.shells[self]
-        successor = type(self)(*self._arguments, **self._options)
-        successor.engine = engine
         self.on_closed(None)
         engine.trace = None
-        engine.handler = successor
-        engine.more_room = successor.more_room
+        engine.handler = successor = self._another(engine, shell)
         engine.forget_routes()
-        self._connections.connected(successor, shell)
         return successor
 
     def _log_in(self, route: Route) -> bool:

@@ -7,7 +7,8 @@ Rules:
    has come ends the connection, as what follows could not be told from another request.
 4. What cannot be understood is answered with the reason, and ends the connection. What the peer still sends is
    ignored until it has had time to read that.
-5. The engine has no clock: time comes with ``receive`` and ``handle_deadline``.
+5. A client that begins with HTTP/2 is left to another engine.
+6. The engine has no clock: time comes with ``receive`` and ``handle_deadline``.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ LINGER_S: Final = 1.0
 """Seconds for a peer that is sending to read the answer before the socket is closed."""
 
 _HEAD_END = b"\r\n\r\n"
+_HTTP_2 = b"PRI * HTTP/2.0\r\n\r\n"
+"""What looks like the head of a request where a client speaks HTTP/2 [RFC 9113 3.4]."""
 
 
 class _Phase(Enum):
@@ -228,6 +231,10 @@ class Connection:
         chunks: ChunkedBody | None = None
         request = self._known.get(data)
         if request is None:
+            if data == _HTTP_2 and not self.requests:
+                self._phase, self._rest = _DONE, b""
+                self.handler.on_http2(rest)
+                return False
             self.closes = True
             request, chunks = read_head(data)
             if len(data) <= MAX_KNOWN_HEAD_BYTES and chunks is None:

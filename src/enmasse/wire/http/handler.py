@@ -23,6 +23,9 @@ class Handler(Protocol):
     def on_request(self, request: Request, body: bytes) -> None:
         """Handle a whole request, which is answered by the connection's ``answer`` or ``fail``, now or later."""
 
+    def on_http2(self, data: bytes) -> None:
+        """Serve the client by HTTP/2 from here on, as ``data``, its first bytes, ask for that."""
+
     def on_blocked(self, is_blocked: bool) -> None:
         """Stop or resume writing parts of an answer."""
 

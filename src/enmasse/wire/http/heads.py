@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import httptools
@@ -32,6 +33,7 @@ METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE
 MAX_LENGTH_DIGITS: Final = 15
 
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
+_TARGET = re.compile(rb"\*|/[\x21-\x7e]*")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 
 _ONCE = frozenset(
@@ -123,8 +125,50 @@ def read_head(data: bytes) -> tuple[Request, ChunkedBody | None]:
         pass  # The client would speak something else, too, and gets HTTP.
     except httptools.HttpParserError as error:
         raise HttpError(400, f"this is not the head of a request: {error}") from None
+    headers = _headers_of(collected.lines)
+    if "host" not in headers and not is_http_10:
+        raise HttpError(400, "a request of HTTP/1.1 has a header Host: send one")
+    request = Request(method, target, headers, is_http_10=is_http_10)
+    return request, ChunkedBody(parser, collected) if request.length < 0 else None
+
+
+def read_fields(fields: Sequence[tuple[bytes, bytes]], *, has_body: bool) -> Request:
+    """Return a request of HTTP/2 [RFC 9113 8.3].
+
+    Args:
+        fields: its pseudo-header fields and headers, of which h2 has checked names and order.
+        has_body: true if bytes of a body follow.
+
+    Raises:
+        HttpError: this is no request that is served here.
+    """
+    pseudo = dict(fields)
+    lines = [(name, value) for name, value in fields if not name.startswith(b":")]
+    if len(lines) > MAX_HEADERS:
+        raise HttpError(431, f"a request has up to {MAX_HEADERS} headers: send fewer")
+    if any(byte in value for _, value in fields for byte in (b"\r", b"\n", b"\0")):
+        raise HttpError(400, "a header has neither CR, LF nor NUL within")
+    target = pseudo.get(b":path", b"")
+    if not _TARGET.fullmatch(target):
+        raise HttpError(400, "a target begins with a slash, and has no spaces or control characters")
+    method, path = _checked(pseudo.get(b":method", b""), target)
+    headers = _headers_of(lines)
+    if b":authority" in pseudo:
+        headers["host"] = pseudo[b":authority"].decode("latin-1")
+    if "host" not in headers:
+        raise HttpError(400, "a request of HTTP/2 has an :authority: send one")
+    request = Request(method, path, headers, is_http_10=False)
+    if has_body and "content-length" not in headers:
+        request.length = -1
+        request.expects_continue = "expect" in headers
+    elif request.length and not has_body:
+        raise HttpError(400, f"{request.length} bytes of a body are announced, and none come")
+    return request
+
+
+def _headers_of(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for key, raw in collected.lines:
+    for key, raw in lines:
         name, value = key.decode("latin-1").lower(), raw.decode("latin-1").strip(" \t")
         if name not in headers:
             headers[name] = value
@@ -132,10 +176,7 @@ def read_head(data: bytes) -> tuple[Request, ChunkedBody | None]:
             raise HttpError(400, f"the header {name} comes more than once: send it once")
         else:
             headers[name] += f", {value}"
-    if "host" not in headers and not is_http_10:
-        raise HttpError(400, "a request of HTTP/1.1 has a header Host: send one")
-    request = Request(method, target, headers, is_http_10=is_http_10)
-    return request, ChunkedBody(parser, collected) if request.length < 0 else None
+    return headers
 
 
 def _read_line(line: bytes) -> tuple[str, str, bool]:
@@ -144,18 +185,27 @@ def _read_line(line: bytes) -> tuple[str, str, bool]:
     if found is None:
         raise HttpError(400, "a request begins with a method, a target and HTTP/1.1, with one space between them")
     method, target, major, minor = found.groups()
-    if len(target) > MAX_TARGET_BYTES:
-        raise HttpError(414, f"a target has up to {MAX_TARGET_BYTES} bytes")
     if major != b"1" or minor not in b"01":
         raise HttpError(505, f"HTTP/1.1 and HTTP/1.0 are spoken here, not HTTP/{major.decode()}.{minor.decode()}")
+    return *_checked(method, target), minor == b"0"
+
+
+def _checked(method: bytes, target: bytes) -> tuple[str, str]:
+    """Return method and target, without scheme and host.
+
+    Raises:
+        HttpError: they are not served here.
+    """
+    if len(target) > MAX_TARGET_BYTES:
+        raise HttpError(414, f"a target has up to {MAX_TARGET_BYTES} bytes")
     if method not in METHODS:
-        raise HttpError(501, f"the method {method.decode()[:40]} is not known here: use {_some(METHODS)}")
+        raise HttpError(501, f"the method {method.decode('latin-1'):.40} is not known here: use {_some(METHODS)}")
     absolute = _ABSOLUTE.match(target)
     if absolute is not None:
         target = target[absolute.end() :] or b"/"
     if not target.startswith(b"/") and target != b"*":
         raise HttpError(400, "a target begins with a slash, or is a whole http URL")
-    return method.decode(), target.decode("ascii"), minor == b"0"
+    return method.decode(), target.decode("ascii")
 
 
 def _some(names: frozenset[bytes]) -> str:
