@@ -56,4 +56,5 @@ def _ask(zygote: socket.socket, path: str, arguments: Sequence[str]) -> int | No
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    # It has written nothing, and what Python does at its end could only change the status.
+    os._exit(main(sys.argv[1], sys.argv[2:]))
