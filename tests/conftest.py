@@ -41,6 +41,9 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Collecting makes many things that stay, and searches for cycles among them would take a third of its time.
+gc.disable()
+
 # A shell has what it starts in the background ignore interrupts, and whatever that starts in its turn.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -103,6 +106,7 @@ def pytest_collection_finish() -> None:
     """Leave what was collected out of every search for cycles: it stays to the end, and is most of what there is."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -69,6 +69,7 @@ def circles(others: dict[str, set[str]]) -> set[frozenset[str]]:
     return {frozenset(end for end in ends if name in reach[end]) for name, ends in reach.items() if name in ends}
 
 
+@pytest.mark.slow
 def test_files_that_import_each_other_for_types_say_why() -> None:
     texts = {name: path.read_text() for name, path in modules().items()}
     found = circles(graph(with_types=True))
