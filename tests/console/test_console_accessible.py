@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from tests.console.node_packages import SOURCE, bring_packages
 from tests.console.visit import IN_SPACE
+from tests.support.polling import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import httpx
 
     from tests.console.visit import Visit
+    from tests.support.installation import Installation
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 
@@ -45,6 +47,11 @@ OTHERS = (
     (f"{IN_SPACE}/addresses/shop.news?tab=links", "Nobody uses it at the moment"),
     (f"{IN_SPACE}/addresses/shop.news?tab=settings", "Save"),
     (f"{IN_SPACE}/addresses/shop.clicks/messages", "Try it"),
+    (f"{IN_SPACE}/projects", "default.site"),
+    (f"{IN_SPACE}/projects/site", "lamp"),
+    (f"{IN_SPACE}/projects/site?tab=commands", "No command yet"),
+    (f"{IN_SPACE}/projects/site?tab=settings", "Save"),
+    (f"{IN_SPACE}/projects/site/devices/lamp", "How it connects"),
 )
 """Parts of pages, and what one knows them by."""
 
@@ -75,6 +82,26 @@ def message(api: httpx.Client) -> Iterator[None]:
     assert api.post("addresses/shop.orders/purge", json={}).status_code == 200
 
 
+@pytest.fixture
+def site(installation: Installation, api: httpx.Client) -> Iterator[None]:
+    """A project of the space, and a device; later there is none again."""
+    projects = "/apis/iot.enmasse.io/v1alpha1/namespaces/default/iotprojects"
+    spec = {"downstreamStrategy": {"managedStrategy": {"addressSpace": {"name": "shop"}}}}
+    document = {
+        "apiVersion": "iot.enmasse.io/v1alpha1",
+        "kind": "IoTProject",
+        "metadata": {"name": "site"},
+        "spec": spec,
+    }
+    base = installation.url("api")
+    assert api.post(f"{base}{projects}", json=document).status_code == 201
+    installation.ok("wait", "iotproject", "site", "--timeout", "60")
+    assert api.post(f"{base}/registry/v1/devices/default.site/lamp", json={}).status_code == 201
+    yield
+    assert api.delete(f"{base}{projects}/site").status_code == 200
+    until(lambda: api.get(f"{base}{projects}/site").status_code == 404)
+
+
 def findings(visit: Visit, place: str = "html", *, colours: bool = False) -> Any:
     return visit.page.evaluate(RUN, [place, colours])
 
@@ -86,7 +113,7 @@ def bring_axe(visit: Visit, axe: str) -> None:
 
 @pytest.mark.timeout(400)
 def test_every_page_is_accessible_in_light_and_in_dark(
-    newcomer: Callable[..., Visit], link: str, axe: str, message: None
+    newcomer: Callable[..., Visit], link: str, axe: str, message: None, site: None
 ) -> None:
     visit = newcomer(link)
     visit.page.emulate_media(color_scheme="light")

@@ -126,7 +126,7 @@ def test_a_pipeline_is_created_fills_its_chart_is_asked_paused_and_resumed(
     visit.press("Go to line 2, column 6")
     until(lambda: page.evaluate("document.getSelection().toString()") == "last_valeu")
 
-    visit.open(f"{IN_SPACE}/devices?device=pump-2")
+    visit.open(f"{IN_SPACE}/readings?device=pump-2")
     expect(page.locator(figure("temperature"))).to_have_text("19")
     expect(visit.heading("No alerts are kept")).to_be_visible()
 

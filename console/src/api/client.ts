@@ -35,15 +35,18 @@ export function query(base: string, parameters: Record<string, string | number |
 
 async function refusal(response: Response): Promise<ApiError> {
   const text = await response.text();
-  let status: Partial<Status> = {};
+  let status: Partial<Status> & { error?: string } = {};
+  let code = response.status;
   try {
-    status = JSON.parse(text) as Partial<Status>;
+    status = JSON.parse(text) as Partial<Status> & { error?: string };
   } catch {
-    // What stands between the page and the API answers in a form of its own.
+    // What stands between the page and the API answers in a form of its own, also when that does not answer.
+    if (code === 502 || code === 504) code = 0;
   }
-  const message = status.message ?? (text.slice(0, 300) || `${response.status} ${response.statusText}`);
+  // The device registry says it as Hono's does.
+  const message = status.message ?? status.error ?? (text.slice(0, 300) || `${response.status} ${response.statusText}`);
   const after = status.details?.retryAfterSeconds ?? Number(response.headers.get("Retry-After") ?? NaN);
-  return new ApiError(response.status, message, status.reason, status.details?.causes, Number.isNaN(after) ? undefined : after);
+  return new ApiError(code, message, status.reason, status.details?.causes, Number.isNaN(after) ? undefined : after);
 }
 
 /** Sends one request, and returns the answer if it is a success. */
@@ -63,9 +66,12 @@ export async function send(method: string, url: string, options: Options = {}): 
     setReach({ here: false });
     throw new ApiError(0, "The API does not answer.");
   }
-  setReach({ here: response.status !== 502 && response.status !== 504 });
-  if (response.ok) return response;
+  if (response.ok) {
+    setReach({ here: true });
+    return response;
+  }
   const error = await refusal(response);
+  setReach({ here: !error.away });
   if (error.code === 401) setReach({ signedOut: true });
   if (error.code === 403) setReach({ rights: presentReach().rights + 1 });
   throw error;

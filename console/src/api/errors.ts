@@ -28,7 +28,7 @@ export class ApiError extends Error {
   }
 
   get away(): boolean {
-    return this.code === 0 || this.code === 502 || this.code === 504;
+    return this.code === 0;
   }
 }
 

@@ -51,6 +51,7 @@ from enmasse.api.node_routes import (
 from enmasse.api.openapi.routes import openapi_routes
 from enmasse.api.pipelines import builtin_routes, pipeline_routes
 from enmasse.api.registry.routes import registry_routes
+from enmasse.api.registry.rows import registry_rows_routes
 from enmasse.control.access.rights import Rights
 from enmasse.errors import EnmasseError
 from enmasse.version import __version__
@@ -188,6 +189,8 @@ def create_app(parts: ApiParts) -> FastAPI:
     app.include_router(broker_routes(registry))
     if parts.devices is not None:
         app.include_router(registry_routes(parts.devices, registry, parts.commands))
+        if parts.commands is not None:
+            app.include_router(registry_rows_routes(live, parts.devices, parts.commands))
     if sessions:
         app.include_router(connection_routes(registry, sessions))
     if tracers := [node.traces for node in nodes if node.traces is not None]:

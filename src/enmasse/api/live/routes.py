@@ -147,7 +147,7 @@ def rows_routes(live: Live) -> APIRouter:
 
         async def answer() -> Document:
             live.store.get(kind.name, namespace, name)
-            return _row_list(await live.rows.answer(table, space, query))
+            return row_list(await live.rows.answer(table, space, query))
 
         source = Source(
             (table, space, query),
@@ -179,7 +179,7 @@ def rows_routes(live: Live) -> APIRouter:
 
         async def answer() -> Document:
             seen = await live.namespaces(requester, namespace)
-            return _row_list(await live.rows.all_spaces(seen, query))
+            return row_list(await live.rows.all_spaces(seen, query))
 
         # What each requester may list is looked up for each answer.
         source = Source(("spaces", seen_by(requester), namespace, query), answer, live.state)
@@ -188,8 +188,9 @@ def rows_routes(live: Live) -> APIRouter:
     return router
 
 
-def _row_list(found: Document) -> Document:
-    return {"kind": "RowList", "apiVersion": ADDRESS_SPACE.api_version, "metadata": {}, **found}
+def row_list(found: Document, api_version: str = ADDRESS_SPACE.api_version) -> Document:
+    """Return rows as an object of the API."""
+    return {"kind": "RowList", "apiVersion": api_version, "metadata": {}, **found}
 
 
 def _check_sort(table: Table, sort: str) -> None:

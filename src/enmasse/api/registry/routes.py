@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,6 +21,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from enmasse.api.kube.requests import media_type, read_value
 from enmasse.api.kube.status import RequestError, answer_error
 from enmasse.api.registry.operations import CSV, JSON_LINES, MOST_WAIT_S, OPERATIONS, PREFIX, openapi_document
+from enmasse.api.registry.rows import time_of
 from enmasse.control.access.roles import DEVICE_REGISTRY
 from enmasse.errors import EnmasseError
 from enmasse.identity.rbac import AccessRequest, describe_refusal
@@ -210,8 +210,11 @@ class _Routes:
         document, version = await self._run(self._devices.device, tenant, device)
         seen = None if self._commands is None else self._commands.seen(tenant, device)
         if seen is not None:
-            at = datetime.fromtimestamp(seen.at_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
-            document["status"] |= {"connected": seen.is_connected, "last-seen": at}
+            document["status"] |= {
+                "connected": seen.is_connected,
+                "last-seen": time_of(seen.at_ms),
+                "connection-events": [{"event": event, "time": time_of(at)} for event, at in seen.events],
+            }
         return _found(document, version)
 
     async def update_device(self, request: Request) -> Response:

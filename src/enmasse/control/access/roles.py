@@ -78,7 +78,13 @@ _VIEW_RULES: Final = (
     Rule(
         _READ,
         (DEVICE_REGISTRY,),
-        (kinds.IOT_PROJECT.plural, f"{kinds.IOT_PROJECT.plural}/status", "tenants", "devices"),
+        (
+            kinds.IOT_PROJECT.plural,
+            f"{kinds.IOT_PROJECT.plural}/status",
+            f"{kinds.IOT_PROJECT.plural}/rows",
+            "tenants",
+            "devices",
+        ),
     ),
     # Its own namespace, which a role bound there counts for.
     Rule(("get",), ("",), (kinds.NAMESPACE.plural,)),

@@ -42,6 +42,7 @@ OUTCOME_S: Final = 30.0
 ANSWER_S: Final = 30.0
 MOST_ANSWER_S: Final = 120.0
 FORGET_S: Final = 3_600.0
+MOST_EVENTS: Final = 10
 MOST_SEEN: Final = 100_000
 """Devices of which it is known when they were seen, since the start."""
 
@@ -58,13 +59,15 @@ class Seen:
     Attributes:
         at_ms: the time in milliseconds since 1970 UTC.
         is_connected: whether it was connected and not disconnected since.
+        events: when it was connected and disconnected, the latest last.
     """
 
-    __slots__ = ("at_ms", "is_connected")
+    __slots__ = ("at_ms", "events", "is_connected")
 
     def __init__(self) -> None:
         self.at_ms = 0
         self.is_connected = False
+        self.events: tuple[tuple[str, int], ...] = ()
 
 
 class _Tenant:
@@ -121,6 +124,7 @@ class CommandDispatcher:
             seen.at_ms = int(at_ms)
             if what in ("connected", "disconnected"):
                 seen.is_connected = what == "connected"
+                seen.events = (*seen.events[1 - MOST_EVENTS :], (what, seen.at_ms))
             elif what == "listening":
                 self.wake(tenant, device)
                 self._background(self._wake_devices_of(tenant, device))

@@ -1,0 +1,128 @@
+"""Rows of a project's devices and of their commands, as pages and watches of the console show them.
+
+Rules:
+1. Whoever may list the devices, or the commands, of the tenant in the registry may see their rows.
+2. A search looks at every device of the tenant: while somebody looks on, it is repeated less often than a page is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from enmasse.api.kube.status import RequestError
+from enmasse.api.live.feeds import Source
+from enmasse.api.live.routes import Limit, Offset, Watch, Word, row_list
+from enmasse.control.access.roles import DEVICE_REGISTRY
+from enmasse.identity.rbac import AccessRequest
+from enmasse.iot.commands import STATES
+from enmasse.iot.search import MOST_IN_PAGE, Filter, Sort
+from enmasse.iot.search import Query as DeviceQuery
+from enmasse.model.schema.kinds import IOT_PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enmasse.api.live.routes import Live
+    from enmasse.control.projects.commands import CommandDispatcher
+    from enmasse.iot.registry import DeviceRegistry
+
+Document = dict[str, Any]
+
+_TABLES: Final = ("commands", "devices")
+_SEARCH_S: Final = 2.0
+_LONGEST = 255  # no id is longer
+
+Part = Annotated[str, Query(max_length=_LONGEST, description="a part of a device's id; of commands: all of it")]
+
+_STATUS: Final = {"enabled": True, "disabled": False}
+
+
+def registry_rows_routes(live: Live, devices: DeviceRegistry, commands: CommandDispatcher) -> APIRouter:
+    """Return the route of the rows of what projects have in the registry."""
+    kind = IOT_PROJECT
+    router = APIRouter(prefix=f"/apis/{kind.api_version}", tags=[kind.name])
+
+    @router.get(
+        f"/namespaces/{{namespace}}/{kind.plural}/{{name}}/rows/{{table}}",
+        summary="IoTProject: rows of its devices, or of the commands to them",
+        operation_id="list_iotprojects_rows",
+        response_class=Response,
+    )
+    async def rows(
+        request: Request,
+        namespace: str,
+        name: str,
+        table: str,
+        search: Part = "",
+        status: Word = "",
+        device: Word = "",
+        sort: Word = "",
+        offset: Offset = 0,
+        limit: Limit = 50,
+        watch: Watch = False,
+    ) -> Response:
+        if table not in _TABLES:
+            raise RequestError(404, f"there is no table {table[:40]}; a project has {' and '.join(_TABLES)}")
+        tenant, size = f"{namespace}.{name}", min(limit, MOST_IN_PAGE)
+        ask = AccessRequest("list", DEVICE_REGISTRY, table, namespace, name)
+        live.rights.require(request.state.requester, ask)
+        live.store.get(kind.name, namespace, name)  # a watch has to refuse before it begins
+        find: Callable[[], Document]
+        if table == "devices":
+            if sort.removeprefix("-") not in ("", "id") or status not in ("", *_STATUS):
+                raise RequestError(400, f"sort: expected id or -id; status: one of {', '.join(_STATUS)}")
+            filters = (
+                *((Filter("/id", device),) if device else ()),
+                *((Filter("/id", f"*{search}*"),) if search else ()),
+                *((Filter("/enabled", _STATUS[status]),) if status else ()),
+            )
+            sorts = (Sort("/id", is_descending=sort.startswith("-")),)
+            query = DeviceQuery(size, offset, filters, sorts)
+            find = partial(_devices, devices, commands, tenant, query)
+        else:
+            if status not in ("", *STATES):
+                raise RequestError(400, f"status: expected one of {', '.join(STATES)}")
+            find = partial(_commands, commands, tenant, device or search, status, size, offset)
+
+        async def answer() -> Document:
+            live.store.get(kind.name, namespace, name)
+            return row_list(await asyncio.to_thread(find), kind.api_version)
+
+        source = Source(
+            ("registry", table, tenant, search, status, device, sort, size, offset),
+            answer,
+            (lambda: int(time.monotonic() / _SEARCH_S)) if search else object,  # another one each time
+        )
+        return await live.reply(request, source, watch=watch, ask=ask)
+
+    return router
+
+
+def _devices(devices: DeviceRegistry, commands: CommandDispatcher, tenant: str, query: DeviceQuery) -> Document:
+    total, found = devices.search_devices(tenant, query)
+    rows = []
+    for document in found:
+        row: Document = {"id": document["id"], "enabled": document.get("enabled", True)}
+        row |= {key: document[key] for key in ("via", "viaGroups", "memberOf") if key in document}
+        row |= {key: document["status"].get(key) for key in ("created", "updated") if document["status"].get(key)}
+        if (seen := commands.seen(tenant, document["id"])) is not None:
+            row |= {"connected": seen.is_connected, "lastSeen": time_of(seen.at_ms)}
+        rows.append(row)
+    return {"total": total, "items": rows}
+
+
+def _commands(commands: CommandDispatcher, tenant: str, device: str, state: str, size: int, offset: int) -> Document:
+    found = commands.store.search(tenant, device=device or None, state=state or None, size=size, offset=offset)
+    return {"total": found["total"], "items": found["result"]}
+
+
+def time_of(at_ms: int) -> str:
+    """Return a time as the registry writes it."""
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
