@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console")]
 def emptied(installation: Installation) -> Iterator[Installation]:
     """The installation, without the spaces that a test of this file has made."""
     yield installation
+    installation.ok("delete", "iotproject", "plant", "--ignore-not-found")
+    installation.ok("wait", "iotproject", "plant", "--for", "delete")
     for space in ("bakery", "till", "demo"):
         installation.ok("delete", "space", space, "--ignore-not-found")
         installation.ok("wait", "space", space, "--for", "delete")

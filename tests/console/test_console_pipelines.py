@@ -67,7 +67,7 @@ def test_examples_are_pipelines_and_the_view_of_devices_teaches_to_make_one(visi
     editor.fill(editor.input_value().replace("table: readings", "tabel: readings"))
     expect(visit.page.get_by_text("It is not complete yet")).to_be_visible()
     expect(visit.button("Create")).to_be_disabled()
-    visit.open(f"{IN_SPACE}/devices")
+    visit.open(f"{IN_SPACE}/readings")
     visit.press("Keep last values")
     expect(visit.page).to_have_url(re.compile(r"/new-pipeline\?builtin=last-value$"))
 
