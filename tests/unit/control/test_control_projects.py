@@ -155,3 +155,74 @@ def test_a_project_names_one_space_of_its_namespace(strategy: dict[str, Any], pa
     with pytest.raises(InvalidResourceError) as caught:
         decode(project(strategy))
     assert path in {problem.path for problem in caught.value.problems}
+
+
+STREAMED = {"managedStrategy": {"addressSpace": {"name": "shop"}, "addresses": {"telemetry": {"type": "stream"}}}}
+ASKED: dict[str, Any] = {
+    "telemetry": {},
+    "events": {"table": "kept"},
+    "lake": {},
+    "anomalies": {"bands": {"a": "0:9"}},
+}
+
+
+def piped(strategy: dict[str, Any] = STREAMED, **pipelines: Any) -> dict[str, Any]:
+    """A project that asks for pipelines, by their names and parameters."""
+    document = project(strategy)
+    document["spec"]["pipelines"] = [
+        {"name": name.replace("_", "-"), "parameters": parameters} for name, parameters in pipelines.items()
+    ]
+    return document
+
+
+def test_pipelines_come_change_and_go_as_the_project_says(perform: Perform, devices: DeviceRegistry) -> None:
+    async def scene(stage: Stage) -> None:
+        def pipelines() -> dict[str, Any]:
+            return {
+                item["metadata"]["name"]: item["spec"]
+                for item in stage.registry.store.select("Pipeline", "default")
+                if not item["metadata"].get("deletionTimestamp")
+            }
+
+        async with working(stage, devices):
+            stage.registry.create(decode(piped(**ASKED)))
+            await until_async(lambda: len(pipelines()) == 4)
+            made = pipelines()
+            assert made["shop.iot-plant-lake"]["builtin"] == {
+                "name": "lake",
+                "parameters": {"address": f"telemetry/{TENANT}", "table": "plant_raw"},
+            }
+            found = made["shop.iot-plant-anomalies"]["builtin"]["parameters"]
+            assert found == {"address": f"telemetry/{TENANT}", "bands": {"a": "0:9"}, "table": "plant_anomalies"}
+            assert [sink["table"] for sink in made["shop.iot-plant-telemetry"]["sinks"]] == ["plant_telemetry"]
+            assert [sink["table"] for sink in made["shop.iot-plant-events"]["sinks"]] == ["kept"]
+            assert [source["address"] for source in made["shop.iot-plant-events"]["sources"]] == [f"event/{TENANT}"]
+            stage.registry.replace(decode(piped(lake={"table": "raw"})))
+            await until_async(lambda: len(pipelines()) == 1)
+            changed = pipelines()["shop.iot-plant-lake"]["builtin"]["parameters"]
+            assert changed == {"address": f"telemetry/{TENANT}", "table": "raw"}
+            # Who deletes one has it made anew.
+            stage.registry.delete("Pipeline", "default", "shop.iot-plant-lake")
+            await until_async(lambda: len(pipelines()) == 1)
+
+    perform(scene)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "pipelines", "problem"),
+    [
+        (MANAGED, {"lake": {}}, "addresses.telemetry.type: expected stream"),
+        (PROVIDED, {"telemetry": {}}, "addresses.telemetry.type: expected stream"),
+        (STREAMED, {"lake": {"address": "other"}}, "spec.pipelines[0].parameters.address: it is that of the"),
+        (STREAMED, {"anomalies": {}}, "spec.pipelines[0].parameters.bands: required"),
+        (STREAMED, {"lake": {}, "last_value": {"tables": "x"}}, "spec.pipelines[1].parameters.tables"),
+        (STREAMED, {"telemetry": {"size": "10s"}}, "spec.pipelines[0].parameters: expected table"),
+    ],
+)
+def test_pipelines_that_cannot_be_are_refused(
+    strategy: dict[str, Any], pipelines: dict[str, Any], problem: str
+) -> None:
+    document = piped(strategy, **pipelines)
+    with pytest.raises(InvalidResourceError) as refused:
+        decode(document)
+    assert problem in str(refused.value)

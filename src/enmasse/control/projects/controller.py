@@ -11,7 +11,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from enmasse.control.projects.planning import addresses_of_project, project_conditions, space_of_project
+from enmasse.control.projects.planning import (
+    addresses_of_project,
+    pipelines_of_project,
+    project_conditions,
+    space_of_project,
+)
 from enmasse.control.runtime.controller import Controller
 from enmasse.control.runtime.verdicts import Verdict
 from enmasse.errors import ConfigError
@@ -19,7 +24,7 @@ from enmasse.identity.rbac import CONTROL_PROCESS
 from enmasse.iot.documents import RegistryError
 from enmasse.model.kinds.projects import IoTProject
 from enmasse.model.schema.conditions import with_effect
-from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, IOT_PROJECT
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, IOT_PROJECT, PIPELINE
 from enmasse.model.schema.objects import decode, restore
 
 if TYPE_CHECKING:
@@ -62,7 +67,7 @@ class ProjectController(Controller):
         document, metadata = change.document, change.document["metadata"]
         if document["kind"] == IOT_PROJECT.name:
             self._enqueue(document)
-        elif document["kind"] == ADDRESS.name:
+        elif document["kind"] in (ADDRESS.name, PIPELINE.name):
             for owner in metadata.get("ownerReferences") or ():
                 if owner["kind"] == IOT_PROJECT.name:
                     self.enqueue(f"{metadata['namespace']}/{owner['name']}")
@@ -132,8 +137,33 @@ class ProjectController(Controller):
                     return Verdict("AddressReplaced", f"address '{address['spec']['address']}' is made anew")
                 elif any(found["spec"].get(field) != value for field, value in address["spec"].items()):
                     self._registry.replace(decode(address), user=CONTROL_PROCESS)
+            return self._create_pipelines(project)
         except ConfigError as error:  # a quota, a rule, a namespace that goes
             return Verdict("Refused", str(error))
+
+    def _create_pipelines(self, project: IoTProject) -> Verdict:
+        """Create and change the pipelines of a project, and delete those that it asks for no more."""
+        namespace, wanted = project.metadata.namespace, pipelines_of_project(project)
+        for pipeline in wanted:
+            metadata = pipeline["metadata"]
+            found = self._store.find(PIPELINE.name, namespace, metadata["name"])
+            if found is None:
+                self._registry.create(decode(pipeline), user=CONTROL_PROCESS)
+            elif found["metadata"].get("ownerReferences") != metadata["ownerReferences"]:
+                name = metadata["name"]
+                return Verdict("PipelineTaken", f"there is another pipeline '{name}': delete or rename it")
+            elif any(found["spec"].get(field) != value for field, value in pipeline["spec"].items()):
+                self._registry.replace(decode(pipeline), user=CONTROL_PROCESS)
+        names = {pipeline["metadata"]["name"] for pipeline in wanted}
+        for found in self._store.select(PIPELINE.name, namespace):
+            metadata = found["metadata"]
+            owners = [owner["uid"] for owner in metadata.get("ownerReferences") or ()]
+            if (
+                project.metadata.uid in owners
+                and metadata["name"] not in names
+                and not metadata.get("deletionTimestamp")
+            ):
+                self._registry.delete(PIPELINE.name, namespace, metadata["name"], user=CONTROL_PROCESS)
         return Verdict("Created")
 
     def _readiness(self, project: IoTProject) -> Verdict:

@@ -10,7 +10,7 @@ from enmasse.model.schema.conditions import READY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enmasse.model.kinds.projects import IoTProject
+    from enmasse.model.kinds.projects import IoTProject, ProjectPipeline
     from enmasse.model.schema.conditions import Condition
 
 RESOURCES_CREATED: Final = "ResourcesCreated"
@@ -36,23 +36,12 @@ def space_of_project(project: IoTProject) -> Document | None:
 
 def addresses_of_project(project: IoTProject) -> list[Document]:
     """Return the addresses of a project, which go with it."""
-    wanted, tenant, metadata = project.addresses, project.tenant, project.metadata
-    owner = {
-        "apiVersion": project.api_version,
-        "kind": project.kind,
-        "name": metadata.name,
-        "uid": metadata.uid,
-        "controller": True,
-    }
+    wanted, tenant = project.addresses, project.tenant
     return [
         {
             "apiVersion": "enmasse.io/v1beta1",
             "kind": "Address",
-            "metadata": {
-                "name": f"{project.space}.iot-{metadata.name}-{name.replace('_', '-')}",
-                "namespace": metadata.namespace,
-                "ownerReferences": [owner],
-            },
+            "metadata": _metadata(project, name),
             "spec": {"address": f"{name}/{tenant}", "type": kind} | ({"plan": plan} if plan else {}),
         }
         for name, kind, plan in (
@@ -64,6 +53,64 @@ def addresses_of_project(project: IoTProject) -> list[Document]:
             ("inquiry", "anycast", wanted.command.plan),
         )
     ]
+
+
+def _metadata(project: IoTProject, name: str) -> Document:
+    """Return the metadata of an object that goes with its project."""
+    metadata = project.metadata
+    owner = {
+        "apiVersion": project.api_version,
+        "kind": project.kind,
+        "name": metadata.name,
+        "uid": metadata.uid,
+        "controller": True,
+    }
+    return {
+        "name": f"{project.space}.iot-{metadata.name}-{name.replace('_', '-')}",
+        "namespace": metadata.namespace,
+        "ownerReferences": [owner],
+    }
+
+
+def pipelines_of_project(project: IoTProject) -> list[Document]:
+    """Return the pipelines that a project asks for, which go with it."""
+    return [
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Pipeline",
+            "metadata": _metadata(project, pipeline.name),
+            "spec": {"trigger": _TRIGGER} | _spec_of(project, pipeline),
+        }
+        for pipeline in project.spec.pipelines
+    ]
+
+
+def _spec_of(project: IoTProject, pipeline: ProjectPipeline) -> Document:
+    parameters = project.parameters_of(pipeline)
+    kind = _KINDS.get(pipeline.name)
+    if kind is None:
+        return {"builtin": {"name": pipeline.name, "parameters": parameters}}
+    return _messages(f"{kind}/{project.tenant}", parameters["table"])
+
+
+_KINDS: Final = {"telemetry": "telemetry", "events": "event"}
+_TRIGGER: Final = "2s"
+_COLUMNS: Final = """
+SELECT properties['device_id'] AS device, properties['tenant_id'] AS tenant, timestamp AS time,
+properties['orig_adapter'] AS adapter, properties['gateway_id'] AS gateway, content_type, value AS payload,
+map_filter(properties, (name, _) -> name NOT IN ('device_id', 'tenant_id', 'gateway_id', 'orig_adapter'))
+AS properties
+FROM received
+"""
+
+
+def _messages(address: str, table: str) -> Document:
+    """Return a pipeline that keeps the messages of an address as rows, with what is said of each in columns."""
+    return {
+        "sources": [{"name": "received", "address": address, "format": "raw", "includeProperties": True}],
+        "steps": [{"name": "messages", "sql": " ".join(_COLUMNS.split())}],
+        "sinks": [{"input": "messages", "table": table}],
+    }
 
 
 def project_conditions(created: Verdict, ready: Verdict, accepted: Verdict, generation: int) -> Sequence[Condition]:

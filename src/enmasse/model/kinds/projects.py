@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
+from enmasse.model.kinds.builtins import BUILTINS, builtin_problems
 from enmasse.model.kinds.spaces import SpaceType
 from enmasse.model.schema.conditions import Unapplied, set_fields
 from enmasse.model.schema.errors import Problem
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ONLY_KEPT = "the device registry keeps and shows it"
+_OWN: Final = ("telemetry", "events")
 _APPLIED = frozenset(("enabled", "defaults", "resource_limits", "registration_limits"))
 
 
@@ -81,6 +83,20 @@ class ManagedStrategy(Model):
     """The space. It stays when the project goes: others may use it."""
     addresses: ProjectAddresses = ProjectAddresses()
     """The addresses."""
+
+
+class ProjectPipeline(Model):
+    """A pipeline over what the devices of a project send."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: Literal["telemetry", "events", "lake", "last-value", "windows", "anomalies", "heartbeat"]
+    """`telemetry` and `events` keep messages as rows of a table with the columns `device`, `tenant`, `time`,
+    `adapter`, `gateway`, `content_type`, `payload` and `properties`; the others are built in, over telemetry.
+    Events are taken from their queue: applications do not receive them. All others need telemetry to be a stream."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """Those of the built-in pipeline but `address`; of `telemetry` and `events` the `table`. Tables that are not
+    named are called after the project, as `NAME_telemetry`."""
 
 
 class DownstreamStrategy(Model):
@@ -160,6 +176,8 @@ class IoTProjectSpec(Model):
     """The space that it uses."""
     configuration: ProjectConfiguration | None = None
     """The tenant in the device registry; left out: the registry's own API says it."""
+    pipelines: tuple[ProjectPipeline, ...] = Field(default=(), strict=False)
+    """What is computed of what the devices send, on Spark; each once."""
 
 
 class IoTProjectStatus(ResourceStatus):
@@ -202,6 +220,17 @@ class IoTProject(Resource):
         managed = self.spec.downstream_strategy.managed_strategy
         return ProjectAddresses() if managed is None else managed.addresses
 
+    def parameters_of(self, pipeline: ProjectPipeline) -> dict[str, Any]:
+        """Return the parameters of a pipeline: as they are given, with the project's address and table."""
+        found: dict[str, Any] = dict(pipeline.parameters)
+        if pipeline.name in BUILTINS:
+            found["address"] = f"telemetry/{self.tenant}"
+        goes = {"table"} if pipeline.name in ("lake", *_OWN) else {"table", "to", "alerts"}
+        if not goes & set(found):
+            ending = "raw" if pipeline.name == "lake" else pipeline.name.replace("-", "_")
+            found["table"] = f"{self.metadata.name.replace('-', '_')}_{ending}"
+        return found
+
     def name_problem(self, name: str) -> str | None:
         """Return what is wrong with a name."""
         if is_label(name):
@@ -221,6 +250,26 @@ class IoTProject(Resource):
         if self.space_namespace != self.metadata.namespace:
             path = "spec.downstreamStrategy.providedStrategy.namespace"
             yield Problem(path, "the space has to lie in the namespace of the project")
+        yield from self._pipeline_problems()
+
+    def _pipeline_problems(self) -> Iterator[Problem]:
+        names = [pipeline.name for pipeline in self.spec.pipelines]
+        if set(names) - {"events"} and self.addresses.telemetry.type != "stream":
+            path = "spec.downstreamStrategy.managedStrategy.addresses.telemetry.type"
+            yield Problem(path, "expected stream, as pipelines read what is kept")
+        for at, pipeline in enumerate(self.spec.pipelines):
+            path = f"spec.pipelines[{at}]"
+            if pipeline.name in names[:at]:
+                yield Problem(f"{path}.name", f"{pipeline.name} is there already")
+            if pipeline.name in _OWN:
+                if set(pipeline.parameters) - {"table"}:
+                    yield Problem(f"{path}.parameters", "expected table, and nothing else")
+                continue
+            if "address" in pipeline.parameters:
+                yield Problem(f"{path}.parameters.address", "it is that of the project's telemetry: leave it out")
+                continue
+            for problem in builtin_problems(pipeline.name, self.parameters_of(pipeline)):
+                yield Problem(f"{path}.parameters.{problem.path}".rstrip("."), problem.message)
 
     def unapplied(self) -> Iterator[Unapplied]:
         """Yield each field that is kept and shown, but changes nothing."""
