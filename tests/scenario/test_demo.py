@@ -127,6 +127,7 @@ def ended(needs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Demo:
 def test_the_demo_ends_well_though_node_and_runner_are_killed(ended: Demo) -> None:
     assert ended.process.returncode == 0, ended.said()
     assert "ALERT  boiler-1: temperature" in ended.said()
+    assert "COMMAND  boiler-1: cool is accepted" in ended.said()
     assert "1 restarts of the node, 1 of the runner" in ended.said()
     assert ended.left_over() == []
     space = ended.data / "pipelines" / "default.demo"
@@ -134,6 +135,11 @@ def test_the_demo_ends_well_though_node_and_runner_are_killed(ended: Demo) -> No
     assert not raw.duplicated(["partition", "offset"]).any()
     devices = {json.loads(value)["device"] for value in raw["value"]}
     assert {socket.gethostname(), "boiler-1", "greenhouse-1"} <= devices
+    columns = DeltaTable(space / "lake" / "plant_telemetry").to_pandas()
+    assert len(columns) == len(raw)
+    assert set(columns["tenant"]) == {"default.plant"}
+    assert {"hono-mqtt", "hono-http", "hono-amqp"} == set(columns["adapter"])
+    assert devices == set(columns["device"])
     assert (space / "devices.png").read_bytes().startswith(b"\x89PNG")
     curve = next(line for line in ended.lines if line.strip().startswith("boiler-1"))
     assert "█" in curve
@@ -166,8 +172,9 @@ def test_the_tutorial_goes_on_where_the_demo_ended(place: Place) -> None:
         if expected is not None:
             wanted = expected.split()  # what comes before was said by commands whose words are not shown
             assert told[name].split()[-len(wanted) :] == wanted, (name, told[name])
-    for pipeline in ("demo.lake", "demo.windows", "demo.anomalies"):
-        assert pipeline in told["list"]
+    for pipeline in ("lake", "telemetry", "windows", "anomalies"):
+        assert f"demo.iot-plant-{pipeline}" in told["list"]
+    assert "cool" in told["commands"]
     heading, *warmest = told["windows"].splitlines()
     assert heading.split() == ["device", "warmest"]
     assert len(warmest) == 3
@@ -179,7 +186,7 @@ def test_the_demo_runs_without_java_and_stops_at_ctrl_c_and_runs_again(tmp_path:
     with demo(tmp_path / "d", 3, JAVA_HOME=nowhere) as running:
         assert running.finish() == 0, running.said()
     assert "apt-get install openjdk-17-jre-headless" in running.said()
-    assert re.search(r"Watch the readings come in: \S+/enmasse console --data ", running.said())
+    assert re.search(r"Watch the devices: \S+/enmasse console --data ", running.said())
     assert "token=" not in running.said()
     assert running.left_over() == []
     with demo(tmp_path / "d", 0, JAVA_HOME=nowhere, FORCE_COLOR="1") as running:
@@ -187,7 +194,7 @@ def test_the_demo_runs_without_java_and_stops_at_ctrl_c_and_runs_again(tmp_path:
         link = re.search(r"http://\S+", running.lines[-1])
         assert link is not None
         led = httpx.get(link[0])
-        assert (led.status_code, led.headers["location"].rpartition("/")[2]) == (303, "demo.telemetry")
+        assert (led.status_code, led.headers["location"].rpartition("/")[2]) == (303, "plant")
         running.until(lambda line: "accepted" in line)
         running.process.send_signal(signal.SIGINT)
         assert running.finish() == 0, running.said()

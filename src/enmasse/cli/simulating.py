@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import secrets
 import ssl
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +17,7 @@ import httpx
 from enmasse.cli.installation import find_endpoints
 from enmasse.cli.output import Writer
 from enmasse.iot.simulator.devices import AmqpDevice, Commanded, HttpDevice, MqttDevice, SimulatedDevice
-from enmasse.iot.simulator.fleet import Fleet, Member, Plan
+from enmasse.iot.simulator.fleet import Fleet, Member, Plan, registration
 from enmasse.net.loop import Turn
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ def register(api: ApiClient, tenant: str, names: Sequence[str]) -> dict[str, str
     """Register devices, each with a password of its own, and return the passwords, which are kept nowhere."""
     passwords = {name: secrets.token_urlsafe(16) for name in names}
     for at in range(0, len(names), _AT_ONCE):
-        lines = [json.dumps(_device(name, passwords[name])) for name in names[at : at + _AT_ONCE]]
+        lines = [json.dumps(registration(name, passwords[name])) for name in names[at : at + _AT_ONCE]]
         api.exchange(
             "POST",
             f"/registry/v1/import/{tenant}",
@@ -45,22 +43,6 @@ def register(api: ApiClient, tenant: str, names: Sequence[str]) -> dict[str, str
             timeout=_TIMEOUT_S,
         )
     return passwords
-
-
-def _device(name: str, password: str) -> dict[str, object]:
-    salt = secrets.token_bytes(8)
-    digest = hashlib.sha256(salt + password.encode()).digest()
-    # A password of so many random bits needs no slow hash.
-    secret = {
-        "hash-function": "sha-256",
-        "pwd-hash": b64encode(digest).decode(),
-        "salt": b64encode(salt).decode(),
-    }
-    return {
-        "id": name,
-        "ext": {"simulated": True},
-        "credentials": [{"type": "hashed-password", "auth-id": name, "secrets": [secret]}],
-    }
 
 
 def play(

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from enmasse.demo.devices import BAND
+from enmasse.demo.figures import CommandFigures
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,15 @@ class Alarm:
 
 
 @dataclass(frozen=True)
+class Order:
+    """A command that a device was sent."""
+
+    device: str
+    moment: datetime
+    name: str
+
+
+@dataclass(frozen=True)
 class History:
     """The contents of a picture."""
 
@@ -56,6 +66,7 @@ class History:
     low: float
     """Below it an alert is raised."""
     high: float
+    orders: Sequence[Order] = ()
 
     def alarms_of(self, device: str) -> list[Alarm]:
         """The alarms of one device."""
@@ -71,8 +82,10 @@ def count_rows(table: Path, since: datetime) -> Counter[str]:
     return Counter(device for device, _, _ in _messages(table, since))
 
 
-def last_minutes(table: Path, alerts: Iterable[Mapping[str, Any]]) -> History:
-    """The temperature of each device before its newest message, and the alerts that were raised about it."""
+def last_minutes(
+    table: Path, alerts: Iterable[Mapping[str, Any]], commands: Iterable[CommandFigures] = ()
+) -> History:
+    """The temperature of each device before its newest message, with alerts about it and commands to it."""
     found: defaultdict[str, list[tuple[datetime, float]]] = defaultdict(list)
     for device, moment, message in _messages(table, datetime.now(UTC) - timedelta(minutes=MINUTES)):
         if isinstance(value := message.get(METRIC), int | float):
@@ -87,7 +100,8 @@ def last_minutes(table: Path, alerts: Iterable[Mapping[str, Any]]) -> History:
         if alert.get("state") == "raised" and alert.get("metric") == METRIC
     ]
     low, high = (float(end) for end in BAND.split(":"))
-    return History(curves, alarms, METRIC, low, high)
+    orders = [Order(command.device, datetime.fromtimestamp(command.at, UTC), command.name) for command in commands]
+    return History(curves, alarms, METRIC, low, high, orders)
 
 
 def _messages(table: Path, since: datetime) -> Iterator[tuple[str, datetime, dict[str, Any]]]:
@@ -196,6 +210,11 @@ def _draw_curve(axes: Axes, curve: Curve, history: History) -> None:
             mec=_RED,
             mew=1.5,
         )
+    for order in history.orders:
+        if order.device == curve.device and curve.moments[0] <= order.moment <= curve.moments[-1]:
+            at, across = date2num(order.moment), axes.get_xaxis_transform()
+            axes.axvline(at, color=_GREY, lw=1, ls=":")
+            axes.text(at, 0.97, f" {order.name}", transform=across, fontsize=8, color=_GREY, va="top")
     axes.set_title(curve.device, loc="left", fontsize=10, color=_RED if alarms else "black")
     if alarms:
         word = "alert" if len(alarms) == 1 else "alerts"

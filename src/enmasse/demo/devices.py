@@ -18,8 +18,13 @@ SPACE = "default/demo"
 """The space of the examples, by its full name."""
 SPACE_HOST = "demo.default.enmasse.local"
 """The host name that chooses it, should there be others beside it."""
-SPACE_REALM = "demo.default"
-"""The same behind a user name, as MQTT's clients say it."""
+TENANT = "default.plant"
+"""The tenant of the devices, which they say behind their names."""
+TELEMETRY = f"telemetry/{TENANT}"
+"""The address that has what they measure."""
+
+LAKE = "demo.iot-plant-lake"
+"""The pipeline that keeps every message."""
 
 BAND = "10:35"
 """Degrees in which every device lives; the job raises an alert outside."""
@@ -34,14 +39,21 @@ FLEET = (
     "conveyor-2",
     "greenhouse-1",
 )
+OVER_HTTP = frozenset(("boiler-1", "boiler-2", "chiller-1"))
+"""Of these, who speaks HTTP; the others speak MQTT."""
 PROTON_FLEET = ("pump-1", "pump-2")
-"""These speak through python-qpid-proton."""
+"""These speak AMQP, through python-qpid-proton."""
 PAHO_FLEET = ("valve-1", "valve-2")
 """These speak MQTT, through paho-mqtt."""
+
+COOL = "cool"
+"""The command that ends an excursion."""
 
 _PERIOD_S = 40.0
 _EXCURSION = 18.0
 """Degrees above the middle of the band at the peak: clearly outside."""
+_COOLS_IN_S = 2.0
+"""The time in which a device that cools loses two thirds of them."""
 
 
 class SimulatedDevice:
@@ -58,17 +70,26 @@ class SimulatedDevice:
         self._middle = self._random.uniform(18.0, 25.0)
         self._phase = self._random.uniform(0.0, 2 * math.pi)
         self._excursion_until = 0.0
+        self._cooled_at = math.inf
 
     def leave_band(self, now: float, seconds: float) -> None:
-        """Run hot for so long."""
+        """Run hot for so long, or until it is cooled."""
         self._excursion_until = now + seconds
+        self._cooled_at = math.inf
+
+    def obey(self, command: str, now: float) -> tuple[int, bytes]:
+        """Do what a command says; return the status and the payload of the answer."""
+        if command != COOL:
+            return 404, f"{self.name} knows {COOL} alone".encode()
+        self._cooled_at = min(now, self._cooled_at)
+        return 200, b"it cools"
 
     def measure(self, now: float) -> dict[str, Any]:
         """Return the message of this moment (seconds since 1970)."""
         wave = math.sin(2 * math.pi * now / _PERIOD_S + self._phase)
         temperature = self._middle + 2.5 * wave + self._random.gauss(0.0, 0.2)
         if now < self._excursion_until:
-            temperature += _EXCURSION
+            temperature += _EXCURSION * math.exp(min(0.0, self._cooled_at - now) / _COOLS_IN_S)
         return {
             "device": self.name,
             "ts": round(now * 1000),
@@ -90,6 +111,10 @@ class HostDevice:
         self.name = socket.gethostname()
         self._before: tuple[float, int, int] | None = None
         psutil.cpu_percent()  # the first call only sets the mark to measure from
+
+    def obey(self, command: str, now: float) -> tuple[int, bytes]:
+        """Do nothing: this machine is measured, and not steered."""
+        return 404, f"{self.name} takes no commands".encode()
 
     def measure(self, now: float) -> dict[str, Any]:
         """Return the message of this moment (seconds since 1970)."""

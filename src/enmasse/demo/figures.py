@@ -71,6 +71,17 @@ class PipelineFigures:
 
 
 @dataclass
+class CommandFigures:
+    """One command, and what has become of it."""
+
+    device: str
+    name: str
+    at: float
+    """When it was sent, in seconds since 1970."""
+    state: str = "queued"
+
+
+@dataclass
 class Figures:
     """The whole state."""
 
@@ -84,11 +95,16 @@ class Figures:
     devices: dict[str, DeviceFigures] = field(default_factory=dict)
     pipelines: dict[str, PipelineFigures] = field(default_factory=dict)
     alerts: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=200))
+    commands: list[CommandFigures] = field(default_factory=list)
     alerts_received: int = 0
     """Alerts that came, those of their ends included."""
     alerts_seen: int = 0
     node_restarts: int = 0
     runner_restarts: int = 0
+
+    def obeyed(self) -> int:
+        """Commands that their devices have answered."""
+        return sum(command.state == "accepted" for command in self.commands)
 
     def accepted(self) -> int:
         """Messages of all devices that were accepted."""
@@ -233,6 +249,8 @@ class Verdict:
                 )
         if not self._figures.alerts_seen:
             faults.append("no alert came")
+        elif not self._figures.obeyed():
+            faults.append("no device has obeyed a command")
         return faults
 
     def table(self) -> Table:

@@ -1,4 +1,4 @@
-"""The fleet's connections: devices on our own client, those on foreign ones, and a listener for results.
+"""The fleet's connections: devices of our own, those on foreign clients, and a listener for results.
 
 The devices of python-qpid-proton run in a process of their own (``proton_fleet``), and so do those of paho-mqtt
 (``paho_fleet``).
@@ -13,58 +13,89 @@ import random
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from enmasse.client import Connection, Message, Outcome, connect
+from enmasse.client import Connection, connect
 from enmasse.demo.devices import SPACE_HOST
 from enmasse.demo.figures import DeviceFigures, Figures
-from enmasse.errors import EnmasseError
+from enmasse.errors import EnmasseError, UnavailableError
+from enmasse.iot.simulator.devices import Commanded, SimulatedDevice
 
 FIRST_PAUSE_S = 0.2
 LAST_PAUSE_S = 2.0
 
 
-class Device(Protocol):
-    """Something that measures."""
+class Measured(Protocol):
+    """Something that measures, and takes commands."""
 
     name: str
 
     def measure(self, now: float) -> dict[str, Any]:
         """Return the message of this moment (seconds since 1970)."""
 
+    def obey(self, command: str, now: float) -> tuple[int, bytes]:
+        """Do what a command says; return the status and the payload of the answer."""
 
-async def run_device(
-    url: str, address: str, device: Device, figures: DeviceFigures, interval_s: float, stop: asyncio.Event
-) -> None:
-    """Measure and send until ``stop``, through any number of lost connections.
 
-    A measurement is sent again until the address accepted it, so each one is stored at least once.
+class Device:
+    """A device of the fleet: it connects, sends what it measures, and obeys, through any number of lost connections.
+
+    A measurement is sent again until it was accepted, so each one is stored at least once.
+
+    Args:
+        measured: what it measures.
+        make: makes its connection, given what it does when it is commanded.
+        figures: what it counts.
+        interval_s: between two messages.
+        quiet: set when it is to measure no more; it still listens.
     """
-    pause_s = FIRST_PAUSE_S
-    message: Message | None = None
-    while not stop.is_set():
-        try:
-            async with connect(url, hostname=SPACE_HOST, container_id=device.name, reconnect=False) as connection:
-                sender = await connection.sender(address)
-                while not stop.is_set():
-                    if message is None:
-                        body = json.dumps(device.measure(time.time())).encode()
-                        message = Message(
-                            body=body, subject=device.name, content_type="application/json", durable=True
-                        )
-                    if await sender.send(message) is Outcome.ACCEPTED:
-                        figures.accepted += 1
-                        message = None
-                    else:
-                        figures.retries += 1
-                    pause_s = FIRST_PAUSE_S
-                    await _pause(stop, interval_s)
-        except (EnmasseError, OSError):
-            figures.retries += 1
-            await _pause(stop, pause_s * random.uniform(0.5, 1.0))  # noqa: S311  # spreads reconnects
-            pause_s = min(pause_s * 2, LAST_PAUSE_S)
+
+    def __init__(
+        self,
+        measured: Measured,
+        make: Callable[[Commanded], SimulatedDevice],
+        figures: DeviceFigures,
+        interval_s: float,
+        quiet: asyncio.Event,
+    ) -> None:
+        self._measured = measured
+        self._make = make
+        self._figures = figures
+        self._interval_s = interval_s
+        self._quiet = quiet
+        self._message: bytes | None = None
+        self.is_done = asyncio.Event()
+        """Set when it has sent its last message."""
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            link = self._make(lambda command, _payload: self._measured.obey(command, time.time()))
+            taken = self._figures.accepted
+            try:
+                await link.start()
+                await self._send(link)
+                self.is_done.set()
+                await asyncio.Event().wait()
+            except (EnmasseError, OSError, TimeoutError):
+                self._figures.retries += 1
+            finally:
+                await link.stop()
+            pause_s = FIRST_PAUSE_S if self._figures.accepted > taken else min(pause_s * 2, LAST_PAUSE_S)
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311  # spreads reconnects
+
+    async def _send(self, link: SimulatedDevice) -> None:
+        while self._message is not None or not self._quiet.is_set():
+            if self._message is None:
+                self._message = json.dumps(self._measured.measure(time.time())).encode()
+            if not await link.send("telemetry", self._message):
+                raise UnavailableError(f"{self._measured.name} had a message refused")
+            self._figures.accepted += 1
+            self._message = None
+            await _pause(self._quiet, self._interval_s)
 
 
 async def listen(url: str, address: str, take: Callable[[Mapping[str, Any]], None]) -> None:
@@ -122,7 +153,7 @@ class ForeignFleet:
         module: what the process runs, ``proton_fleet`` or ``paho_fleet``.
         client: the name of the library that the devices speak through.
         url: where the space is reached.
-        names: its devices.
+        passwords: of its devices, by their names.
         interval_s: between two messages of a device.
         figures: gets an entry for each device.
         log: file for what it complains of.
@@ -133,15 +164,15 @@ class ForeignFleet:
         module: str,
         client: str,
         url: str,
-        names: Sequence[str],
+        passwords: Mapping[str, str],
         interval_s: float,
         figures: Figures,
         log: Path,
     ) -> None:
         self._module = module
-        self._arguments = ["--url", url, "--address", "telemetry", "--devices", ",".join(names)]
-        self._arguments += ["--interval", str(interval_s)]
-        self._devices = {name: DeviceFigures(name, client) for name in names}
+        self._arguments = ["--url", url, "--interval", str(interval_s)]
+        self._passwords = dict(passwords)
+        self._devices = {name: DeviceFigures(name, client) for name in passwords}
         figures.devices.update(self._devices)
         self._log = log
         self._process: Process | None = None
@@ -160,6 +191,8 @@ class ForeignFleet:
                 stderr=log,
                 start_new_session=True,
             )
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(self._passwords).encode() + b"\n")
         self._reading = asyncio.create_task(self._read(self._process))
 
     async def _read(self, process: Process) -> None:

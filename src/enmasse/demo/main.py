@@ -8,22 +8,28 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import httpx
 from rich.console import Console
 from rich.markup import escape
 
 from enmasse.demo.chart import count_rows, draw, last_minutes, lines
-from enmasse.demo.devices import FLEET, PAHO_FLEET, PROTON_FLEET, HostDevice, make_fleet
+from enmasse.demo.devices import FLEET, OVER_HTTP, PAHO_FLEET, PROTON_FLEET, TENANT, HostDevice, make_fleet
 from enmasse.demo.figures import DeviceFigures, Figures, Verdict, watch_platform
-from enmasse.demo.fleet import Device, ForeignFleet, has_proton, listen, run_device
+from enmasse.demo.fleet import Device, ForeignFleet, Measured, has_proton, listen
 from enmasse.demo.picture import Picture
 from enmasse.demo.pipelines import Pipelines
+from enmasse.demo.registered import Registered
 from enmasse.demo.service import Service
 from enmasse.errors import ConfigError, EnmasseError
+from enmasse.iot.simulator.devices import AmqpDevice, HttpDevice, Make, MqttDevice
+from enmasse.net.loop import Turn
 from enmasse.pipeline.errors import SparkMissingError
 from enmasse.pipeline.session import require_spark
 
@@ -34,7 +40,8 @@ PICTURE_S = 0.5
 READY_S = 180.0
 """Seconds that Spark may take to start on a slow machine."""
 EXCURSION_AFTER_S = 20.0
-EXCURSION_S = 12.0
+EXCURSION_S = 60.0
+"""A device that is not cooled runs hot for so long."""
 EXCURSION_EVERY_S = 90.0
 """In a run without an end there is something to see every now and then."""
 CATCH_UP_S = 120.0
@@ -42,8 +49,8 @@ CATCH_UP_S = 120.0
 SILENCE_S = 5.0
 INTERRUPTED = 130
 
-WATCHED_PAGE = "spaces/default/demo/addresses/demo.telemetry"
-"""Of the console: the address that all readings go to."""
+WATCHED_PAGE = "spaces/default/demo/projects/plant"
+"""Of the console: the devices."""
 
 BESIDE_A_CURVE = 54
 """Characters of a line with a curve that are none of it."""
@@ -82,8 +89,9 @@ class _Demo:
         self._service = Service(data, self._folder / "up.log")
         self._fleet = make_fleet(FLEET)
         self._pipelines: Pipelines | None = None
+        self._registered = Registered(self._service, self._figures)
         self._foreign: list[ForeignFleet] = []
-        self._senders: list[asyncio.Task[None]] = []
+        self._devices: list[Device] = []
         self._interrupted = asyncio.Event()
         self._quiet = asyncio.Event()
 
@@ -127,12 +135,13 @@ class _Demo:
             self._console.print(f"Applying {declared} ...")
             await self._service.run("apply", "-f", str(declared))
         await self._service.run("status", "--wait", "60")
+        await self._service.run("wait", "iotproject", "plant", "--timeout", "60")
         self._console.print(await self._service.run("endpoints"), markup=False)
         if self._console.is_terminal:
             link = self._service.console_link(WATCHED_PAGE)
-            said = f"Watch the readings come in, for your browser and nobody else's eyes: {link}"
+            said = f"Watch the devices, for your browser and nobody else's eyes: {link}"
         else:  # a link that lets in would be kept in somebody's log
-            said = f"Watch the readings come in: {_program()} console --data {_short(self._service.data)}"
+            said = f"Watch the devices: {_program()} console --data {_short(self._service.data)}"
         self._console.print(said, markup=False, soft_wrap=True)
 
     async def _start_rest(self, undo: AsyncExitStack) -> None:
@@ -140,7 +149,7 @@ class _Demo:
         if url is None:
             raise ConfigError("the platform serves no amqp endpoint")
         figures = self._figures
-        for address, take in (("alerts", figures.on_alert), ("statistics", figures.on_window)):
+        for address, take in (("alerts", self._on_alert), ("statistics", figures.on_window)):
             undo.push_async_callback(_cancel, asyncio.create_task(listen(url, address, take)))
         watching = asyncio.create_task(watch_platform(self._service, figures))
         undo.push_async_callback(_cancel, watching)
@@ -152,34 +161,57 @@ class _Demo:
             self._pipelines = Pipelines(self._service, figures)
             undo.push_async_callback(_cancel, asyncio.create_task(self._pipelines.follow()))
             self._picture.print("Spark starts; time counts from when it is ready.")
+        undo.push_async_callback(_cancel, asyncio.create_task(self._registered.command()))
+        host = HostDevice()
+        names = [*FLEET, *PROTON_FLEET, *PAHO_FLEET, host.name]
+        passwords = await self._registered.register(names)
         if has_proton():
-            self._add_foreign("proton_fleet", "python-qpid-proton", url, PROTON_FLEET)
+            self._add_foreign("proton_fleet", "AMQP (Proton)", url, PROTON_FLEET, passwords)
         else:
             self._picture.print("python-qpid-proton is not installed (it needs a C compiler): its devices stay away.")
-        mqtt_url = self._service.url("mqtt")
-        if mqtt_url is None:
-            raise ConfigError("the platform serves no mqtt endpoint")
-        self._add_foreign("paho_fleet", "paho-mqtt", mqtt_url, PAHO_FLEET)
+        mqtt_url, http_url = self._service.url("mqtt"), self._service.url("http")
+        if mqtt_url is None or http_url is None:
+            raise ConfigError("the platform serves no mqtt or no http endpoint")
+        self._add_foreign("paho_fleet", "MQTT (paho)", mqtt_url, PAHO_FLEET, passwords)
         for fleet in self._foreign:
             await fleet.start()
         undo.push_async_callback(self._silence)
-        pace: list[tuple[Device, float]] = [(device, INTERVAL_S) for device in self._fleet]
-        for device, interval_s in [*pace, (HostDevice(), HOST_INTERVAL_S)]:
-            counted = figures.devices[device.name] = DeviceFigures(device.name, "enmasse.client")
-            sending = run_device(url, "telemetry", device, counted, interval_s, self._quiet)
-            self._senders.append(asyncio.create_task(sending))
+        turn = Turn(asyncio.get_running_loop())
+        client = await undo.enter_async_context(httpx.AsyncClient(trust_env=False))
 
-    def _add_foreign(self, module: str, client: str, url: str, names: Sequence[str]) -> None:
-        log = self._folder / f"{module}.log"
-        self._foreign.append(ForeignFleet(module, client, url, names, INTERVAL_S, self._figures, log))
+        def add(measured: Measured, protocol: str, make: Make, interval_s: float = INTERVAL_S) -> None:
+            counted = figures.devices[measured.name] = DeviceFigures(measured.name, protocol)
+            connect = partial(make, f"{measured.name}@{TENANT}", passwords[measured.name])
+            device = Device(measured, connect, counted, interval_s, self._quiet)
+            self._devices.append(device)
+            undo.push_async_callback(_cancel, asyncio.create_task(device.run()))
+
+        for measured in self._fleet:
+            if measured.name in OVER_HTTP:
+                add(measured, "HTTP (httpx)", partial(HttpDevice, client, http_url))
+            else:
+                add(measured, "MQTT", partial(MqttDevice, turn, mqtt_url))
+        add(host, "AMQP", partial(AmqpDevice, url), HOST_INTERVAL_S)
+
+    def _on_alert(self, alert: Mapping[str, Any]) -> None:
+        before = self._figures.alerts_seen
+        self._figures.on_alert(alert)
+        if self._figures.alerts_seen > before:
+            self._registered.take(alert)
+
+    def _add_foreign(
+        self, module: str, client: str, url: str, names: Sequence[str], passwords: Mapping[str, str]
+    ) -> None:
+        log, own = self._folder / f"{module}.log", {name: passwords[name] for name in names}
+        self._foreign.append(ForeignFleet(module, client, url, own, INTERVAL_S, self._figures, log))
 
     async def _silence(self) -> None:
-        """Let the devices finish what they are sending, and stop them."""
+        """Let the devices finish what they are sending; they still listen, but for those of foreign clients."""
         self._quiet.set()
-        if self._senders:
-            _, late = await asyncio.wait(self._senders, timeout=SILENCE_S)
-            for task in late:
-                await _cancel(task)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SILENCE_S):
+                for device in self._devices:
+                    await device.is_done.wait()
         for fleet in self._foreign:
             await fleet.stop()
 
@@ -207,7 +239,7 @@ class _Demo:
                 await asyncio.wait_for(self._interrupted.wait(), PICTURE_S)
 
     async def _catch_up(self, pipelines: Pipelines) -> Counter[str]:
-        """Wait until the raw table has what was accepted, and an alert has come."""
+        """Wait until the raw table has what was accepted, an alert has come, and its device has obeyed."""
         deadline = time.monotonic() + CATCH_UP_S
         while True:
             rows = await asyncio.to_thread(count_rows, pipelines.lake / "raw", self._began)
@@ -225,8 +257,8 @@ class _Demo:
         self._console.print(verdict.table())
         self._console.print(
             f"{figures.accepted()} messages accepted, {sum((rows or Counter()).values())} rows of them in the raw "
-            f"table, {figures.alerts_seen} alerts, {figures.node_restarts} restarts of the node, "
-            f"{figures.runner_restarts} of the runner.",
+            f"table, {figures.alerts_seen} alerts, {figures.obeyed()} commands obeyed, "
+            f"{figures.node_restarts} restarts of the node, {figures.runner_restarts} of the runner.",
             soft_wrap=True,
         )
         if self._pipelines is not None:
@@ -238,7 +270,7 @@ class _Demo:
         return 1 if verdict.faults() else 0
 
     def _show_devices(self, pipelines: Pipelines) -> None:
-        history = last_minutes(pipelines.lake / "raw", self._figures.alerts)
+        history = last_minutes(pipelines.lake / "raw", self._figures.alerts, self._figures.commands)
         if not history.curves:
             return
         width = min(LONGEST_CURVE, max(10, self._console.width - BESIDE_A_CURVE))
@@ -252,12 +284,14 @@ class _Demo:
         query = "SELECT device, metric, round(avg(mean), 2) AS mean FROM windows GROUP BY device, metric"
         said = [
             "The tables are Delta Lake; pandas, polars, DuckDB and Spark read them as they are:",
-            f"  {_short(pipelines.lake)}/raw      every message as it came",
-            f"  {_short(pipelines.lake)}/windows  statistics of each device, metric and 10 seconds",
+            f"  {_short(pipelines.lake)}/raw              every message as it came",
+            f"  {_short(pipelines.lake)}/plant_telemetry  the same, with device, adapter and properties as columns",
+            f"  {_short(pipelines.lake)}/windows          statistics of each device, metric and 10 seconds",
             "Start the same platform again, and look around from another terminal:",
             f"  {program} up --data {data}",
             f'  {program} pipeline query "{query}" --space demo --data {data}',
-            f"  {program} pipeline status demo.anomalies --data {data}",
+            f"  {program} pipeline status demo.iot-plant-anomalies --data {data}",
+            f"  {program} iot command list {TENANT} --data {data}",
             f"  {program} receive alerts --data {data}",
             f"Spark's log is {_short(pipelines.logs)}/spark.log.",
         ]

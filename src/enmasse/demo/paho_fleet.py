@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from enmasse.demo.devices import SPACE_REALM, SimulatedDevice
+from enmasse.demo.devices import TENANT, SimulatedDevice
 from enmasse.demo.foreign_devices import ANSWER_S, FIRST_PAUSE_S, LAST_PAUSE_S, report, run_devices
 
 KEEP_ALIVE_S = 10
 
 
-def run_device(url: str, address: str, device: SimulatedDevice, interval_s: float, stop: threading.Event) -> None:
+def run_device(url: str, password: str, device: SimulatedDevice, interval_s: float, stop: threading.Event) -> None:
     """Measure and publish with QoS 1 until ``stop``; what was not acknowledged is published again."""
     place = urlsplit(url)
     assert place.hostname is not None
@@ -31,14 +31,14 @@ def run_device(url: str, address: str, device: SimulatedDevice, interval_s: floa
         client = Client(
             CallbackAPIVersion.VERSION2, device.name, protocol=MQTTProtocolVersion.MQTTv5, reconnect_on_failure=False
         )
-        client.username_pw_set(f"{device.name}@{SPACE_REALM}")
+        client.username_pw_set(f"{device.name}@{TENANT}", password)
         try:
             client.connect(place.hostname, place.port, KEEP_ALIVE_S)
             client.loop_start()
             while not stop.is_set():
                 if body is None:
                     body = json.dumps(device.measure(time.time())).encode()
-                stored = client.publish(address, body, qos=1)
+                stored = client.publish("telemetry", body, qos=1)
                 stored.wait_for_publish(ANSWER_S)
                 if not stored.is_published():
                     break

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from enmasse.demo.devices import LAKE
 from enmasse.demo.figures import DeviceFigures, Figures
 
 _ALERTS_SHOWN = 3
@@ -31,6 +32,7 @@ class Picture:
         self._figures = figures
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._shown_alerts = 0
+        self._shown_states: list[str] = []
         self._next_line_s = 0.0
 
     def __enter__(self) -> Self:
@@ -59,12 +61,16 @@ class Picture:
         for alert in list(figures.alerts)[-new:] if new else []:
             self.print(f"{'ALERT' if alert.get('state') == 'raised' else 'OVER '}  {alert.get('text', alert)}")
         self._shown_alerts = figures.alerts_received
+        for at, command in enumerate(figures.commands):
+            if self._shown_states[at : at + 1] != [command.state]:
+                self._shown_states[at : at + 1] = [command.state]
+                self.print(f"COMMAND  {command.device}: {command.name} is {command.state}")
         if figures.elapsed_s >= self._next_line_s:
             self._next_line_s = figures.elapsed_s + _PLAIN_EVERY_S
             stored = sum(address.stored for address in figures.addresses.values())
             self.print(
                 f"{figures.elapsed_s:5.0f} s  devices {len(figures.devices)}  accepted {figures.accepted()}"
-                f"  stored {stored}  rows in the lake {figures.rows_of('demo.lake')}  alerts {figures.alerts_seen}"
+                f"  stored {stored}  rows in the lake {figures.rows_of(LAKE)}  alerts {figures.alerts_seen}"
                 f"  {_phases(figures)}"
             )
 
@@ -76,7 +82,7 @@ def _render(figures: Figures, height: int) -> RenderableType:
         f"  {figures.elapsed_s:.0f} s{limit}   ",
         f"node restarts {figures.node_restarts}   runner restarts {figures.runner_restarts}",
     )
-    alerts = _alerts(figures)
+    alerts = Text("\n").join([_alerts(figures), _commands(figures)])
     # A low terminal cuts the end off, so what matters comes first and idle addresses share a line.
     others = len(figures.devices) + len(figures.pipelines) + len(alerts.plain.splitlines()) + _FRAME_LINES
     room = height - others >= len(figures.addresses)
@@ -111,6 +117,14 @@ def _alerts(figures: Figures) -> Text:
         text.append(f"\n  {alert.get('text', alert)}", style="not bold red" if is_raised else "not bold green")
     if not figures.alerts:
         text.append("\n  none yet", style="not bold dim")
+    return text
+
+
+def _commands(figures: Figures) -> Text:
+    text = Text(f"Commands {len(figures.commands)}", style="bold")
+    for command in figures.commands[-_ALERTS_SHOWN:]:
+        style = "not bold green" if command.state == "accepted" else "not bold yellow"
+        text.append(f"\n  {command.device}: {command.name} is {command.state}", style=style)
     return text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from enmasse.demo.chart import Alarm, Curve, History, draw, lines
+from enmasse.demo.chart import Alarm, Curve, History, Order, draw, lines
 
 BEGAN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -19,7 +19,9 @@ def _curve(device: str, values: list[float]) -> Curve:
 def _history() -> History:
     hot = [20.0] * 100 + [41.0] + [20.0] * 99
     curves = [_curve("boiler-1", hot), _curve("pump-1", [15.0, 20.0]), _curve("press-1", [30.0])]
-    return History(curves, [Alarm("boiler-1", BEGAN + timedelta(seconds=100), 41.0)], "temperature", 10, 35)
+    alarms = [Alarm("boiler-1", BEGAN + timedelta(seconds=100), 41.0)]
+    orders = [Order("boiler-1", BEGAN + timedelta(seconds=101), "cool")]
+    return History(curves, alarms, "temperature", 10, 35, orders)
 
 
 def _printed(history: History) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from enmasse.demo.chart import count_rows, last_minutes
 from enmasse.demo.devices import BAND, FLEET, PROTON_FLEET, HostDevice, make_fleet
-from enmasse.demo.figures import AddressFigures, DeviceFigures, Figures, PipelineFigures, Verdict
+from enmasse.demo.figures import AddressFigures, CommandFigures, DeviceFigures, Figures, PipelineFigures, Verdict
 from enmasse.demo.picture import Picture
 
 WINDOW = {
@@ -55,6 +55,16 @@ def test_devices_live_in_their_band_and_leave_it_when_told(device: object) -> No
     simulated.leave_band(1_700_000_100, 12)
     assert not any(low <= simulated.measure(1_700_000_100 + n / 2)["temperature"] <= high for n in range(24))
     assert low <= simulated.measure(1_700_000_113)["temperature"] <= high
+
+
+def test_a_device_that_is_told_to_cool_comes_back_into_its_band() -> None:
+    low, high = (float(end) for end in BAND.split(":"))
+    device = make_fleet(FLEET[:1])[0]
+    device.leave_band(1_700_000_100, 60)
+    assert device.measure(1_700_000_110)["temperature"] > high
+    assert device.obey("dance", 1_700_000_110)[0] == 404
+    assert device.obey("cool", 1_700_000_110) == (200, b"it cools")
+    assert low <= device.measure(1_700_000_120)["temperature"] <= high
 
 
 def test_the_host_measures_itself() -> None:
@@ -107,6 +117,9 @@ def test_without_a_terminal_there_are_plain_lines() -> None:
         picture.update()
         figures.on_alert(ALERT)
         figures.on_alert(OVER)
+        figures.commands.append(CommandFigures("boiler-1", "cool", 0.0))
+        picture.update()
+        figures.commands[0].state = "accepted"
         picture.update()
         picture.update()
     lines = out.getvalue().splitlines()
@@ -114,6 +127,8 @@ def test_without_a_terminal_there_are_plain_lines() -> None:
     assert lines[1:] == [
         "ALERT  boiler-1: temperature 41.5 is above 35",
         "OVER   boiler-1: temperature 30 is as it should be",
+        "COMMAND  boiler-1: cool is queued",
+        "COMMAND  boiler-1: cool is accepted",
     ]
 
 
@@ -129,9 +144,13 @@ def test_in_a_terminal_there_is_a_table() -> None:
         assert word in out.getvalue()
 
 
-def test_a_run_is_good_when_every_device_is_in_the_table_and_an_alert_came() -> None:
+def test_a_run_is_good_when_every_device_is_in_the_table_and_an_alert_was_answered() -> None:
     figures = some_figures()
     figures.on_alert(ALERT)
+    figures.commands.append(CommandFigures("boiler-1", "cool", 0.0))
+    rows = Counter({"boiler-1": 10, "pump-1": 6})
+    assert Verdict(figures, rows).faults() == ["no device has obeyed a command"]
+    figures.commands[0].state = "accepted"
     assert Verdict(figures, Counter({"boiler-1": 10, "pump-1": 6})).faults() == []
 
 

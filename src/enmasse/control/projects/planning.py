@@ -79,7 +79,7 @@ def pipelines_of_project(project: IoTProject) -> list[Document]:
             "apiVersion": "enmasse.io/v1beta1",
             "kind": "Pipeline",
             "metadata": _metadata(project, pipeline.name),
-            "spec": {"trigger": _TRIGGER} | _spec_of(project, pipeline),
+            "spec": _spec_of(project, pipeline) | ({"trigger": pipeline.trigger} if pipeline.trigger else {}),
         }
         for pipeline in project.spec.pipelines
     ]
@@ -94,7 +94,6 @@ def _spec_of(project: IoTProject, pipeline: ProjectPipeline) -> Document:
 
 
 _KINDS: Final = {"telemetry": "telemetry", "events": "event"}
-_TRIGGER: Final = "2s"
 _COLUMNS: Final = """
 SELECT properties['device_id'] AS device, properties['tenant_id'] AS tenant, timestamp AS time,
 properties['orig_adapter'] AS adapter, properties['gateway_id'] AS gateway, content_type, value AS payload,

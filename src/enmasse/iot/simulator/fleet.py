@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import math
 import random
+import secrets
 import time
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -151,6 +154,23 @@ class Fleet:
         self.counts["failures"] += 1
         if len(self.problems) < 100:
             self.problems[str(error)[:200]] += 1
+
+
+def registration(name: str, password: str) -> dict[str, object]:
+    """Return a device with a password of many random bits, as the registry imports it."""
+    salt = secrets.token_bytes(8)
+    digest = hashlib.sha256(salt + password.encode()).digest()
+    # A password of so many random bits needs no slow hash.
+    secret = {
+        "hash-function": "sha-256",
+        "pwd-hash": b64encode(digest).decode(),
+        "salt": b64encode(salt).decode(),
+    }
+    return {
+        "id": name,
+        "ext": {"simulated": True},
+        "credentials": [{"type": "hashed-password", "auth-id": name, "secrets": [secret]}],
+    }
 
 
 def reading(name: str, phase: float, level: float, chance: random.Random, faults: float) -> bytes:

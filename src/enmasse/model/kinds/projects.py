@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from enmasse.model.kinds.builtins import BUILTINS, builtin_problems
+from enmasse.model.kinds.durations import Duration
 from enmasse.model.kinds.spaces import SpaceType
 from enmasse.model.schema.conditions import Unapplied, set_fields
 from enmasse.model.schema.errors import Problem
@@ -97,6 +98,9 @@ class ProjectPipeline(Model):
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Those of the built-in pipeline but `address`; of `telemetry` and `events` the `table`. Tables that are not
     named are called after the project, as `NAME_telemetry`."""
+
+    trigger: Duration | None = None
+    """How often it looks for more; left out: as pipelines do."""
 
 
 class DownstreamStrategy(Model):
