@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enmasse.api.listeners import Listeners
+    from enmasse.control.webhooks.egress import Network
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class ControlSettings:
         wildcard: certificate and key that spaces may ask for; None: there is none.
         audit_file: the log of requests; None: a file in the data directory.
         audit_level: which requests are logged.
+        webhook_networks: networks that webhooks may reach although they are not public.
     """
 
     data: Path
@@ -85,6 +87,7 @@ class ControlSettings:
     wildcard: tuple[Path, Path] | None = None
     audit_file: Path | None = None
     audit_level: AuditLevel = "writes"
+    webhook_networks: tuple[Network, ...] = ()
 
 
 def run_control(settings: ControlSettings) -> int:
@@ -156,6 +159,7 @@ async def _serve(
         connect_realm=KeycloakAdmin,
         devices=device_registry,
         device_links=device_links,
+        webhooks=(node.visit, settings.webhook_networks),
     )
     canary = Canary(node)
     sampler = Sampler([node])

@@ -19,14 +19,17 @@ from enmasse.control.spaces.controller import SpaceController
 from enmasse.control.users.controller import UserController
 from enmasse.control.users.passwords import RealmPasswords, UserPasswords
 from enmasse.control.users.realm_controller import RealmController
+from enmasse.control.webhooks.controller import WebhookController
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from enmasse.control.context import Context
     from enmasse.control.ports import Certificates, ConnectRealmAdmin, UserAdmin
     from enmasse.control.projects.device_links import DeviceLinks
     from enmasse.control.runtime.controller import Controller
+    from enmasse.control.webhooks.egress import Network
+    from enmasse.control.webhooks.posting import Visit
     from enmasse.iot.registry import DeviceRegistry
 
 
@@ -46,6 +49,7 @@ class ControlPlane:
         connect_realm: connects to a Keycloak.
         devices: the device registry.
         device_links: serves the devices' side of the nodes.
+        webhooks: connects to spaces for them, with the networks that they may reach although they are not public.
     """
 
     def __init__(
@@ -58,9 +62,11 @@ class ControlPlane:
         connect_realm: ConnectRealmAdmin | None = None,
         devices: DeviceRegistry | None = None,
         device_links: DeviceLinks | None = None,
+        webhooks: tuple[Visit, Sequence[Network]] | None = None,
     ) -> None:
         self.context = context
         self._device_links = device_links
+        self._webhooks = webhooks
         self._runtime = Runtime(context.store)
         for listener in context.listeners:
             self._runtime.listen(listener)
@@ -98,6 +104,8 @@ class ControlPlane:
             yield UserController(context, users)
         if connect_realm is not None:
             yield RealmController(context, connect_realm)
+        if self._webhooks is not None:
+            yield WebhookController(context, *self._webhooks)
         if devices is not None:
             context.of_namespaces.append(devices.forget_namespace)
             yield ProjectController(context, devices, self._device_links)

@@ -173,7 +173,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
     message = problems(document)["kind"]
     assert message.startswith("expected one of Namespace, ResourceQuota, ConfigMap, ")
     assert message.endswith(
-        ", AddressSpace, Address, MessagingUser, Pipeline, IoTProject, got 'AdressSpace'; did you mean AddressSpace?"
+        ", Address, MessagingUser, Pipeline, Webhook, IoTProject, got 'AdressSpace'; did you mean AddressSpace?"
     )
 
 
@@ -340,6 +340,7 @@ def test_kinds_are_found_by_every_name_they_go_by() -> None:
         "ConsoleService": ["console"],
         "MessagingUser": ["muser"],
         "Pipeline": ["pl", "pipe", "pipes", "pipelines"],
+        "Webhook": ["hook", "hooks", "webhook", "webhooks"],
         "IoTProject": ["iot", "iotproject", "iotprojects"],
         "AddressSpaceSchema": ["addressspaceschemas"],
         "Namespace": ["ns"],

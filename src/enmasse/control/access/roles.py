@@ -58,6 +58,8 @@ _VIEW_RULES: Final = (
             kinds.PIPELINE.plural,
             f"{kinds.PIPELINE.plural}/status",
             f"{kinds.PIPELINE.plural}/log",
+            kinds.WEBHOOK.plural,
+            f"{kinds.WEBHOOK.plural}/status",
         ),
     ),
     Rule(_READ, (_USERS,), (kinds.MESSAGING_USER.plural, f"{kinds.MESSAGING_USER.plural}/status")),
@@ -119,7 +121,11 @@ TENANT_EDIT: Final = Role(
     "enmasse.io:tenant-edit",
     (
         *_VIEW_RULES,
-        Rule(_WRITE, (_MESSAGING,), (kinds.ADDRESS_SPACE.plural, kinds.ADDRESS.plural, kinds.PIPELINE.plural)),
+        Rule(
+            _WRITE,
+            (_MESSAGING,),
+            (kinds.ADDRESS_SPACE.plural, kinds.ADDRESS.plural, kinds.PIPELINE.plural, kinds.WEBHOOK.plural),
+        ),
         Rule(("delete",), (_MESSAGING,), _below_spaces("delete")),
         Rule(
             ("create",),

@@ -392,6 +392,23 @@ KINDS: tuple[Kind, ...] = (
         ),
     ),
     Kind(
+        name="Webhook",
+        group=_ENMASSE,
+        versions=("v1beta1",),
+        plural="webhooks",
+        short_names=("hook", "hooks"),
+        is_in_space=True,
+        columns=(
+            _ADDRESS,
+            Column("URL", ".spec.url", "Where messages are posted to."),
+            _READY,
+            _PHASE,
+            Column("Delivered", ".status.delivered", "Messages that were taken.", "integer"),
+            Column("Failed", ".status.failed", "Requests without success.", "integer"),
+            _STATUS,
+        ),
+    ),
+    Kind(
         name="IoTProject",
         group=_IOT,
         versions=("v1alpha1",),
@@ -412,7 +429,7 @@ KINDS: tuple[Kind, ...] = (
     CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING,
     AUTHENTICATION_SERVICE, STANDARD_INFRA_CONFIG, BROKERED_INFRA_CONFIG, ADDRESS_PLAN, ADDRESS_SPACE_PLAN,
     CONSOLE_SERVICE, ADDRESS_SPACE_SCHEMA, ADDRESS_SPACE, ADDRESS, MESSAGING_USER, PIPELINE,
-    IOT_PROJECT,
+    WEBHOOK, IOT_PROJECT,
 ) = KINDS  # fmt: skip
 
 IN_SPACES = tuple(kind for kind in reversed(KINDS) if kind.is_in_space)

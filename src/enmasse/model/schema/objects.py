@@ -77,6 +77,7 @@ _MODULES = {
     "space_schema": ("AddressSpaceSchema",),
     "spaces": ("AddressSpace",),
     "users": ("MessagingUser",),
+    "webhooks": ("Webhook",),
 }
 """Where the classes are, which are named like the kinds: to load all of them takes longer than most commands do."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -96,6 +98,14 @@ SessionIdle = Annotated[
         help="A browser's session ends after so long without a request; 300 by default.",
     ),
 ]
+WebhookNetwork = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--webhook-network",
+        metavar="CIDR",
+        help="Webhooks may post there although it is not public, as 10.1.0.0/16; repeatable.",
+    ),
+]
 Domain = Annotated[
     str, typer.Option("--domain", metavar="DOMAIN", help="Spaces have hosts below it: SPACE.NAMESPACE.DOMAIN.")
 ]
@@ -108,6 +118,18 @@ WildcardCertificate = Annotated[
 WildcardKey = Annotated[Path | None, typer.Option("--wildcard-key", metavar="FILE", help="Its key (PEM).")]
 
 DEFAULT_DOMAIN = "enmasse.local"
+
+
+def networks_of(texts: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Return the networks that the option ``--webhook-network`` names.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    try:
+        return tuple(ip_network(text) for text in texts)
+    except ValueError as error:
+        raise ConfigError(f"--webhook-network: {error}: expected a network such as 10.1.0.0/16") from None
 
 
 def oidc_settings(
@@ -179,6 +201,7 @@ def control(
     api_oidc_client: OidcClient = None,
     api_oidc_client_secret: OidcSecret = None,
     api_session_idle: SessionIdle = None,
+    webhook_network: WebhookNetwork = None,
     domain: Domain = DEFAULT_DOMAIN,
     amqp_port: Annotated[
         int, typer.Option("--amqp-port", min=0, max=65535, help="The node's port, to be told to tenants; 0: unknown.")
@@ -227,6 +250,7 @@ def control(
     )
     settings = ControlSettings(
         data=data,
+        webhook_networks=networks_of(webhook_network or ()),
         listeners=listeners,
         node=node,
         node_url=node_url,

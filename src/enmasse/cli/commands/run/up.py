@@ -27,10 +27,12 @@ from enmasse.cli.commands.run.control import (
     OidcIssuer,
     OidcSecret,
     SessionIdle,
+    WebhookNetwork,
     WildcardCertificate,
     WildcardKey,
     certificate_pair,
     control,
+    networks_of,
     oidc_settings,
 )
 from enmasse.cli.node_options import ALLOW_INSECURE_PLAIN, USERS, WEB_ORIGIN, written
@@ -111,6 +113,7 @@ def up(
     api_oidc_client: OidcClient = None,
     api_oidc_client_secret: OidcSecret = None,
     api_session_idle: SessionIdle = None,
+    webhook_network: WebhookNetwork = None,
     domain: Domain = DEFAULT_DOMAIN,
     wildcard_cert: WildcardCertificate = None,
     wildcard_key: WildcardKey = None,
@@ -159,6 +162,7 @@ def up(
     # Tools keep tokens back where there is no TLS.
     tls_host = api_host or (host if api_auth != AuthChoice.OPEN or api_tls_port is not None else None)
     # Errors in these are better reported here than in control's log.
+    networks_of(webhook_network or ())
     certificate_pair(api_cert, api_key, "--api-cert, --api-key")
     certificate_pair(wildcard_cert, wildcard_key, "--wildcard-cert, --wildcard-key")
     oidc_settings(
@@ -181,6 +185,7 @@ def up(
         api_oidc_client=api_oidc_client,
         api_oidc_client_secret=api_oidc_client_secret,
         api_session_idle=api_session_idle,
+        webhook_network=webhook_network,
         wildcard_cert=wildcard_cert,
         wildcard_key=wildcard_key,
         audit_log=audit_log,

@@ -1,0 +1,1 @@
+"""Webhooks: messages of addresses are posted to URLs."""

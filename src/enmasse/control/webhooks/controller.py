@@ -1,0 +1,174 @@
+"""Reconcile webhooks: post the messages of each as it is declared, and tell what came of it.
+
+It runs within the control process: a request is waited for, not computed, and whoever stops control loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from typing import TYPE_CHECKING, Final
+
+from enmasse.control.runtime.controller import Controller
+from enmasse.control.runtime.verdicts import Verdict, condition
+from enmasse.control.webhooks.egress import Egress
+from enmasse.control.webhooks.posting import Figures, Poster, Posting
+from enmasse.control.webhooks.request import key_of
+from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.webhooks import Webhook
+from enmasse.model.schema.conditions import READY
+from enmasse.model.schema.kinds import ADDRESS, SECRET, WEBHOOK
+from enmasse.model.schema.objects import restore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from enmasse.control.context import Context
+    from enmasse.control.store.port import Change, Document, Store
+    from enmasse.control.webhooks.egress import Network
+    from enmasse.control.webhooks.posting import Visit
+
+TELL_S: Final = 1.0
+"""How often figures are written into statuses."""
+
+_TYPES: Final = frozenset(("queue", "subscription", "deadletter", "anycast"))
+_KEY: Final = "key"
+
+
+class WebhookController(Controller):
+    """Reconciles webhooks. A key is namespace and name.
+
+    Args:
+        context: of the controllers.
+        visit: connects to a space.
+        allowed: networks that webhooks may reach although they are not public.
+    """
+
+    name = "webhooks"
+    workers = 4
+
+    def __init__(self, context: Context, visit: Visit, allowed: Sequence[Network] = ()) -> None:
+        super().__init__(jitter=context.jitter, observe=context.observe)
+        self._context = context
+        self._store = context.store
+        self._visit = visit
+        self._allowed = allowed
+        self._tasks: dict[str, tuple[Posting, asyncio.Task[None]]] = {}
+        self._figures: dict[str, Figures] = {}
+        self._fresh: set[str] = set()
+
+    def load(self, store: Store) -> None:
+        """Enqueue all webhooks."""
+        for document in store.select(WEBHOOK.name):
+            self._enqueue(document)
+
+    def apply(self, change: Change) -> None:
+        """Enqueue the webhooks that a change concerns."""
+        kind, metadata = change.document["kind"], change.document["metadata"]
+        if kind == WEBHOOK.name:
+            self._enqueue(change.document)
+        elif kind in (SECRET.name, ADDRESS.name):
+            for document in self._store.select(WEBHOOK.name, metadata["namespace"]):
+                spec = document["spec"]
+                if kind == ADDRESS.name and spec["address"] != change.document["spec"]["address"]:
+                    continue
+                self._enqueue(document)
+
+    def _enqueue(self, document: Document) -> None:
+        self.enqueue(f"{document['metadata']['namespace']}/{document['metadata']['name']}")
+
+    async def reconcile(self, key: str) -> bool:
+        """Post as a webhook says, or no more."""
+        namespace, _, name = key.partition("/")
+        document = self._store.find(WEBHOOK.name, namespace, name)
+        webhook = None if document is None else restore(document)
+        if webhook is None or webhook.metadata.deletion_timestamp:
+            await self._stop(key)
+            self._figures.pop(key, None)
+            return True
+        assert isinstance(webhook, Webhook)
+        verdict = self._judge(webhook)
+        posting = self._posting(webhook) if verdict.is_yes and not webhook.spec.paused else None
+        running = self._tasks.get(key)
+        if running is not None and (running[0] != posting or running[1].done()):
+            await self._stop(key)
+            running = None
+        figures = self._figures.setdefault(key, Figures())
+        if posting is not None and running is None:
+            poster = Poster(posting, figures, self._visit, Egress(self._allowed), lambda: self._fresh.add(key))
+            self._tasks[key] = posting, asyncio.create_task(poster.run(), name=f"webhook {key}")
+        self._publish(webhook, verdict, figures)
+        return True
+
+    def _publish(self, webhook: Webhook, verdict: Verdict, figures: Figures) -> None:
+        if verdict.is_yes and webhook.spec.paused:
+            verdict = Verdict("Paused")
+        counted = {
+            "delivered": figures.delivered,
+            "failed": figures.failed,
+            "rejected": figures.rejected,
+            "last_error": figures.last_error,
+        }
+        found = [condition(READY, verdict, webhook.metadata.generation)]
+        status = webhook.status.model_copy(update=counted).with_conditions(found, self._context.now())
+        self._context.statuses.publish(webhook, status)
+
+    def _judge(self, webhook: Webhook) -> Verdict:
+        """Return whether everything is there that a webhook needs."""
+        row = self._context.desired.owner(webhook.space_key, webhook.spec.address)
+        if row is None or row.is_leaving:
+            return Verdict("AddressMissing", f"there is no address '{webhook.spec.address}' in its space")
+        if row.type not in _TYPES:
+            message = f"'{row.address}' is a {row.type}: expected one of {', '.join(sorted(_TYPES))}"
+            return Verdict("WrongAddress", f"{message}; a topic has subscriptions")
+        if row.phase != "Active":
+            return Verdict("AddressNotReady", f"address '{row.address}' is {row.phase}")
+        spec, namespace = webhook.spec, webhook.metadata.namespace
+        for name in filter(None, (spec.signing_secret, spec.headers_secret)):
+            entries = self._secret(namespace, name)
+            if entries is None:
+                return Verdict("SecretMissing", f"there is no Secret '{name}' in namespace {namespace}")
+            if name == spec.signing_secret and not entries.get(_KEY):
+                return Verdict("SecretMissing", f"Secret '{name}' has no entry '{_KEY}'")
+        return Verdict("Ready")
+
+    def _posting(self, webhook: Webhook) -> Posting:
+        spec, namespace = webhook.spec, webhook.metadata.namespace
+        hidden = (self._secret(namespace, spec.headers_secret) if spec.headers_secret else None) or {}
+        signing = (self._secret(namespace, spec.signing_secret) if spec.signing_secret else None) or {}
+        headers = spec.headers | {name: value.decode("latin-1").strip() for name, value in hidden.items()}
+        return Posting(
+            space=webhook.space_key,
+            address=spec.address,
+            url=spec.url,
+            headers=headers,
+            key=key_of(signing[_KEY]) if _KEY in signing else None,
+            concurrency=spec.concurrency,
+            timeout_s=milliseconds(spec.timeout) / 1000,
+            delay_s=milliseconds(spec.retry.delay) / 1000,
+            max_delay_s=milliseconds(spec.retry.max_delay) / 1000,
+        )
+
+    def _secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
+        document = self._store.find(SECRET.name, namespace, name)
+        if document is None:
+            return None
+        return {entry: b64decode(value) for entry, value in (document.get("data") or {}).items()}
+
+    async def _stop(self, key: str) -> None:
+        running = self._tasks.pop(key, None)
+        if running is not None:
+            running[1].cancel()
+            await asyncio.gather(running[1], return_exceptions=True)
+
+    async def run_beside(self) -> None:
+        """Write figures into statuses, now and then, and stop everything at the end."""
+        try:
+            while True:
+                await asyncio.sleep(TELL_S)
+                fresh, self._fresh = self._fresh, set()
+                for key in fresh:
+                    self.enqueue(key)
+        finally:
+            for _, task in self._tasks.values():
+                task.cancel()

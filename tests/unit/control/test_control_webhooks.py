@@ -1,0 +1,150 @@
+"""What a message becomes in a webhook's request, where that may go, and what its answer means."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from enmasse.client import Message
+from enmasse.control.webhooks.egress import Egress, EgressError, is_allowed
+from enmasse.control.webhooks.request import (
+    backoff_s,
+    body_of,
+    headers_of,
+    key_of,
+    retry_after_s,
+    signed_headers,
+    verdict_of,
+)
+from enmasse.model.schema.errors import InvalidResourceError
+from enmasse.model.schema.objects import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "wanted"),
+    [
+        (b"\x00\xff", None, (b"\x00\xff", "application/octet-stream")),
+        (b"{}", "application/json", (b"{}", "application/json")),
+        ("grün", None, ("grün".encode(), "text/plain; charset=utf-8")),
+        ({"a": [1, None]}, None, (b'{"a": [1, null]}', "application/json")),
+        (None, None, (b"", "application/octet-stream")),
+    ],
+)
+def test_a_body_goes_as_it_is_or_as_json(body: Any, content_type: str | None, wanted: tuple[bytes, str]) -> None:
+    assert body_of(Message(body, content_type=content_type)) == wanted
+
+
+def test_headers_say_what_the_message_says_and_cannot_be_split() -> None:
+    properties = {"region": "nörd\r\nX-Evil: 1", "bad name": "x", "count": 3, "hot": True, "blob": b"x"}
+    said = headers_of(Message(b"", subject="s", correlation_id=b"\x00", properties=properties), "orders")
+    assert said == {
+        "X-Address": "orders",
+        "X-Subject": "s",
+        "X-Delivery-Count": "0",
+        "X-Property-region": "n%C3%B6rd%0D%0AX-Evil: 1",
+        "X-Property-count": "3",
+        "X-Property-hot": "true",
+    }
+
+
+def test_a_request_is_signed_as_standard_webhooks_are() -> None:
+    key = b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    assert key_of(b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n") == key
+    assert key_of(b"plain") == b"plain"
+    headers = signed_headers(key, "msg_1", 1_614_265_330, b'{"test": 2432232314}')
+    signed = hmac.new(key, b'msg_1.1614265330.{"test": 2432232314}', hashlib.sha256).digest()
+    assert headers["webhook-signature"] == f"v1,{b64encode(signed).decode()}"
+    assert headers["webhook-timestamp"] == "1614265330"
+    assert "webhook-signature" not in signed_headers(None, "m", 1, b"")
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [(200, "accepted"), (204, "accepted"), (301, "again"), (400, "rejected"), (408, "again"), (410, "rejected"),
+     (425, "again"), (429, "again"), (500, "again"), (503, "again")],
+)  # fmt: skip
+def test_the_status_of_an_answer_decides(status: int, verdict: str) -> None:
+    assert verdict_of(status) == verdict
+
+
+def test_attempts_come_apart_and_heed_what_the_answer_asks() -> None:
+    assert [backoff_s(failures, 1, 60) for failures in (1, 2, 3, 7, 1_000)] == [1, 2, 4, 60, 60]
+    assert backoff_s(1, 1, 60, asked_s=30) == 30
+    assert backoff_s(1, 1, 60, asked_s=9_000) == 60
+    assert retry_after_s({"retry-after": "7"}) == 7
+    assert retry_after_s({"retry-after": "Fri, 31 Dec 2027 23:59:59 GMT"}) == 0
+
+
+INSIDE = (
+    "127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+    "255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:127.0.0.1",
+    "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1", "fd00:ec2::254",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("address", INSIDE)
+def test_what_is_not_public_is_not_reached(address: str) -> None:
+    assert not is_allowed(address, ())
+
+
+def test_what_is_public_or_named_by_the_operator_is_reached() -> None:
+    assert is_allowed("93.184.215.14", ())
+    assert is_allowed("2606:2800:21f::1", ())
+    assert is_allowed("10.1.2.3", [ip_network("10.1.0.0/16")])
+    assert is_allowed("::ffff:10.1.2.3", [ip_network("10.1.0.0/16")])
+    assert not is_allowed("10.2.2.3", [ip_network("10.1.0.0/16")])
+
+
+@pytest.mark.parametrize("means", [["169.254.169.254"], ["93.184.215.14", "127.0.0.1"], ["::1"]])
+def test_a_name_that_means_an_inner_host_is_refused(means: list[str]) -> None:
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return means
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(transport=Egress((), resolve)) as client:
+            await client.post("http://innocent.example/")
+
+    with pytest.raises(EgressError, match="--webhook-network"):
+        asyncio.run(ask())
+
+
+def webhook(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Webhook",
+        "metadata": {"name": "shop.bills", "namespace": "default"},
+        "spec": {"address": "bills", "url": "https://example.com/bills"} | spec,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"url": "ftp://example.com"}, "expected https://HOST/PATH"),
+        ({"url": "https://jo:secret@example.com/"}, "a URL has no password in it"),
+        ({"url": "https:///nowhere"}, "expected https://HOST/PATH"),
+        ({"url": "https://example.com/#x"}, "expected no fragment"),
+        ({"url": "https://example.com:99999/"}, "expected a URL"),
+        ({"headers": {"Authorization": "Bearer x"}}, "Authorization is secret"),
+        ({"headers": {"webhook-id": "x"}}, "is said by the webhook itself"),
+        ({"headers": {"X-A": "1\r\nX-B: 2"}}, "are no header"),
+        ({"timeout": "10m"}, "expected at most 120s"),
+        ({"retry": {"delay": "2m"}}, "expected at least delay, 2m"),
+        ({"concurrency": 100}, "concurrency"),
+    ],
+)
+def test_a_webhook_that_cannot_be_is_refused(spec: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidResourceError) as refused:
+        decode(webhook(**spec))
+    assert problem in str(refused.value)
+    assert "secret@" not in str(refused.value)
