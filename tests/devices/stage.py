@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import queue
+import ssl
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -102,9 +103,17 @@ class MqttDevice:
         user: with the tenant behind ``@``.
         password: of the device.
         version: 4 or 5.
+        context: with a certificate instead of user and password.
     """
 
-    def __init__(self, url: str, user: str, password: str = PASSWORD, version: int = 4) -> None:
+    def __init__(
+        self,
+        url: str,
+        user: str,
+        password: str = PASSWORD,
+        version: int = 4,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
@@ -116,7 +125,10 @@ class MqttDevice:
             protocol=MQTTProtocolVersion(version),
             reconnect_on_failure=False,
         )
-        self._client.username_pw_set(user, password)
+        if context is None:
+            self._client.username_pw_set(user, password)
+        else:
+            self._client.tls_set_context(context)
         self._client.on_connect = lambda _c, _u, _f, code, _p: self.answers.put(("connected", code))
         self._client.on_disconnect = lambda _c, _u, _f, code, _p: self.answers.put(("disconnected", code))
         self._client.on_subscribe = lambda _c, _u, _m, codes, _p: self.answers.put(("subscribed", codes))
@@ -216,7 +228,8 @@ class Stage:
         self.registry.put(f"/devices/{tenant}/{device}", json=document).raise_for_status()
 
     def mqtt(self, device: str, tenant: str = GREEN, **options: Any) -> MqttDevice:
-        return MqttDevice(self.url("mqtt"), f"{device}@{tenant}", **options)
+        url = self.url("mqtts" if "context" in options else "mqtt")
+        return MqttDevice(url, f"{device}@{tenant}", **options)
 
     def http(self, device: str, tenant: str = GREEN, password: str = PASSWORD) -> httpx.Client:
         client = httpx.Client(base_url=self.url("http"), auth=(f"{device}@{tenant}", password), timeout=WAIT_S)

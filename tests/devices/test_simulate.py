@@ -21,7 +21,7 @@ def test_a_fleet_sends_and_answers_commands_over_every_protocol(stage: Stage) ->
     ended: list[Done] = []
     arguments = ["iot", "simulate", GREEN, "-n", "4", "--http", "1", "--amqp", "1", "--period", "0.2", "--event"]
     thread = Thread(
-        target=lambda: ended.append(stage.installation.run(*arguments, "--seconds", "6", "--faults", "0.3")),
+        target=lambda: ended.append(stage.installation.run(*arguments, "--seconds", "10", "--faults", "0.3")),
         daemon=True,
     )
     thread.start()

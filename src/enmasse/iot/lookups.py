@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from enmasse.iot.device import read_device
+from enmasse.iot.documents import RegistryError
 
 if TYPE_CHECKING:
     from enmasse.iot.documents import Document
@@ -76,6 +77,27 @@ def provision(registry: DeviceRegistry, tenant: str, device: str, gateway: str) 
     """
     document: dict[str, Any] = read_device({"via": [gateway], "ext": {"auto-provisioned": True}})
     registry.create_device(tenant, device, document, gateway)
+    return document
+
+
+def provision_certificate(
+    registry: DeviceRegistry, tenant: str, device: str, auth_id: str, *, is_gateway: bool
+) -> Document:
+    """Register the device of a certificate that an authority of its tenant has vouched for, and return it.
+
+    Raises:
+        RegistryError: it cannot be registered.
+    """
+    authorities = ["auto-provisioning-enabled"] if is_gateway else []
+    document = read_device(
+        {"ext": {"auto-provisioned": True}} | ({"authorities": authorities} if authorities else {})
+    )
+    identity, _ = registry.create_device(tenant, device or None, document, auth_id)
+    try:
+        registry.update_credentials(tenant, identity, [{"type": "x509-cert", "auth-id": auth_id, "secrets": [{}]}])
+    except RegistryError:
+        registry.delete_device(tenant, identity)
+        raise
     return document
 
 

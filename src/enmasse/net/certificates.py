@@ -19,10 +19,11 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from enmasse.errors import ConfigError
 from enmasse.net.tls_names import ServerTls
@@ -75,6 +76,7 @@ class CertificateStore:
         self._by_host: dict[str, ssl.SSLContext] = {}
         self._pairs: dict[str, tuple[object, ssl.SSLContext, list[str]]] = {}
         """The state of each pair's files by name, with its context and hosts."""
+        self._authorities: tuple[bytes, ...] = ()
         self._context: ssl.SSLContext
         self._web_context: ssl.SSLContext
         self._load(self._seen)
@@ -104,6 +106,25 @@ class CertificateStore:
         self._failed = None
         _log.info("TLS certificates were read anew from %s", self._directory)
         return True
+
+    def trust(self, authorities: Iterable[bytes]) -> None:
+        """Take certificates of clients that others vouch for, too, from the next handshake on.
+
+        Args:
+            authorities: certificates in DER; those of ``clients-ca.crt`` are left out.
+        """
+        own = self._clients()
+        self._authorities = tuple(found for found in authorities if _named_key(found) not in own)
+        self._pairs = {}
+        self.reload()
+
+    def _clients(self) -> set[tuple[bytes, bytes]]:
+        """Return names and keys of those in ``clients-ca.crt``."""
+        try:
+            found = x509.load_pem_x509_certificates((self._directory / CLIENTS).read_bytes())
+        except (OSError, ValueError):
+            return set()
+        return {_named_key(each.public_bytes(Encoding.DER)) for each in found}
 
     def watch(self, rest_s: float = 0.0) -> None:
         """Check the files regularly, and reload them when they have changed.
@@ -179,9 +200,9 @@ class CertificateStore:
         self._by_host = by_host
         first = DEFAULT if DEFAULT in contexts else names[0]
         self._context = contexts[first]
-        self._web_context = self._make_context(self._directory / f"{first}.crt", None)
+        self._web_context = self._make_context(self._directory / f"{first}.crt", None, is_asking=False)
 
-    def _make_context(self, path: Path, clients: Path | None) -> ssl.SSLContext:
+    def _make_context(self, path: Path, clients: Path | None, *, is_asking: bool = True) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -193,6 +214,9 @@ class CertificateStore:
             context.load_cert_chain(path, key, password=_no_password)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} and {key.name} cannot be used: {_reason(error)}") from None
+        if self._authorities and is_asking:
+            context.verify_mode = ssl.CERT_OPTIONAL
+            context.load_verify_locations(cadata=b"".join(self._authorities))
         if clients is not None:
             context.verify_mode = ssl.CERT_OPTIONAL
             try:
@@ -232,6 +256,13 @@ def _list(directory: Path) -> State:
                 stat = entry.stat()
                 found[entry.name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
     return found
+
+
+def _named_key(certificate: bytes) -> tuple[bytes, bytes]:
+    """Return what makes an authority: its name and its key."""
+    found = x509.load_der_x509_certificate(certificate)
+    key = found.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return found.subject.public_bytes(), key
 
 
 def _no_password() -> str:

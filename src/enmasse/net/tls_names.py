@@ -1,9 +1,12 @@
-"""The names of a TLS connection: those of the peer's certificate, and the host that the client named."""
+"""The names of a TLS connection: those of the peer's certificate, who vouches for it, and the host that was named."""
 
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import Any, Final
+
+_DER: Final = 2
+"""The form of certificates, as Python's own library numbers it."""
 
 
 class ServerTls(ssl.SSLObject):
@@ -28,3 +31,13 @@ def peer_names_of(tls: ssl.SSLObject) -> tuple[str, ...]:
     names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     names += [value for key, value in certificate.get("subjectAltName", ()) if key in {"DNS", "email"}]
     return tuple(dict.fromkeys(names))
+
+
+def chain_ends_of(tls: ssl.SSLObject) -> tuple[bytes, bytes] | None:
+    """Return the peer's verified certificate, and that of the authority at the end of its chain, in DER."""
+    certificate = tls.getpeercert(binary_form=True)
+    if certificate is None or tls.context.verify_mode == ssl.CERT_NONE:
+        return None
+    # Public from Python 3.13 on; there since 3.10.
+    chain: Any = tls._sslobj.get_verified_chain()  # type: ignore[attr-defined]  # noqa: SLF001
+    return (certificate, chain[-1].public_bytes(_DER)) if chain else None

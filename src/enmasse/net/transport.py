@@ -26,7 +26,7 @@ from enmasse.net.deadlines import Step
 from enmasse.net.lanes import ConnectionLoad, HandshakeLane, Quantum
 from enmasse.net.layer import Borrower
 from enmasse.net.loop import Turn
-from enmasse.net.tls_names import peer_names_of, server_name_of
+from enmasse.net.tls_names import chain_ends_of, peer_names_of, server_name_of
 
 HIGH_WATER = 1 << 20
 """Bytes owed to a peer above which it is asked to read first: as many as one turn may put out."""
@@ -131,7 +131,7 @@ class EngineProtocol(Borrower):
         "_began", "_closed", "_flushes", "_is_dirty", "_is_held", "_is_hung_up", "_is_put_off",
         "_is_reading_paused", "_linger", "_make_engine", "_owed", "_pace", "_rest", "_share_s", "_timer",
         "_timer_at", "_turn", "_yields", "bytes_in", "bytes_out", "engine", "is_lost", "is_secure", "load",
-        "peer", "peer_names", "server_name", "slot", "transport",
+        "peer", "peer_chain", "peer_names", "server_name", "slot", "transport",
     )  # fmt: skip
     engine: Engine
     transport: asyncio.Transport
@@ -168,6 +168,7 @@ class EngineProtocol(Borrower):
         self.is_secure = False
         self.server_name: str | None = None
         self.peer_names: tuple[str, ...] = ()
+        self.peer_chain: tuple[bytes, bytes] | None = None
         self.bytes_in = 0
         self.bytes_out = 0
         self.is_lost = False
@@ -196,6 +197,7 @@ class EngineProtocol(Borrower):
             self.is_secure = True
             self.server_name = server_name_of(tls)
             self.peer_names = peer_names_of(tls)
+            self.peer_chain = chain_ends_of(tls)
         transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):

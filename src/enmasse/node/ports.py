@@ -110,6 +110,11 @@ class Ports:
         )
         return await self._turn.loop.create_server(served.make_protocol, host, port, backlog=BACKLOG)
 
+    def trust(self, authorities: tuple[bytes, ...]) -> None:
+        """Take certificates of clients that others vouch for, too; see ``CertificateStore``."""
+        if self._certificates is not None:
+            self._certificates.trust(authorities)
+
     def reload(self) -> None:
         """Read the certificates again."""
         if self._certificates is not None:

@@ -215,6 +215,7 @@ class Server:
         self.connections.answer = self.health.answer
         self.connections.origins = (ports or PortOptions()).origins
         self.reloads.append(self.ports.reload)
+        self.devices.authorities.changed = self.ports.trust
         self.connections.watchers += (
             HandshakeWatcher(self.connections),
             LaneWatcher(self.connections, self.admin, self._turn, self.journal),
@@ -431,13 +432,20 @@ class Server:
             peer=shell.peer,
             limits=self._limits,
             gate=self.gate,
-            peer_info=PeerInfo(shell.peer, shell.is_secure, shell.server_name, shell.peer_names, shell.refusal),
+            peer_info=self._peer_info(shell),
             port_of=origin.port_of,
             events=self.events if origin.fixed is None else None,
         )
         engine = connection.make_engine(self.name, self._turn.now)
         self.connections.connected(connection, shell)
         return engine
+
+    def _peer_info(self, shell: EngineProtocol) -> PeerInfo:
+        chain, names = shell.peer_chain, shell.peer_names
+        if chain is None or not self.devices.authorities.has(chain[1]):
+            return PeerInfo(shell.peer, shell.is_secure, shell.server_name, names, shell.refusal)
+        # Whoever a tenant vouches for is a device of it, whatever else the certificate says.
+        return PeerInfo(shell.peer, shell.is_secure, shell.server_name, (), shell.refusal, chain)
 
     # Stop
 

@@ -17,7 +17,7 @@ from enmasse.control.errors import NodeUnavailableError
 from enmasse.control.installation import admit_node
 from enmasse.errors import EnmasseError
 from enmasse.iot.documents import RegistryError
-from enmasse.iot.lookups import provision
+from enmasse.iot.lookups import provision, provision_certificate
 from enmasse.model.kinds.projects import IoTProject
 from enmasse.model.schema.kinds import IOT_PROJECT
 from enmasse.model.schema.objects import restore
@@ -156,6 +156,11 @@ class DeviceLinks:
                 case "device":
                     device = self._lookups.device(tenant, str(question["device-id"]))
                     found = None if device is None else {"device": device}
+                case "provision" if "auth-id" in question:
+                    device_id, auth_id = str(question["device-id"]), str(question["auth-id"])
+                    is_gateway = question.get("is-gateway") is True
+                    made = provision_certificate(self._registry, tenant, device_id, auth_id, is_gateway=is_gateway)
+                    found = {"device": made}
                 case "provision":
                     made = provision(self._registry, tenant, str(question["device-id"]), str(question["gateway"]))
                     found = {"device": made}

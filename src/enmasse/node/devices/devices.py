@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from enmasse.node.devices.authorities import SETTLE_S, Authorities
 from enmasse.node.devices.commands import Commands
 from enmasse.node.devices.directory import UNAVAILABLE, Directory, Found
 from enmasse.node.devices.login import DeviceLogin
@@ -48,6 +49,8 @@ class Devices:
         self.link = RegistryLink(admin)
         self.directory = Directory(clock, self.link.ask, self._tenant_changed, self._device_changed)
         self.link.directory = self.directory
+        self.authorities = Authorities()
+        self._are_authorities_due = False
         self.request_ids = RequestIds(secrets.token_bytes(32))
         self.commands = Commands(self.directory, self.link, spaces, self.request_ids)
         self._wall = wall
@@ -59,7 +62,7 @@ class Devices:
 
     def login(self, tenant: Tenant, client: PasswordClient) -> DeviceLogin:
         """Begin a login of a device of a tenant."""
-        return DeviceLogin(self.directory, self._passwords, tenant, client=client, wall=self._wall)
+        return DeviceLogin(self.directory, self._passwords, tenant, client=client, wall=self._wall, ask=self.link.ask)
 
     def is_valid(self, device: Device) -> bool:
         """Return true if a device that has logged in may stay, as far as that is known."""
@@ -108,7 +111,14 @@ class Devices:
             self._counts[device.tenant.id] -= 1
             self.link.note("disconnected", device.tenant.id, device.id)
 
+    def _take_authorities(self) -> None:
+        self._are_authorities_due = False
+        self.authorities.take(self.directory.tenants.values())
+
     def _tenant_changed(self, identity: str) -> None:
+        if not self._are_authorities_due:
+            self._are_authorities_due = True
+            self.link.core.call_later(SETTLE_S, self._take_authorities)
         tenant = self.directory.tenants.get(identity)
         self.commands.tenant_changed(identity)
         for connection, device in list(self._connected.get(identity, {}).items()):

@@ -126,10 +126,14 @@ class Directory:
         for identity in [each for each in self.tenants if each not in identities]:
             self.remove_tenant(identity)
 
-    def forget(self, tenant: str, device: str = "") -> None:
-        """Drop what is kept of a device, or of all devices of a tenant: it has changed."""
+    def forget_absent(self, tenant: str) -> None:
+        """Ask again about what a tenant did not have."""
         for key in [key for key in self._absent if key[1] == tenant]:
             del self._absent[key]
+
+    def forget(self, tenant: str, device: str = "") -> None:
+        """Drop what is kept of a device, or of all devices of a tenant: it has changed."""
+        self.forget_absent(tenant)
         if device:
             for key in self._of_device.pop((tenant, device), set()):
                 self._kept.pop(key, None)

@@ -26,9 +26,12 @@ from enmasse.wire.sasl.mechanisms import Pending, SaslCode, Verdict
 
 if TYPE_CHECKING:
     from enmasse.identity.passwords import PasswordClient, Passwords
+    from enmasse.node.devices.authorities import Presented
     from enmasse.node.devices.directory import Directory
     from enmasse.node.devices.tenants import Device, Document, Tenant
 
+
+Ask = Callable[[dict[str, Any], Callable[[dict[str, Any] | None], None]], bool]
 
 PASSWORD, CERTIFICATE, KEY = "hashed-password", "x509-cert", "rpk"
 AUDIENCE: Final = "hono-adapter"
@@ -56,6 +59,7 @@ class DeviceLogin:
         tenant: of the device.
         client: who logs in, for a password that has to wait.
         wall: returns seconds since 1970 UTC.
+        ask: asks the control process, as the directory does.
 
     Attributes:
         user: with its permissions, once it is authenticated.
@@ -73,6 +77,7 @@ class DeviceLogin:
         *,
         client: PasswordClient,
         wall: Callable[[], float],
+        ask: Ask,
     ) -> None:
         self.user: User | None = None
         self.device: Device | None = None
@@ -84,6 +89,9 @@ class DeviceLogin:
         self._tenant = tenant
         self._client = client
         self._wall = wall
+        self._ask = ask
+        self._new: Presented | None = None
+        """A certificate whose device is registered if it is not known."""
 
     def password(self, auth_id: str, password: str) -> Verdict:
         """Authenticate by a password."""
@@ -98,9 +106,10 @@ class DeviceLogin:
         self.guess = hash((auth_id, token))
         return self._find(KEY, auth_id, lambda found: self._read_token(found, auth_id, token))
 
-    def certificate(self, subject: str) -> Verdict:
-        """Authenticate by a certificate that was verified, whose subject is the auth-id."""
-        return self._find(CERTIFICATE, subject, lambda found: self._take(found, subject))
+    def certificate(self, shown: Presented) -> Verdict:
+        """Authenticate by a certificate that was verified."""
+        self._new = shown if shown.is_new_welcome else None
+        return self._find(CERTIFICATE, shown.auth_id, lambda found: self._take(found, shown.auth_id))
 
     def _refuse(self, reason: str) -> bool:
         self.reason = self.reason or reason
@@ -113,10 +122,34 @@ class DeviceLogin:
         pending: Pending[Verdict] = Pending()
 
         def found(login: Found) -> None:
-            _settle(pending, self._judge(login, judge))
+            shown, self._new = self._new, None
+            if login is None and shown is not None:
+                self._register(shown, lambda: self._directory.find_login(self._tenant, kind, auth_id, found))
+            else:
+                _settle(pending, self._judge(login, judge))
 
         self._directory.find_login(self._tenant, kind, auth_id, found)
         return pending if pending.answer is None else pending.answer[0]
+
+    def _register(self, shown: Presented, done: Callable[[], None]) -> None:
+        """Have the device of a certificate registered, and look for it again."""
+        tenant = self._tenant
+
+        def answered(answer: dict[str, Any] | None) -> None:
+            if answer is None or answer.get("error"):
+                self._refuse(f"it was not registered: {'nobody answers' if answer is None else answer['error']}")
+            self._directory.forget_absent(tenant.id)
+            done()
+
+        question = {
+            "what": "provision",
+            "tenant": tenant.id,
+            "device-id": shown.device_id,
+            "auth-id": shown.auth_id,
+            "is-gateway": shown.is_gateway,
+        }
+        if not self._ask(question, answered):
+            answered(None)
 
     def _judge(self, login: Found, judge: Callable[[Credentials], Verdict]) -> Verdict:
         if login is UNAVAILABLE:

@@ -49,6 +49,7 @@ class PeerInfo(NamedTuple):
         server_name: the host that the client named for TLS.
         certified: the names in the client's certificate, if that was verified.
         refusal: the reason why the node has no room for the connection, if it has none.
+        device_chain: a certificate that an authority of a tenant of devices has vouched for, and the authority's.
     """
 
     peer: str
@@ -56,6 +57,7 @@ class PeerInfo(NamedTuple):
     server_name: str | None = None
     certified: tuple[str, ...] = ()
     refusal: str | None = None
+    device_chain: tuple[bytes, bytes] | None = None
 
 
 class HostWords(NamedTuple):
@@ -102,6 +104,7 @@ class Admission:
         "_is_here",
         "_login",
         "_named_host",
+        "_no_device",
         "_peer_info",
         "_port_of",
         "_spaces",
@@ -143,6 +146,7 @@ class Admission:
         self.mechanism: str | None = None
         """The mechanism by which the client authenticates."""
         self._login: Login | DeviceLogin | None = None
+        self._no_device = ""
         self._is_counted = False
         self._is_gone = False
 
@@ -154,12 +158,12 @@ class Admission:
     @property
     def has_certificate(self) -> bool:
         """True if the client has a certificate that TLS has verified."""
-        return bool(self._peer_info.certified)
+        return bool(self._peer_info.certified) or self._peer_info.device_chain is not None
 
     @property
     def refusal(self) -> str:
         """The reason why the login failed, for the log and never for the client."""
-        return "" if self._login is None else self._login.reason
+        return self._no_device if self._login is None else self._login.reason
 
     @property
     def _names(self) -> Names:
@@ -196,7 +200,7 @@ class Admission:
             guarded=guarded,
             has_open=has_open,
             is_private=self.is_private,
-            has_certificate=bool(self._peer_info.certified),
+            has_certificate=self.has_certificate,
             tokens=gate.tokens,
         )
         return offered, has_open
@@ -214,6 +218,8 @@ class Admission:
         """
         if self._fixed is not None:
             return self._peer_info.peer == "unix" or self._is_control(mechanism)
+        if mechanism == "EXTERNAL" and self._peer_info.device_chain is not None:
+            return self.certificate("", hostname)
         if mechanism == "PLAIN" and (credentials := plain_credentials(response)) is not None:
             return self.login(*credentials, hostname)
         return self._begin(mechanism, hostname, lambda login: login.begin(mechanism, response))
@@ -250,6 +256,16 @@ class Admission:
 
     def certificate(self, user: str = "", host: str | None = None) -> Verdict:
         """Take the certificate that TLS has verified, as the mechanism EXTERNAL does. See ``login``."""
+        chain, devices = self._peer_info.device_chain, self._gate.devices
+        if chain is not None and devices is not None:
+            try:
+                shown = devices.authorities.presented(*chain, devices.directory.tenants.get)
+            except ValueError as error:
+                self._no_device = str(error)
+                return False
+            return self._begin_device(
+                "EXTERNAL", host, shown.tenant, shown.auth_id, lambda login: login.certificate(shown)
+            )
         return self._begin("EXTERNAL", host, lambda login: login.certificate(user))
 
     def _is_control(self, mechanism: str) -> bool:

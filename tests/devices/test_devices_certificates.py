@@ -1,0 +1,229 @@
+"""Devices that prove who they are by certificates of their tenant's own authority."""
+
+from __future__ import annotations
+
+import ssl
+from base64 import b64encode
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from enmasse.client.blocking import Message, connect
+from enmasse.client.errors import ConnectionDeniedError
+from enmasse.client.options import TlsOptions
+from tests.devices.stage import BLUE, GREEN, eventually
+from tests.support.foreign_tools import require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.devices.stage import Listening, Stage
+
+pytestmark = pytest.mark.slow
+
+NOW = datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Authority:
+    """An authority of a tenant, or one below it.
+
+    Attributes:
+        folder: for what it issues.
+        key: its own.
+        certificate: the same.
+        above: certificates between it and its root, its own first.
+    """
+
+    folder: Path
+    key: Any
+    certificate: x509.Certificate
+    above: tuple[x509.Certificate, ...] = ()
+
+    @classmethod
+    def new(cls, folder: Path, name: str, *, key: Any = None) -> Authority:
+        own = key or ec.generate_private_key(ec.SECP256R1())
+        return cls(folder, own, _signed(_name(name), _name(name), own.public_key(), own, is_authority=True))
+
+    def below(self, name: str) -> Authority:
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _signed(_name(name), self.certificate.subject, key.public_key(), self.key, is_authority=True)
+        return Authority(self.folder, key, made, (made, *self.above))
+
+    @property
+    def anchor(self) -> dict[str, Any]:
+        return {"cert": b64encode(self.certificate.public_bytes(Encoding.DER)).decode()}
+
+    def issue(self, name: str, *, days: int = 10) -> ssl.SSLContext:
+        """Return what a client with a certificate of this name connects with."""
+        pem = self.pem(name, days=days)
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.post_handshake_auth = True
+        context.load_cert_chain(pem)
+        return context
+
+    def pem(self, name: str, *, days: int = 10) -> Path:
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _signed(_name(name), self.certificate.subject, key.public_key(), self.key, days=days)
+        file = self.folder / f"{name}-{days}-{made.serial_number}.pem"
+        chain = b"".join(each.public_bytes(Encoding.PEM) for each in (made, *self.above))
+        file.write_bytes(chain + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return file
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, name), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Grün & Co")]
+    )
+
+
+def _signed(
+    subject: x509.Name, issuer: x509.Name, key: Any, by: Any, *, days: int = 10, is_authority: bool = False
+) -> x509.Certificate:
+    end = NOW + timedelta(days=days)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(end - timedelta(days=20))
+        .not_valid_after(end)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .sign(by, hashes.SHA256())
+    )
+
+
+def trust(stage: Stage, tenant: str, **more: Any) -> None:
+    """Have a tenant trust authorities, by their parameters."""
+    document = stage.registry.get(f"/tenants/{tenant}").raise_for_status().json()
+    stage.registry.put(f"/tenants/{tenant}", json=document | more).raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def green(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
+    """The authority of one tenant: devices are called by their common names, and register themselves as gadgets."""
+    authority = Authority.new(tmp_path_factory.mktemp("green"), "green root")
+    trust(stage, GREEN, **{"trusted-ca": [authority.anchor | {"auth-id-template": "{{subject-cn}}"}]})
+    yield authority
+    trust(stage, GREEN, **{"trusted-ca": []})
+
+
+@pytest.fixture(scope="module")
+def blue(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
+    key = rsa.generate_private_key(65537, 2048)
+    authority = Authority.new(tmp_path_factory.mktemp("blue"), "blue root", key=key)
+    anchor = authority.anchor | {
+        "auto-provisioning-enabled": True,
+        "auto-provisioning-device-id-template": "gadget-{{subject-cn}}",
+    }
+    trust(stage, BLUE, **{"trusted-ca": [anchor]})
+    yield authority
+    trust(stage, BLUE, **{"trusted-ca": []})
+
+
+def device_of(stage: Stage, tenant: str, name: str, **document: Any) -> str:
+    """Register a device whose certificate has a name."""
+    stage.registry.post(f"/devices/{tenant}/{name}", json=document).raise_for_status()
+    given = [{"type": "x509-cert", "auth-id": name, "secrets": [{}]}]
+    stage.registry.put(f"/credentials/{tenant}/{name}", json=given).raise_for_status()
+    return name
+
+
+def posted(stage: Stage, context: ssl.SSLContext, **options: Any) -> int:
+    """Send telemetry over HTTP with a certificate, and return the status."""
+    with httpx.Client(base_url=stage.url("https"), verify=context, trust_env=False, timeout=30, **options) as client:
+        return client.post("/event", content=b"x").status_code
+
+
+def comes_in(stage: Stage, context: ssl.SSLContext) -> None:
+    """Wait until a device is let in: the node takes a tenant's authority a moment after it is told of it."""
+
+    def look() -> bool:
+        try:
+            return posted(stage, context) == 202
+        except httpx.TransportError:
+            return False
+
+    eventually(look)
+
+
+def came_by(events: Listening, device: str, adapter: str) -> None:
+    """Take events of a device until one came by an adapter."""
+    while events.next(device).properties["orig_adapter"] != adapter:
+        pass
+
+
+def test_a_device_comes_in_by_its_certificate_over_each_protocol(stage: Stage, green: Authority) -> None:
+    require("paho-mqtt", "python-qpid-proton")
+    device = device_of(stage, GREEN, "lathe")
+    context = green.issue("lathe")
+    with stage.application().listen("event") as events:
+        comes_in(stage, context)
+        assert events.next(device).properties["orig_adapter"] == "hono-http"
+        assert posted(stage, context, http2=True, http1=False) == 202
+        with stage.mqtt(device, context=context) as client:
+            assert not client.send("event", b"hot").is_failure
+            came_by(events, device, "hono-mqtt")
+        tls = TlsOptions(certificate=green.pem("lathe"), verify=False)
+        with connect(stage.url("amqps"), tls=tls) as connection:
+            connection.sender(None).send(Message(b"bent", to="event"))
+        came_by(events, device, "hono-amqp")
+    # An authority below that of the tenant vouches for devices, too.
+    assert posted(stage, green.below("green shop floor").issue("lathe")) == 202
+
+
+def test_strangers_and_what_has_ended_stay_out(
+    stage: Stage, green: Authority, blue: Authority, tmp_path: Path
+) -> None:
+    device_of(stage, GREEN, "drill")
+    comes_in(stage, green.issue("drill"))
+    assert posted(stage, green.issue("nobody")) == 401
+    # Who is called as an authority that is trusted is not that one.
+    for other in (Authority.new(tmp_path, "green root"), Authority.new(tmp_path, "evil")):
+        with pytest.raises(httpx.TransportError):
+            posted(stage, other.issue("drill"))
+    with pytest.raises(httpx.TransportError):
+        posted(stage, green.issue("drill", days=-1))
+    stage.change("drill", {"enabled": False})
+    eventually(lambda: posted(stage, green.issue("drill")) == 401)
+
+
+def test_a_device_is_registered_as_it_comes_where_its_authority_may_do_that(stage: Stage, blue: Authority) -> None:
+    context = blue.issue("seven")
+    comes_in(stage, context)
+    found = stage.registry.get(f"/devices/{BLUE}/gadget-seven").raise_for_status().json()
+    assert found["ext"] == {"auto-provisioned": True}
+    [credentials] = stage.registry.get(f"/credentials/{BLUE}/gadget-seven").json()
+    assert (credentials["type"], credentials["auth-id"]) == ("x509-cert", "O=Grün & Co,CN=seven")
+    assert posted(stage, context) == 202
+    # Whoever was shut out does not come in as another one.
+    stage.registry.put(f"/devices/{BLUE}/gadget-seven", json={"enabled": False}).raise_for_status()
+    eventually(lambda: posted(stage, context) == 401)
+    assert stage.registry.get(f"/devices/{BLUE}?pageSize=100").json()["total"] >= 1
+
+
+def test_a_tenants_authority_makes_no_users_of_spaces(stage: Stage, green: Authority) -> None:
+    """A certificate with the name of somebody else's user, or of the control process, is a device's or nobody's."""
+    installation = stage.installation
+    installation.ok("create", "space", "vault", "--authentication", "standard", "--wait", "60")
+    installation.ok("create", "address", "gold", "--type", "queue", "--space", "vault", "--wait", "60")
+    installation.ok("create", "user", "keeper", "--space", "vault", "--certificate", "keeper", "--send", "gold")
+    for name in ("keeper", "system:control"):
+        tls = TlsOptions(certificate=green.pem(name), verify=False)
+        with (
+            pytest.raises(ConnectionDeniedError),
+            connect(stage.url("amqps"), tls=tls, hostname="vault.default") as connection,
+        ):
+            connection.sender("gold").send(Message(b"x"))
