@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,10 +18,13 @@ from typing import Any
 
 import httpx
 
+from benchmarks.accounting import cpu_seconds
 from benchmarks.control import Installation, ask
 from benchmarks.measurement import Line, Measurement, Setting
 from enmasse.drivers.data_directory import Layout
 from enmasse.errors import UnavailableError
+from enmasse.node.devices.directory import Directory
+from enmasse.node.devices.tenants import Tenant
 
 __all__ = ["MEASUREMENTS"]
 
@@ -34,6 +38,16 @@ ARRIVE_S = 120.0
 MAX_ANSWER_MS = 500
 TENANT = "default.plant"
 PROJECTS = "/apis/iot.enmasse.io/v1alpha1/namespaces/default/iotprojects"
+PROJECT = {
+    "apiVersion": "iot.enmasse.io/v1alpha1",
+    "kind": "IoTProject",
+    "metadata": {"name": "plant", "namespace": "default"},
+    "spec": {"downstreamStrategy": {"managedStrategy": {"addressSpace": {"name": "farm"}, "addresses": {}}}},
+}
+LOGINS_OF = 50
+LOGINS_AT_ONCE = 10
+LOGINS_S = 5.0
+MAX_LOOK_UP_US = 20
 _SHOWN = re.compile(r"(\d+) connected .* (\d+) taken +(\d+) refused")
 
 
@@ -43,13 +57,7 @@ def fleet(setting: Setting) -> Iterator[Line]:
     with ExitStack() as stack:
         data = Path(stack.enter_context(TemporaryDirectory(prefix="run-", dir=setting.directory)))
         site = stack.enter_context(Installation(data))
-        project = {
-            "apiVersion": "iot.enmasse.io/v1alpha1",
-            "kind": "IoTProject",
-            "metadata": {"name": "plant", "namespace": "default"},
-            "spec": {"downstreamStrategy": {"managedStrategy": {"addressSpace": {"name": "farm"}, "addresses": {}}}},
-        }
-        ask(site.api(), "POST", PROJECTS, project)
+        ask(site.api(), "POST", PROJECTS, PROJECT)
         setting.patience.wait()
         shown = stack.enter_context((data / "fleet.txt").open("w+"))
         command = [sys.executable, "-m", "enmasse", "iot", "simulate", TENANT, "--devices", str(count)]
@@ -105,4 +113,81 @@ def _command(site: Installation, data: Path, count: int, number: int) -> list[fl
     return found
 
 
-MEASUREMENTS = (Measurement("A fleet of devices over MQTT", fleet),)
+def logins(setting: Setting) -> Iterator[Line]:
+    """Measure logins of devices whose bcrypt passwords have been checked before, and the look-up of what is known."""
+    yield Line("look-up of credentials that are kept, CPU", _look_up_us(), "us", MAX_LOOK_UP_US)
+    with ExitStack() as stack:
+        data = Path(stack.enter_context(TemporaryDirectory(prefix="run-", dir=setting.directory)))
+        site = stack.enter_context(Installation(data))
+        ask(site.api(), "POST", PROJECTS, PROJECT)
+        setting.patience.wait()
+        headers = {"authorization": f"Bearer {Layout(data).operator_token.read_text()}"}
+        names = [f"device-{number}" for number in range(LOGINS_OF)]
+        with httpx.Client(base_url=f"http://127.0.0.1:{site.api_port}", headers=headers, timeout=30) as client:
+            for name in names:
+                client.post(f"/registry/v1/devices/{TENANT}/{name}", json={}).raise_for_status()
+                given = [{"type": "hashed-password", "auth-id": name, "secrets": [{"pwd-plain": name}]}]
+                client.put(f"/registry/v1/credentials/{TENANT}/{name}", json=given).raise_for_status()
+        asyncio.run(_log_in(site.node_port, names, 0.0))  # each password is hashed once
+        pids = [site.pid("node")]
+        before, began = cpu_seconds(pids), time.perf_counter()
+        done = asyncio.run(_log_in(site.node_port, names, LOGINS_S))
+        spent, passed = cpu_seconds(pids) - before, time.perf_counter() - began
+        yield Line("logins of devices, passwords known", done / passed, "1/s", target=1_000, at_least=True)
+        yield Line("a login, connection included, CPU of the node", spent / done * 1e6, "us")
+
+
+def _look_up_us() -> float:
+    """Return the time that a look-up of kept credentials takes."""
+
+    def answer(question: dict[str, Any], done: Callable[[dict[str, Any] | None], None]) -> bool:
+        credentials = {"auth-id": question["auth-id"], "secrets": [{}]}
+        done({"found": {"device-id": question["auth-id"], "device": {}, "credentials": credentials}})
+        return True
+
+    directory = Directory(time.monotonic, answer, lambda _tenant: None, lambda _tenant, _device: None)
+    tenant, names = Tenant(TENANT, "default/farm", {}), [f"device-{number}" for number in range(10_000)]
+    found: list[object] = []
+    for name in names:
+        directory.find_login(tenant, "hashed-password", name, found.append)
+    began = time.process_time()
+    for name in names * 5:
+        directory.find_login(tenant, "hashed-password", name, found.append)
+    return (time.process_time() - began) / (len(names) * 5) * 1e6
+
+
+async def _log_in(port: int, names: list[str], seconds: float) -> int:
+    """Have devices log in over MQTT again and again, some at a time, and return how often they did."""
+    done = 0
+    end = time.monotonic() + seconds
+    waiting = iter(names)
+
+    async def one(name: str) -> None:
+        nonlocal done
+        user = f"{name}@{TENANT}".encode()
+        proof = name.encode()
+        rest = b"\0\4MQTT\4\xc2\0\x1e" + b"\0\0"
+        rest += len(user).to_bytes(2, "big") + user + len(proof).to_bytes(2, "big") + proof
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(bytes((0x10, len(rest))) + rest)
+            connack = await reader.readexactly(4)
+            if connack[3]:
+                raise UnavailableError(f"{name} is refused: {connack[3]}")
+            writer.transport.abort()
+            done += 1
+            if time.monotonic() >= end:
+                return
+
+    async def some() -> None:
+        for name in waiting:
+            await one(name)
+
+    await asyncio.gather(*(some() for _ in range(LOGINS_AT_ONCE)))
+    return done
+
+
+MEASUREMENTS = (
+    Measurement("A fleet of devices over MQTT", fleet),
+    Measurement("Logins of devices", logins),
+)
