@@ -101,6 +101,7 @@ TOOLS = {
     ),
     "fe2o3-amqp": Tool((_commands("cargo"),), _files(HERE / "rust-client")),
     "go-amqp": Tool((_commands("go"),), _files(HERE / "go-client")),
+    "Eclipse Hono's client": Tool((_commands("javac", "mvn"),), _files(HERE / "hono/pom.xml")),
     "Keycloak": Tool((_commands("java", "mvn"),), _files(HERE / "keycloak.version")),
     "kubectl": Tool((), _files(HERE / "kubectl/usr/bin/kubectl")),
     "mosquitto": Tool((_files(MOSQUITTO),)),
