@@ -78,6 +78,10 @@ def fleet(setting: Setting) -> Iterator[Line]:
         yield Line("connected at the end", connected, "devices", target=count, at_least=True)
         yield Line("events taken", taken, "messages")
         yield Line("events refused", refused, "messages")
+        played.terminate()
+        played.wait()
+        connected, taken, refused = _last(data)
+        yield Line("of those taken, in the queue", _stored(site), "messages", target=taken, at_least=True)
         yield Line("commands answered", len(answers), "commands", target=max(1, count // COMMANDED), at_least=True)
         yield Line("a command and its answer, median", answers[len(answers) // 2] * 1000, "ms")
         yield Line("a command and its answer, p99", answers[int(len(answers) * 0.99)] * 1000, "ms", MAX_ANSWER_MS)
@@ -88,6 +92,12 @@ def _last(data: Path) -> tuple[int, int, int]:
     found = _SHOWN.findall((data / "fleet.txt").read_text())
     connected, taken, refused = found[-1] if found else (0, 0, 0)
     return int(connected), int(taken), int(refused)
+
+
+def _stored(site: Installation) -> int:
+    """Return how many events the queue has."""
+    rows = ask(site.api(), "GET", "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces/farm/rows/addresses")
+    return next(int(row.get("stored", 0)) for row in rows["items"] if row["address"] == f"event/{TENANT}")
 
 
 def _command(site: Installation, data: Path, count: int, number: int) -> list[float]:

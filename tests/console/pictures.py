@@ -68,6 +68,10 @@ def _choose_type(visit: Visit) -> None:
     visit.page.locator("#type-queue").check(force=True)
 
 
+def _show_devices(visit: Visit) -> None:
+    expect(visit.row("sim-00007")).to_be_visible()
+
+
 def _nothing_more(visit: Visit) -> None:
     expect(visit.page.get_by_role("heading", level=1)).to_be_visible()
 
@@ -97,6 +101,7 @@ PICTURES = (
     Picture("console-addresses", f"{SPACE}/addresses?sort=-messagesIn", _show_rates),
     Picture("console-address", f"{SPACE}/addresses/demo.telemetry", _draw_address),
     Picture("console-dead-letters", f"{SPACE}/addresses/demo.failed-payments/messages", _open_dead_letter),
+    Picture("console-devices", f"{SPACE}/projects/plant", _show_devices),
     Picture("console-phone", f"{SPACE}/addresses/demo.telemetry", _draw_address, _PHONE, is_dark=True),
 )
 
@@ -105,6 +110,8 @@ def declare(installation: Installation) -> None:
     """Declare what the pictures show."""
     installation.ok("apply", "-f", str(EXAMPLES))
     installation.ok("status", "--wait", "150")
+    installation.ok("wait", "iotproject", "plant", "--timeout", "60")
+    installation.ok("iot", "simulate", "default.plant", "-n", "8", "--period", "1", "--seconds", "2")
 
 
 @contextmanager

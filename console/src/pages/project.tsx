@@ -112,7 +112,7 @@ function columnsOf(project: Project): Column<DeviceRow>[] {
   return [
     { key: "id", title: "Device", cell: (row) => <Link to={path(`${project.to}/devices`, row.id)} className="em-wrap"><bdi>{row.id}</bdi></Link> },
     { key: "presence", title: "Status", sortable: false, cell: (row) => <Presence {...row} /> },
-    { key: "lastSeen", title: "Last seen", sortable: false, brief: true, info: "Since the service started.", cell: (row) => row.lastSeen && <span title={dateTime(row.lastSeen)}>{ago(row.lastSeen)}</span> },
+    { key: "lastSeen", title: "Last seen", sortable: false, brief: true, cell: (row) => row.lastSeen && <span title={dateTime(row.lastSeen)}>{ago(row.lastSeen)}</span> },
     { key: "via", title: "Through", sortable: false, info: "The gateways that may act for it.", cell: (row) => <span className="em-names">{through(row)}</span> },
     { key: "created", title: "Registered", sortable: false, brief: true, cell: (row) => row.created && <span title={dateTime(row.created)}>{ago(row.created)}</span> },
   ];

@@ -188,6 +188,18 @@ class CommandStore:
                 raise RegistryError(409, f"the command is {found.state}, and waits no more")
             tables.commands.change(found, FAILED, self._now_ms(), reason=f"cancelled by {user}")
 
+    # When devices were seen
+
+    def note_seen(self, rows: Sequence[tuple[str, str, int]]) -> None:
+        """Keep when devices were last seen: tenant, device, milliseconds since 1970."""
+        with self._store.writing() as tables:
+            tables.note_seen(rows)
+
+    def last_seen(self, tenant: str, ids: Sequence[str]) -> dict[str, int]:
+        """Return when some devices were last seen, of those that were."""
+        with self._store.reading() as tables:
+            return tables.seen(tenant, ids)
+
     # What the dispatcher asks for
 
     def next_of(self, tenant: str, device: str) -> Command | None:

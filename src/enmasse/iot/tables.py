@@ -67,6 +67,14 @@ COMMIT;
 """
 
 
+SEEN_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS seen (
+    tenant TEXT NOT NULL, device TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (tenant, device)
+) WITHOUT ROWID;
+"""
+"""When devices were last seen, in milliseconds since 1970; added to what older versions wrote."""
+
+
 class TenantRow(NamedTuple):
     """A tenant as it is kept."""
 
@@ -182,7 +190,8 @@ class Tables:
 
     def remove_tenant(self, number: int) -> None:
         """Remove a tenant: what it had cannot be reached any more, and is to be swept."""
-        self._rows("DELETE FROM commands WHERE tenant = (SELECT id FROM tenants WHERE number = ?)", number)
+        for table in ("commands", "seen"):
+            self._rows(f"DELETE FROM {table} WHERE tenant = (SELECT id FROM tenants WHERE number = ?)", number)
         self._rows("DELETE FROM tenants WHERE number = ?", number)
         self._rows("DELETE FROM anchors WHERE tenant = ?", number)
         self._rows("INSERT INTO gone VALUES (?)", number)
@@ -250,11 +259,9 @@ class Tables:
         self._rows("DELETE FROM devices WHERE tenant = ? AND id = ?", row.tenant, row.id)
         self._rows("DELETE FROM credentials WHERE tenant = ? AND device = ?", row.tenant, row.id)
         self._rows("DELETE FROM logins WHERE tenant = ? AND device = ?", row.tenant, row.id)
-        self._rows(
-            "DELETE FROM commands WHERE tenant = (SELECT id FROM tenants WHERE number = ?) AND device = ?",
-            row.tenant,
-            row.id,
-        )
+        for table in ("commands", "seen"):
+            owner = "(SELECT id FROM tenants WHERE number = ?)"
+            self._rows(f"DELETE FROM {table} WHERE tenant = {owner} AND device = ?", row.tenant, row.id)
         self._remove_links(links)
 
     def _remove_links(self, links: Iterable[Link]) -> None:
@@ -266,6 +273,17 @@ class Tables:
         """Remove all devices of a tenant: it gets another number, and what it had is to be swept."""
         self.remove_tenant(row.number)
         self.add_tenant(row, anchors)
+
+    def note_seen(self, rows: Iterable[tuple[str, str, int]]) -> None:
+        """Keep when devices were seen: tenant, device, milliseconds since 1970."""
+        self._database.executemany(
+            "INSERT INTO seen VALUES (?, ?, ?) ON CONFLICT (tenant, device) DO UPDATE SET at = excluded.at", rows
+        )
+
+    def seen(self, tenant: str, ids: Sequence[str]) -> dict[str, int]:
+        """Return when some devices were seen, of those that were; a thousand at most."""
+        marks = ", ".join("?" * len(ids))
+        return dict(self._rows(f"SELECT device, at FROM seen WHERE tenant = ? AND device IN ({marks})", tenant, *ids))
 
     def page_of_devices(self, tenant: int, after: str, limit: int) -> list[DeviceRow]:
         """Return the next devices by id."""

@@ -209,6 +209,10 @@ class _Routes:
         device = _device_id(request)
         document, version = await self._run(self._devices.device, tenant, device)
         seen = None if self._commands is None else self._commands.seen(tenant, device)
+        if seen is None and self._commands is not None:
+            kept = await self._run(self._commands.store.last_seen, tenant, [device])
+            if device in kept:
+                document["status"]["last-seen"] = time_of(kept[device])
         if seen is not None:
             document["status"] |= {
                 "connected": seen.is_connected,

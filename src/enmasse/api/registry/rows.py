@@ -107,6 +107,7 @@ def registry_rows_routes(live: Live, devices: DeviceRegistry, commands: CommandD
 
 def _devices(devices: DeviceRegistry, commands: CommandDispatcher, tenant: str, query: DeviceQuery) -> Document:
     total, found = devices.search_devices(tenant, query)
+    kept = commands.store.last_seen(tenant, [document["id"] for document in found])
     rows = []
     for document in found:
         row: Document = {"id": document["id"], "enabled": document.get("enabled", True)}
@@ -114,6 +115,8 @@ def _devices(devices: DeviceRegistry, commands: CommandDispatcher, tenant: str, 
         row |= {key: document["status"].get(key) for key in ("created", "updated") if document["status"].get(key)}
         if (seen := commands.seen(tenant, document["id"])) is not None:
             row |= {"connected": seen.is_connected, "lastSeen": time_of(seen.at_ms)}
+        elif document["id"] in kept:
+            row |= {"connected": False, "lastSeen": time_of(kept[document["id"]])}
         rows.append(row)
     return {"total": total, "items": rows}
 

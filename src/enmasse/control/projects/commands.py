@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.client import Message, Outcome
@@ -43,6 +43,8 @@ ANSWER_S: Final = 30.0
 MOST_ANSWER_S: Final = 120.0
 FORGET_S: Final = 3_600.0
 MOST_EVENTS: Final = 10
+SAVE_S: Final = 10.0
+"""So often it is kept when devices were last seen."""
 MOST_SEEN: Final = 100_000
 """Devices of which it is known when they were seen, since the start."""
 
@@ -110,6 +112,7 @@ class CommandDispatcher:
         self._told = asyncio.Event()
         self._next_at: dict[str, float] = {}
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
+        self._unsaved: dict[tuple[str, str], int] = {}
 
     # What is told of devices
 
@@ -122,9 +125,13 @@ class CommandDispatcher:
                 self._seen.popitem(last=False)
             self._seen[key] = seen
             seen.at_ms = int(at_ms)
+            if len(self._unsaved) < MOST_SEEN:
+                self._unsaved[key] = seen.at_ms
             if what in ("connected", "disconnected"):
                 seen.is_connected = what == "connected"
                 seen.events = (*seen.events[1 - MOST_EVENTS :], (what, seen.at_ms))
+            elif what == "present":
+                seen.is_connected = True
             elif what == "listening":
                 self.wake(tenant, device)
                 self._background(self._wake_devices_of(tenant, device))
@@ -132,6 +139,11 @@ class CommandDispatcher:
     def seen(self, tenant: str, device: str) -> Seen | None:
         """Return when a device was seen; None: not since the start."""
         return self._seen.get((tenant, device))
+
+    def _save_seen(self) -> None:
+        unsaved, self._unsaved = self._unsaved, {}
+        if unsaved:
+            self.store.note_seen([(*key, at_ms) for key, at_ms in unsaved.items()])
 
     async def _wake_devices_of(self, tenant: str, gateway: str) -> None:
         for device in await asyncio.to_thread(lambda: list(self._lookups.devices_of_gateway(tenant, gateway))):
@@ -173,6 +185,8 @@ class CommandDispatcher:
         finally:
             for task in self._visits:
                 task.cancel()
+            with suppress(EnmasseError):
+                self._save_seen()
 
     def _background(self, work: Any) -> None:
         task = asyncio.create_task(_guarded(work), name="commands of a gateway's devices")
@@ -198,12 +212,15 @@ class CommandDispatcher:
                 self._active.discard(key)
 
     async def _look(self) -> None:
-        forgotten = 0.0
+        forgotten = saved = 0.0
         while True:
             await asyncio.sleep(LOOK_S)
             try:
                 for tenant, device in await asyncio.to_thread(self.store.end_what_is_over):
                     self.wake(tenant, device)
+                if time.monotonic() - saved > SAVE_S:
+                    saved = time.monotonic()
+                    await asyncio.to_thread(self._save_seen)
                 if time.monotonic() - forgotten > FORGET_S:
                     forgotten = time.monotonic()
                     await asyncio.to_thread(self.store.forget_old)

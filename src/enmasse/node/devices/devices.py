@@ -49,6 +49,7 @@ class Devices:
         self.link = RegistryLink(admin)
         self.directory = Directory(clock, self.link.ask, self._tenant_changed, self._device_changed)
         self.link.directory = self.directory
+        self.link.came = self._tell_who_is_here
         self.authorities = Authorities()
         self._are_authorities_due = False
         self.request_ids = RequestIds(secrets.token_bytes(32))
@@ -110,6 +111,12 @@ class Devices:
         if lasts:
             self._counts[device.tenant.id] -= 1
             self.link.note("disconnected", device.tenant.id, device.id)
+
+    def _tell_who_is_here(self) -> None:
+        for tenant, connected in self._connected.items():
+            for connection, device in connected.items():
+                if connection.protocol != "http":  # which is a request, and soon over
+                    self.link.note("present", tenant, device.id)
 
     def _take_authorities(self) -> None:
         self._are_authorities_due = False

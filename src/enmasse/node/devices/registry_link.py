@@ -6,7 +6,8 @@ sends to ``$registry``, where it answers and tells. Both are messages with one t
 To the control process:
     ``{"ask": N, "what": "credentials" | "device" | "store" | "provision", ...}``: a question with a number;
     ``{"notes": [[what, tenant, device, time_ms], ...]}``: what has happened, of which some may be missing: a device
-    ``connected`` or ``disconnected``, was ``seen``, is ``listening`` for commands.
+    ``connected`` or ``disconnected``, was ``seen``, is ``listening`` for commands, or is ``present``, as it was when
+    the control process came.
 To the node:
     ``{"answer": N, "found": {...} | null}`` or ``{"answer": N, "error": TEXT}``;
     ``{"tenant": {"id": ..., "space": ..., "document": {...}}}``, ``{"gone": TENANT}``, ``{"only": [TENANT, ...]}``:
@@ -67,6 +68,8 @@ class RegistryLink:
         self.core = admin.core
         self._questions = _Questions(admin.core, ASKED)
         self._questions.came = self._came
+        self.came: Callable[[], None] = lambda: None
+        """Called when the control process has come, perhaps back."""
         admin.add(self._questions)
         admin.add(Service(admin.core, TOLD, self._serve))
         self._asked: dict[int, Answered] = {}
@@ -82,6 +85,7 @@ class RegistryLink:
     def _came(self) -> None:
         # It may have been away, and have had changes that it could not tell.
         self.directory.doubt()
+        self.came()
 
     def ask(self, question: dict[str, Any], answered: Answered) -> bool:
         """Ask the control process; return false if it cannot be asked now."""
