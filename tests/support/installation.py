@@ -61,6 +61,12 @@ class Installation:
         self._has_examples_only = False
         if not self.is_running:
             self.start()
+        # A project would make its space anew.
+        for project in self._found("iotprojects"):
+            self.ok(
+                "delete", "iotproject", project["name"], "--namespace", project["namespace"], "--ignore-not-found"
+            )
+        until(lambda: not self._found("iotprojects"))
         for space in self._spaces():
             self.ok("delete", "space", space["name"], "--namespace", space["namespace"], "--ignore-not-found")
         until(lambda: not self._spaces(), self._spaces)
@@ -75,7 +81,10 @@ class Installation:
             self._has_examples_only = True
 
     def _spaces(self) -> list[dict[str, str]]:
-        found = json.loads(self.ok("get", "spaces", "--all-namespaces", "-o", "json"))
+        return self._found("spaces")
+
+    def _found(self, kind: str) -> list[dict[str, str]]:
+        found = json.loads(self.ok("get", kind, "--all-namespaces", "-o", "json"))
         return [item["metadata"] for item in found["items"]]
 
     def stop(self) -> int:

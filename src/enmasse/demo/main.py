@@ -131,9 +131,9 @@ class _Demo:
         examples = _find_examples()
         self._console.print(f"Starting the platform on {self._service.data} ...")
         await self._service.start()
-        for declared in (examples, examples / "pipelines" / "demo.yaml"):
-            self._console.print(f"Applying {declared} ...")
-            await self._service.run("apply", "-f", str(declared))
+        declared = examples / "pipelines" / "demo.yaml"
+        self._console.print(f"Applying {declared} ...")
+        await self._service.run("apply", "-f", str(declared))
         await self._service.run("status", "--wait", "60")
         await self._service.run("wait", "iotproject", "plant", "--timeout", "60")
         self._console.print(await self._service.run("endpoints"), markup=False)

@@ -31,6 +31,8 @@ def run_device(url: str, password: str, device: SimulatedDevice, interval_s: flo
         client = Client(
             CallbackAPIVersion.VERSION2, device.name, protocol=MQTTProtocolVersion.MQTTv5, reconnect_on_failure=False
         )
+        refused = threading.Event()
+        client.on_publish = lambda _c, _d, _m, code, _p, refused=refused: code.is_failure and refused.set()
         client.username_pw_set(f"{device.name}@{TENANT}", password)
         try:
             client.connect(place.hostname, place.port, KEEP_ALIVE_S)
@@ -40,7 +42,7 @@ def run_device(url: str, password: str, device: SimulatedDevice, interval_s: flo
                     body = json.dumps(device.measure(time.time())).encode()
                 stored = client.publish("telemetry", body, qos=1)
                 stored.wait_for_publish(ANSWER_S)
-                if not stored.is_published():
+                if not stored.is_published() or refused.is_set():
                     break
                 body = None
                 accepted += 1

@@ -22,6 +22,7 @@ from enmasse.control.spaces.effective import _value
 from enmasse.control.store.writes import finish_here
 from enmasse.control.users.passwords import UserPasswords
 from enmasse.drivers.endpoint_certificates import EndpointCertificates
+from enmasse.errors import UnavailableError
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES, SETTINGS
@@ -52,6 +53,14 @@ Said = dict[str, tuple[str, str]]
 
 
 @asynccontextmanager
+async def nowhere(space: str) -> AsyncIterator[Any]:
+    """Webhooks have no node to visit."""
+    if space:
+        raise UnavailableError(f"there is no node for {space}")
+    yield
+
+
+@asynccontextmanager
 async def everything(stage: Stage, folder: Path) -> AsyncIterator[ControlPlane]:
     """All controllers of an installation, with a node and a Keycloak in memory."""
     (folder / "tls").mkdir()
@@ -63,6 +72,7 @@ async def everything(stage: Stage, folder: Path) -> AsyncIterator[ControlPlane]:
             endpoints=EndpointSettings("mq.example", 5672),
             connect_realm=MemoryKeycloak().connect,
             devices=DeviceRegistry(devices, now=str, new_id=str, new_version=str),
+            webhooks=(nowhere, ()),
         ) as plane:
             yield plane
 
@@ -344,6 +354,37 @@ spec:
         telemetry: {plan: standard-small-stream, type: stream}
         event: {plan: standard-small-queue}
         command: {plan: standard-small-anycast}
+  pipelines:
+    - {name: windows, trigger: 5s, parameters: {table: windows}}
+---
+apiVersion: enmasse.io/v1beta1
+kind: Address
+metadata: {name: shop.bills, namespace: default}
+spec: {address: bills, type: queue}
+---
+apiVersion: enmasse.io/v1beta1
+kind: Webhook
+metadata: {name: shop.bills, namespace: default}
+spec:
+  address: bills
+  url: https://shop.example/bills
+  headers: {X-Shop: corner}
+  headersSecret: keycloak
+  signingSecret: signing
+  concurrency: 2
+  timeout: 5s
+  retry: {delay: 1s, maxDelay: 10s}
+  paused: false
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: signing, namespace: default}
+stringData: {key: secret}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: keycloak, namespace: default}
+stringData: {Authorization: secret}
 ---
 apiVersion: v1
 kind: Secret

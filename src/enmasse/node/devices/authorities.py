@@ -23,9 +23,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_public_key
 
-from enmasse.iot.certificates import facts_of
-from enmasse.iot.documents import RegistryError
-
 if TYPE_CHECKING:
     from enmasse.node.devices.tenants import Document, Tenant
 
@@ -85,6 +82,9 @@ class Presented:
     __slots__ = ("auth_id", "device_id", "is_gateway", "is_new_welcome", "subject", "tenant")
 
     def __init__(self, tenant: Tenant, anchor: Document, certificate: bytes) -> None:
+        # Many nodes never meet it, and what reads certificates loads much.
+        from enmasse.iot.certificates import facts_of  # noqa: PLC0415
+
         facts = facts_of(b64encode(certificate).decode(), "the client's certificate")
         self.tenant = tenant
         self.subject = facts.subject
@@ -145,6 +145,8 @@ class Authorities:
         Raises:
             ValueError: it proves no device, for the reason given.
         """
+        from enmasse.iot.documents import RegistryError  # noqa: PLC0415  as above
+
         owners = self._owners.get(authority, [])
         if len(owners) != 1:
             raise ValueError("the authority of the certificate is that of no tenant, or of several")
