@@ -111,7 +111,9 @@ def declare(installation: Installation) -> None:
     installation.ok("apply", "-f", str(EXAMPLES))
     installation.ok("status", "--wait", "150")
     installation.ok("wait", "iotproject", "plant", "--timeout", "60")
-    installation.ok("iot", "simulate", "default.plant", "-n", "8", "--period", "1", "--seconds", "2")
+    fleet = ("iot", "simulate", "default.plant", "-n", "8", "--period", "1", "--seconds", "2")
+    with ThreadPoolExecutor(1) as executor:  # a browser's event loop is this thread's
+        executor.submit(installation.ok, *fleet).result()
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Devices that prove who they are by certificates of their tenant's own authority."""
+"""Devices that prove who they are by certificates of their tenant's own authority.
+
+It comes last here: it fails to log in as often as a host may in a while, and others would have to wait.
+"""
 
 from __future__ import annotations
 
