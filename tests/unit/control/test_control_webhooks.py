@@ -23,6 +23,7 @@ from enmasse.control.webhooks.request import (
     signed_headers,
     verdict_of,
 )
+from enmasse.model.kinds.webhooks import header_problem
 from enmasse.model.schema.errors import InvalidResourceError
 from enmasse.model.schema.objects import decode
 
@@ -116,6 +117,14 @@ def test_a_name_that_means_an_inner_host_is_refused(means: list[str]) -> None:
 
     with pytest.raises(EgressError, match="--webhook-network"):
         asyncio.run(ask())
+
+
+def test_no_header_can_be_smuggled_in_by_a_secret() -> None:
+    assert header_problem("Authorization", "Bearer x") is None
+    for name, value in (("A", "b\nX-Evil: 1"), ("A\r", "b"), ("webhook-id", "1"), ("Host", "inner")):
+        problem = header_problem(name, value)
+        assert problem is not None
+        assert "Evil" not in problem
 
 
 def webhook(**spec: Any) -> dict[str, Any]:

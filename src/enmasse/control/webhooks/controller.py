@@ -15,7 +15,7 @@ from enmasse.control.webhooks.egress import Egress
 from enmasse.control.webhooks.posting import Figures, Poster, Posting
 from enmasse.control.webhooks.request import key_of
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.webhooks import Webhook
+from enmasse.model.kinds.webhooks import Webhook, header_problem
 from enmasse.model.schema.conditions import READY
 from enmasse.model.schema.kinds import ADDRESS, SECRET, WEBHOOK
 from enmasse.model.schema.objects import restore
@@ -130,6 +130,10 @@ class WebhookController(Controller):
                 return Verdict("SecretMissing", f"there is no Secret '{name}' in namespace {namespace}")
             if name == spec.signing_secret and not entries.get(_KEY):
                 return Verdict("SecretMissing", f"Secret '{name}' has no entry '{_KEY}'")
+            if name == spec.headers_secret:
+                for header, value in entries.items():
+                    if problem := header_problem(header, value.decode("latin-1").strip()):
+                        return Verdict("SecretUnusable", f"Secret '{name}': {problem}")
         return Verdict("Ready")
 
     def _posting(self, webhook: Webhook) -> Posting:

@@ -20,6 +20,7 @@ import httpx
 
 from enmasse.control.webhooks.egress import EgressError
 from enmasse.control.webhooks.request import (
+    as_header,
     backoff_s,
     body_of,
     headers_of,
@@ -125,7 +126,7 @@ class Poster:
                         connection.receiver(self._posting.address, credit=0) as receiver,
                     ):
                         await self._serve(receiver, client)
-                except* EnmasseError as errors:
+                except* (EnmasseError, OSError, ValueError) as errors:
                     self._note(str(errors.exceptions[0]))
                 await asyncio.sleep(_AGAIN_S)
 
@@ -169,8 +170,9 @@ class Poster:
         """Return what an answer means, why, and the seconds that it asks to wait."""
         posting = self._posting
         body, content_type = body_of(message)
-        identity = str(message.message_id) if message.message_id is not None else secrets.token_hex(16)
-        headers = headers_of(message, posting.address) | {"Content-Type": content_type} | dict(posting.headers)
+        identity = secrets.token_hex(16) if message.message_id is None else as_header(message.message_id)
+        headers = headers_of(message, posting.address) | {"Content-Type": as_header(content_type)}
+        headers |= posting.headers
         headers |= signed_headers(posting.key, identity, int(time.time()), body)
         try:
             async with (

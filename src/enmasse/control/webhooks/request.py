@@ -60,13 +60,13 @@ def headers_of(message: Message, address: str) -> dict[str, str]:
     }
     said |= {f"X-Property-{name}": value for name, value in message.properties.items() if _NAME.fullmatch(str(name))}
     return {
-        name: _text(value)
+        name: as_header(value)
         for name, value in said.items()
         if isinstance(value, str | int | float | bool) and len(str(value)) <= _MOST_VALUE
     }
 
 
-def _text(value: object) -> str:
+def as_header(value: object) -> str:
     """Return a value as headers can have it: what is not printable ASCII in percent encoding, as UTF-8."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return _UNPRINTABLE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)

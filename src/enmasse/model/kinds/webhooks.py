@@ -86,16 +86,23 @@ class Webhook(SpaceMember):
         if problem := _url_problem(spec.url):
             yield Problem("spec.url", problem)
         for name, value in spec.headers.items():
-            if not _HEADER.fullmatch(name) or not _VALUE.fullmatch(value):
-                yield Problem("spec.headers", f"{describe_value(name)} and its value are no header of HTTP")
-            elif name.lower() in _OURS or name.lower().startswith("webhook-"):
-                yield Problem("spec.headers", f"{name} is said by the webhook itself")
+            if problem := header_problem(name, value):
+                yield Problem("spec.headers", problem)
             elif name.lower() in _SECRET:
                 yield Problem("spec.headers", f"{name} is secret: put it into the Secret that headersSecret names")
         if milliseconds(spec.timeout) > _MOST_TIMEOUT_MS:
             yield Problem("spec.timeout", f"expected at most {_MOST_TIMEOUT_MS // 1000}s")
         if milliseconds(spec.retry.max_delay) < milliseconds(spec.retry.delay):
             yield Problem("spec.retry.maxDelay", f"expected at least delay, {spec.retry.delay}")
+
+
+def header_problem(name: str, value: str) -> str | None:
+    """Return what is wrong with a header of requests; its value is not in the words."""
+    if not _HEADER.fullmatch(name) or not _VALUE.fullmatch(value):
+        return f"{describe_value(name)} and its value are no header of HTTP"
+    if name.lower() in _OURS or name.lower().startswith("webhook-"):
+        return f"{name} is said by the webhook itself"
+    return None
 
 
 def _url_problem(url: str) -> str | None:
