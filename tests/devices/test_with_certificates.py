@@ -203,6 +203,24 @@ def test_strangers_and_what_has_ended_stay_out(
     eventually(lambda: posted(stage, green.issue("drill")) == 401)
 
 
+def test_an_authority_that_is_of_no_use_keeps_no_others_out(stage: Stage, green: Authority, blue: Authority) -> None:
+    device_of(stage, GREEN, "mixer")
+    document = stage.registry.get(f"/tenants/{BLUE}").raise_for_status().json()
+    useless = {
+        "subject-dn": "CN=useless",
+        "public-key": b64encode(b"no key at all").decode(),
+        "algorithm": "EC",
+        "not-before": "2026-01-01T00:00:00Z",
+        "not-after": "2036-01-01T00:00:00Z",
+    }
+    trust(stage, BLUE, **{"trusted-ca": [useless, *document["trusted-ca"]]})
+    try:
+        comes_in(stage, green.issue("mixer"))
+        comes_in(stage, blue.issue("eight"))
+    finally:
+        trust(stage, BLUE, **{"trusted-ca": document["trusted-ca"]})
+
+
 def test_a_device_is_registered_as_it_comes_where_its_authority_may_do_that(stage: Stage, blue: Authority) -> None:
     context = blue.issue("seven")
     comes_in(stage, context)

@@ -20,8 +20,6 @@ SPACE_HOST = "demo.default.enmasse.local"
 """The host name that chooses it, should there be others beside it."""
 TENANT = "default.plant"
 """The tenant of the devices, which they say behind their names."""
-TELEMETRY = f"telemetry/{TENANT}"
-"""The address that has what they measure."""
 
 LAKE = "demo.iot-plant-lake"
 """The pipeline that keeps every message."""
@@ -77,7 +75,7 @@ class SimulatedDevice:
         self._excursion_until = now + seconds
         self._cooled_at = math.inf
 
-    def obey(self, command: str, now: float) -> tuple[int, bytes]:
+    def do_command(self, command: str, now: float) -> tuple[int, bytes]:
         """Do what a command says; return the status and the payload of the answer."""
         if command != COOL:
             return 404, f"{self.name} knows {COOL} alone".encode()
@@ -112,7 +110,7 @@ class HostDevice:
         self._before: tuple[float, int, int] | None = None
         psutil.cpu_percent()  # the first call only sets the mark to measure from
 
-    def obey(self, command: str, now: float) -> tuple[int, bytes]:
+    def do_command(self, command: str, now: float) -> tuple[int, bytes]:
         """Do nothing: this machine is measured, and not steered."""
         return 404, f"{self.name} takes no commands".encode()
 

@@ -35,7 +35,7 @@ class Measured(Protocol):
     def measure(self, now: float) -> dict[str, Any]:
         """Return the message of this moment (seconds since 1970)."""
 
-    def obey(self, command: str, now: float) -> tuple[int, bytes]:
+    def do_command(self, command: str, now: float) -> tuple[int, bytes]:
         """Do what a command says; return the status and the payload of the answer."""
 
 
@@ -73,7 +73,7 @@ class Device:
         """Go on until cancelled."""
         pause_s = FIRST_PAUSE_S
         while True:
-            link = self._make(lambda command, _payload: self._measured.obey(command, time.time()))
+            link = self._make(lambda command, _payload: self._measured.do_command(command, time.time()))
             taken = self._figures.accepted
             try:
                 await link.start()

@@ -111,10 +111,11 @@ class CertificateStore:
         """Take certificates of clients that others vouch for, too, from the next handshake on.
 
         Args:
-            authorities: certificates in DER; those of ``clients-ca.crt`` are left out.
+            authorities: certificates in DER; those of ``clients-ca.crt`` are left out, and what TLS cannot use.
         """
         own = self._clients()
-        self._authorities = tuple(found for found in authorities if _named_key(found) not in own)
+        usable = filter(_is_usable, authorities)
+        self._authorities = tuple(found for found in usable if _named_key(found) not in own)
         self._pairs = {}
         self.reload()
 
@@ -256,6 +257,16 @@ def _list(directory: Path) -> State:
                 stat = entry.stat()
                 found[entry.name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
     return found
+
+
+def _is_usable(certificate: bytes) -> bool:
+    """Return true if TLS can verify others with a certificate: one that it cannot must not keep the others out."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=certificate)
+    except (OSError, ValueError) as error:
+        _log.warning("an authority of clients cannot be used: %s", error)
+        return False
+    return True
 
 
 def _named_key(certificate: bytes) -> tuple[bytes, bytes]:

@@ -62,8 +62,8 @@ def test_a_device_that_is_told_to_cool_comes_back_into_its_band() -> None:
     device = make_fleet(FLEET[:1])[0]
     device.leave_band(1_700_000_100, 60)
     assert device.measure(1_700_000_110)["temperature"] > high
-    assert device.obey("dance", 1_700_000_110)[0] == 404
-    assert device.obey("cool", 1_700_000_110) == (200, b"it cools")
+    assert device.do_command("dance", 1_700_000_110)[0] == 404
+    assert device.do_command("cool", 1_700_000_110) == (200, b"it cools")
     assert low <= device.measure(1_700_000_120)["temperature"] <= high
 
 

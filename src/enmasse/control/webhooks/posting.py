@@ -46,7 +46,7 @@ _MOST_ERROR: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """What is posted, and where to.
+    """The address whose messages are posted, the URL, and how.
 
     Attributes:
         space: ``<namespace>/<space>``.
@@ -73,7 +73,7 @@ class Posting:
 
 @dataclass(slots=True)
 class Figures:
-    """What a webhook has done since the start.
+    """The counts of a webhook since the control process started.
 
     Attributes:
         delivered: messages that were taken.

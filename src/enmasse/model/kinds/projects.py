@@ -181,7 +181,7 @@ class IoTProjectSpec(Model):
     configuration: ProjectConfiguration | None = None
     """The tenant in the device registry; left out: the registry's own API says it."""
     pipelines: tuple[ProjectPipeline, ...] = Field(default=(), strict=False)
-    """What is computed of what the devices send, on Spark; each once."""
+    """Pipelines over what the devices send, on Spark; no two of the same name."""
 
 
 class IoTProjectStatus(ResourceStatus):

@@ -19,6 +19,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_public_key
@@ -119,7 +120,7 @@ class Authorities:
                 key = tuple(str(anchor.get(name)) for name in ("subject-dn", "public-key", "not-before", "not-after"))
                 try:
                     found = made[key] = self._made.get(key) or made.get(key) or certificate_of(anchor)
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, UnsupportedAlgorithm) as error:
                     _log.warning("devices: an authority of tenant %s cannot be used: %s", tenant.id, error)
                     continue
                 owners.setdefault(found, []).append((tenant.id, anchor))
