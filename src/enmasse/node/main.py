@@ -179,6 +179,8 @@ async def _main(
         machine=machine,
         marker=marker_path(data, name),
     )
+    if supervised or management is not None:
+        server.devices.expect_tenants()
     loop.add_signal_handler(signal.SIGHUP, server.reload)
     await server.load()
     # Objects that exist now stay. Messages make no cycles, but the collector would walk a deep queue again and again.

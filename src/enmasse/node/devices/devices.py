@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from enmasse.node.devices.tenants import Tenant
 
 
+EXPECTED_S: Final = 30.0
+"""How long a node that has started waits for word of the tenants before it does without."""
+
 _NEW: Final = "auto-provisioning-enabled"
 """The authority of a gateway whose devices are registered as they first send."""
 
@@ -54,6 +57,8 @@ class Devices:
         self._are_authorities_due = False
         self.request_ids = RequestIds(secrets.token_bytes(32))
         self.commands = Commands(self.directory, self.link, spaces, self.request_ids)
+        self._clock = clock
+        self._expected_until = 0.0
         self._wall = wall
         self._passwords = passwords
         self._connected: dict[str, dict[ClientConnection, Device]] = {}
@@ -64,6 +69,15 @@ class Devices:
     def login(self, tenant: Tenant, client: PasswordClient) -> DeviceLogin:
         """Begin a login of a device of a tenant."""
         return DeviceLogin(self.directory, self._passwords, tenant, client=client, wall=self._wall, ask=self.link.ask)
+
+    def expect_tenants(self) -> None:
+        """Expect the control process to tell of the tenants soon, as this node has just started."""
+        self._expected_until = self._clock() + EXPECTED_S
+
+    @property
+    def awaits_tenants(self) -> bool:
+        """True while a name that is no user's may be that of a device, of whose tenant the node was not told yet."""
+        return not self.directory.has_all_tenants and self._clock() < self._expected_until
 
     def is_valid(self, device: Device) -> bool:
         """Return true if a device that has logged in may stay, as far as that is known."""

@@ -84,6 +84,8 @@ class Directory:
         device_changed: Callable[[str, str], None],
     ) -> None:
         self.tenants: dict[str, Tenant] = {}
+        self.has_all_tenants = False
+        """Whether the control process has told of every tenant since this node started."""
         self._aliases: dict[str, str] = {}
         self._clock = clock
         self._ask = ask
@@ -122,7 +124,8 @@ class Directory:
             del self._aliases[former.alias]
 
     def keep_tenants(self, identities: set[str]) -> None:
-        """Forget every tenant but these."""
+        """Forget every tenant but these, which are all that there are."""
+        self.has_all_tenants = True
         for identity in [each for each in self.tenants if each not in identities]:
             self.remove_tenant(identity)
 

@@ -96,6 +96,7 @@ class Admission:
     __slots__ = (
         "_attempt",
         "_default",
+        "_excuse",
         "_fixed",
         "_gate",
         "_given_user",
@@ -104,7 +105,6 @@ class Admission:
         "_is_here",
         "_login",
         "_named_host",
-        "_no_device",
         "_peer_info",
         "_port_of",
         "_spaces",
@@ -146,7 +146,7 @@ class Admission:
         self.mechanism: str | None = None
         """The mechanism by which the client authenticates."""
         self._login: Login | DeviceLogin | None = None
-        self._no_device = ""
+        self._excuse = ""
         self._is_counted = False
         self._is_gone = False
 
@@ -163,7 +163,7 @@ class Admission:
     @property
     def refusal(self) -> str:
         """The reason why the login failed, for the log and never for the client."""
-        return self._no_device if self._login is None else self._login.reason
+        return self._excuse if self._login is None else self._login.reason
 
     @property
     def _names(self) -> Names:
@@ -241,6 +241,8 @@ class Admission:
         if place is not None:
             tenant, auth_id = place
             return self._begin_device("PLAIN", host, tenant, auth_id, lambda login: login.password(auth_id, password))
+        if self._may_be_a_device(user):
+            return SaslCode.SYS_TEMP
         return self._begin("PLAIN", host, lambda login: login.password(user, password))
 
     def token(self, user: str, token: str, host: str | None = None) -> Verdict:
@@ -252,6 +254,8 @@ class Admission:
         if place is not None:
             tenant, auth_id = place
             return self._begin_device("XOAUTH2", host, tenant, auth_id, lambda login: login.token(auth_id, token))
+        if self._may_be_a_device(named):
+            return SaslCode.SYS_TEMP
         return self._begin("XOAUTH2", host, lambda login: login.token(user, token))
 
     def certificate(self, user: str = "", host: str | None = None) -> Verdict:
@@ -261,7 +265,7 @@ class Admission:
             try:
                 shown = devices.authorities.presented(*chain, devices.directory.tenants.get)
             except ValueError as error:
-                self._no_device = str(error)
+                self._excuse = str(error)
                 return False
             return self._begin_device(
                 "EXTERNAL", host, shown.tenant, shown.auth_id, lambda login: login.certificate(shown)
@@ -325,6 +329,23 @@ class Admission:
         except TenancyError:
             pass  # a tenant's id may look like a space that there is not
         return tenant, auth_id
+
+    def _may_be_a_device(self, named: str) -> bool:
+        """Return true if a name may be a device's, of whose tenant the node was not told yet.
+
+        In an open space it would come in as a stranger, and stay one.
+        """
+        devices = self._gate.devices
+        _, at, realm = named.rpartition("@")
+        if devices is None or not at or not devices.awaits_tenants:
+            return False
+        try:
+            is_space = named_space(self._spaces(), realm, names=self._names) is not None
+        except TenancyError:
+            is_space = False  # as in _device_of
+        if not is_space:
+            self._excuse = "the node has just started, and was not told of the tenants of devices yet"
+        return not is_space
 
     def _begin_device(
         self,
