@@ -16,7 +16,7 @@ from enmasse.control.webhooks.posting import Figures, Poster, Posting
 from enmasse.control.webhooks.request import key_of
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.webhooks import Webhook, header_problem
-from enmasse.model.schema.conditions import READY
+from enmasse.model.schema.conditions import READY, with_effect
 from enmasse.model.schema.kinds import ADDRESS, SECRET, WEBHOOK
 from enmasse.model.schema.objects import restore
 
@@ -109,7 +109,9 @@ class WebhookController(Controller):
             "rejected": figures.rejected,
             "last_error": figures.last_error,
         }
-        found = [condition(READY, verdict, webhook.metadata.generation)]
+        generation = webhook.metadata.generation
+        effects = self._context.effects.of(webhook)
+        found = with_effect([condition(READY, verdict, generation)], effects, generation)
         status = webhook.status.model_copy(update=counted).with_conditions(found, self._context.now())
         self._context.statuses.publish(webhook, status)
 
