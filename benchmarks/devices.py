@@ -22,6 +22,7 @@ from benchmarks.accounting import cpu_seconds
 from benchmarks.control import Installation, ask
 from benchmarks.measurement import Line, Measurement, Setting
 from enmasse.drivers.data_directory import Layout
+from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, write_endpoints
 from enmasse.errors import UnavailableError
 from enmasse.node.devices.directory import Directory
 from enmasse.node.devices.tenants import Tenant
@@ -35,6 +36,7 @@ COMMANDED = 100
 """A hundredth of them are commanded."""
 
 ARRIVE_S = 120.0
+FIGURES_S = 20.0
 MAX_ANSWER_MS = 500
 TENANT = "default.plant"
 PROJECTS = "/apis/iot.enmasse.io/v1alpha1/namespaces/default/iotprojects"
@@ -58,6 +60,11 @@ def fleet(setting: Setting) -> Iterator[Line]:
         data = Path(stack.enter_context(TemporaryDirectory(prefix="run-", dir=setting.directory)))
         site = stack.enter_context(Installation(data))
         ask(site.api(), "POST", PROJECTS, PROJECT)
+        urls = (
+            Endpoint("api", f"http://127.0.0.1:{site.api_port}"),
+            Endpoint("mqtt", f"mqtt://127.0.0.1:{site.node_port}"),
+        )
+        write_endpoints(Layout(data).endpoints, Endpoints(urls))  # where the fleet looks for them
         setting.patience.wait()
         shown = stack.enter_context((data / "fleet.txt").open("w+"))
         command = [sys.executable, "-m", "enmasse", "iot", "simulate", TENANT, "--devices", str(count)]
@@ -81,7 +88,7 @@ def fleet(setting: Setting) -> Iterator[Line]:
         played.terminate()
         played.wait()
         connected, taken, refused = _last(data)
-        yield Line("of those taken, in the queue", _stored(site), "messages", target=taken, at_least=True)
+        yield Line("of those taken, in the queue", _stored(site, taken), "messages", target=taken, at_least=True)
         yield Line("commands answered", len(answers), "commands", target=max(1, count // COMMANDED), at_least=True)
         yield Line("a command and its answer, median", answers[len(answers) // 2] * 1000, "ms")
         yield Line("a command and its answer, p99", answers[int(len(answers) * 0.99)] * 1000, "ms", MAX_ANSWER_MS)
@@ -94,10 +101,16 @@ def _last(data: Path) -> tuple[int, int, int]:
     return int(connected), int(taken), int(refused)
 
 
-def _stored(site: Installation) -> int:
-    """Return how many events the queue has."""
-    rows = ask(site.api(), "GET", "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces/farm/rows/addresses")
-    return next(int(row.get("stored", 0)) for row in rows["items"] if row["address"] == f"event/{TENANT}")
+def _stored(site: Installation, taken: int) -> int:
+    """Return how many events the queue has, once it has what was taken or control has had time to read the figure."""
+    path = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces/farm/rows/addresses"
+    end = time.monotonic() + FIGURES_S
+    while True:
+        rows = ask(site.api(), "GET", path)
+        stored = next(int(row.get("stored", 0)) for row in rows["items"] if row["address"] == f"event/{TENANT}")
+        if stored >= taken or time.monotonic() > end:
+            return stored
+        time.sleep(0.5)
 
 
 def _command(site: Installation, data: Path, count: int, number: int) -> list[float]:
