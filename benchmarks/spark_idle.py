@@ -13,9 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -26,7 +23,7 @@ import psutil
 
 from benchmarks.accounting import AnonymousPeak, descendants
 from benchmarks.node import Node
-from benchmarks.spark_place import node_in_folder
+from benchmarks.spark_place import Runner, node_in_folder
 from enmasse.client.blocking import Message, connect
 
 
@@ -48,63 +45,6 @@ def shared_bytes(pids: Iterable[int]) -> int:
     return total
 
 
-class Runner:
-    """The runner of one space, and the rows of each of its pipelines."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        command = [sys.executable, "-m", "enmasse.pipeline", "run", "--space", "default/bench", "--url", url]
-        folder.mkdir()
-        with (folder / "runner.err").open("wb") as log:
-            self.process = subprocess.Popen(
-                [*command, "--folder", str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-            )
-        self.rows: dict[str, int] = {}
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            event = json.loads(line)
-            if event["event"] == "status":
-                self.rows[event["pipeline"]] = event["status"].get("rows", 0)
-
-    def put(self, name: str, address: str) -> None:
-        """Declare a pipeline."""
-        spec: dict[str, Any] = {
-            "sources": [
-                {
-                    "name": "readings",
-                    "address": address,
-                    "format": "json",
-                    "schema": "device STRING, temperature DOUBLE",
-                }
-            ],
-            "steps": [{"name": "hot", "sql": "SELECT device, temperature FROM readings WHERE temperature > 30"}],
-            "sinks": [{"input": "hot", "table": name}],
-        }
-        resource = {
-            "apiVersion": "enmasse.io/v1beta1",
-            "kind": "Pipeline",
-            "metadata": {"name": f"bench.{name}", "namespace": "default", "generation": 1},
-            "spec": spec,
-        }
-        command = {
-            "command": "put",
-            "pipeline": resource,
-            "credentials": "",
-            "addresses": {address: {"type": "stream"}},
-        }
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(command).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def stop(self) -> None:
-        """End it in order."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(60)
-
-
 def send(node: Node, addresses: Sequence[str], rate: float, seconds: float) -> None:
     """Send each address so many readings a second."""
     with connect(node.url) as connection:
@@ -114,6 +54,16 @@ def send(node: Node, addresses: Sequence[str], rate: float, seconds: float) -> N
             for sender in senders:
                 sender.send(reading(40))
             time.sleep(1 / rate)
+
+
+def hot(address: str, table: str) -> dict[str, Any]:
+    """A pipeline that keeps what is hot."""
+    schema = "device STRING, temperature DOUBLE"
+    return {
+        "sources": [{"name": "readings", "address": address, "format": "json", "schema": schema}],
+        "steps": [{"name": "hot", "sql": "SELECT device, temperature FROM readings WHERE temperature > 30"}],
+        "sinks": [{"input": "hot", "table": table}],
+    }
 
 
 def reading(temperature: int) -> Message:
@@ -148,7 +98,7 @@ def measure(node: Node, folder: Path, count: int, options: argparse.Namespace) -
                 sender = connection.sender(address)
                 for temperature in (20, 40):
                     sender.send(reading(temperature))
-            runner.put(f"p{number}", address)
+            runner.put(f"p{number}", hot(address, f"p{number}"), address)
         deadline = time.monotonic() + 300
         while len([rows for rows in runner.rows.values() if rows >= 2]) < count:
             assert time.monotonic() < deadline, runner.rows

@@ -1,15 +1,20 @@
-"""What each benchmark of pipelines begins with: a node, a folder, a Spark session, and streams full of rows."""
+"""What each benchmark of pipelines begins with: a node, a folder, Spark or a runner, and streams full of rows."""
 
 from __future__ import annotations
 
+import json
+import queue
 import shutil
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.node import Node
 from enmasse.client.blocking import connect
@@ -20,7 +25,7 @@ from enmasse.pipeline.session import start_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["HEAD", "Columns", "fill", "node_in_folder", "spark_beside_node"]
+__all__ = ["HEAD", "Columns", "Runner", "fill", "node_in_folder", "spark_beside_node"]
 
 HEAD = b"\0\x53\x75\xa0\x64"
 """What precedes a body of 100 bytes."""
@@ -92,3 +97,60 @@ def fill(
                     outcome = sender.send_payload(frame, message_format=FRAME_FORMAT)
                     assert str(outcome) == "accepted", outcome
     return time.perf_counter() - began
+
+
+class Runner:
+    """The runner of one space, as a host starts it.
+
+    Args:
+        url: of the node.
+        folder: everything of the space's pipelines; made.
+        more: further arguments of its command.
+    """
+
+    def __init__(self, url: str, folder: Path, *more: str) -> None:
+        command = [sys.executable, "-m", "enmasse.pipeline", "run", "--space", "default/bench", "--url", url]
+        folder.mkdir(exist_ok=True)
+        with (folder / "runner.err").open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, "--folder", str(folder), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
+        self.rows: dict[str, int] = {}
+        self._statuses: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event = json.loads(line)
+            if event["event"] == "status":
+                self.rows[event["pipeline"]] = event["status"].get("rows", 0)
+                self._statuses.put(event["status"])
+
+    def next_status(self) -> dict[str, Any]:
+        """The next status of any pipeline, once there is one."""
+        return self._statuses.get(timeout=600)
+
+    def put(self, name: str, spec: Mapping[str, Any], address: str) -> None:
+        """Declare a pipeline that reads a stream."""
+        resource = {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Pipeline",
+            "metadata": {"name": f"bench.{name}", "namespace": "default", "generation": 1},
+            "spec": spec,
+        }
+        command = {
+            "command": "put",
+            "pipeline": resource,
+            "credentials": "",
+            "addresses": {address: {"type": "stream"}},
+        }
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def stop(self) -> None:
+        """End it in order."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(60)
