@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import signal
+import ssl
 import threading
 import time
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +19,7 @@ import pytest
 
 from enmasse.client.blocking import Message, connect
 from enmasse.control.webhooks.request import key_of, signature
+from enmasse.drivers.authority import Authority
 from tests.scenario.howto_page import play
 from tests.support.installation import Installation
 from tests.support.polling import until
@@ -43,7 +48,7 @@ stringData: {{Authorization: {TOKEN}}}
 class Listener:
     """A server that answers as it is told, and notes what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.asked: queue.Queue[tuple[dict[str, str], bytes]] = queue.Queue()
         self.answers: list[tuple[int, dict[str, str]]] = []
         outer = self
@@ -64,6 +69,12 @@ class Listener:
             def log_message(self, *arguments: Any) -> None: ...
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            # A handshake that fails is the handler's, and not the end of the server.
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+            self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -201,6 +212,62 @@ def test_nothing_is_lost_when_control_and_node_are_killed(
     while len(ids) < 20:
         ids.add(listener.heard()[0]["webhook-id"])
     assert ids == {f"k-{number}" for number in range(20)}
+
+
+def test_a_host_proves_its_name_by_an_authority_that_is_trusted(
+    place: Installation, hook: Callable[..., str], tmp_path: Path
+) -> None:
+    ours = Authority(tmp_path / "ours")
+    ours.keep_server_certificate("right", ["localhost"], tmp_path)
+    ours.keep_server_certificate("wrong", ["elsewhere.example"], tmp_path)
+    past = Authority(tmp_path / "ours", datetime.now(UTC) - timedelta(days=2000))
+    past.keep_server_certificate("expired", ["localhost"], tmp_path)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ours"}}
+    place.ok("apply", "-f", "-", stdin=json.dumps(secret | {"stringData": {"ca.crt": ours.path.read_text()}}))
+
+    def context(name: str) -> ssl.SSLContext:
+        found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        found.load_cert_chain(tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
+        return found
+
+    listener = Listener(context("right"))
+    with closing(listener):
+        name = hook(f"https://localhost:{listener.port}/", caSecret="ours")
+        send(place, name, Message(b"sealed", message_id="tls"))
+        assert listener.heard()[1] == b"sealed"
+    for case, tls, why in (
+        ({"caSecret": "ours"}, context("wrong"), "Hostname mismatch"),
+        ({"caSecret": "ours"}, context("expired"), "expired"),
+        ({}, context("right"), "self-signed certificate in certificate chain|unable to get local issuer"),
+    ):
+        listener = Listener(tls)
+        with closing(listener):
+            hook(f"https://localhost:{listener.port}/", **case)
+            send(place, name, Message(b"sealed"))
+            found = until(
+                lambda why=why: re.search(why, seen(place, name).get("lastError") or ""),  # type: ignore[misc]
+                lambda: seen(place, name),
+            )
+            assert found
+            assert listener.asked.empty()
+
+
+def test_a_message_without_an_id_has_the_same_one_at_each_attempt_also_after_the_node_died(
+    place: Installation, hook: Callable[..., str], listener: Listener
+) -> None:
+    name = hook(f"http://127.0.0.1:{listener.port}/", concurrency=1)
+    listener.answers = [(503, {})] * 1000
+    send(place, name, Message(b"same"), Message(b"same"))
+    first = {listener.heard()[0]["webhook-id"] for _ in range(4)}
+    os.kill(place.pid("node"), signal.SIGKILL)
+    place.ok("status", "--wait", "150")
+    listener.answers = []
+    taken: list[str] = []
+    until(lambda: seen(place, name).get("delivered") == 2, lambda: seen(place, name))
+    while not listener.asked.empty():
+        taken.append(listener.heard()[0]["webhook-id"])
+    assert len(set(taken)) == 2
+    assert first <= set(taken)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import ssl
 from base64 import b64decode, b64encode
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from enmasse.client import Message
-from enmasse.control.webhooks.egress import Egress, EgressError, is_allowed
+from enmasse.control.webhooks.egress import Egress, EgressError, is_allowed, trust_of
 from enmasse.control.webhooks.request import (
     backoff_s,
     body_of,
@@ -112,11 +113,45 @@ def test_a_name_that_means_an_inner_host_is_refused(means: list[str]) -> None:
         return means
 
     async def ask() -> None:
-        async with httpx.AsyncClient(transport=Egress((), resolve)) as client:
+        async with httpx.AsyncClient(transport=Egress((), resolve=resolve)) as client:
             await client.post("http://innocent.example/")
 
     with pytest.raises(EgressError, match="--webhook-network"):
         asyncio.run(ask())
+
+
+def test_the_next_address_is_tried_when_one_takes_no_connection_and_nothing_is_sent_twice() -> None:
+    posted = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        posted.append((head.split(b"\r\n")[1], await reader.readexactly(4)))
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def ask() -> int:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+
+        async def resolve(_host: str, _port: int) -> Sequence[str]:
+            return ["127.0.0.2", "::1", "127.0.0.1"]  # only the last one listens
+
+        allowed = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
+        async with server, httpx.AsyncClient(transport=Egress(allowed, resolve=resolve)) as client:
+            return (await client.post(f"http://shop.example:{port}/", content=b"once")).status_code
+
+    assert asyncio.run(ask()) == 204
+    assert [body for _, body in posted] == [b"once"]
+    assert posted[0][0].lower().startswith(b"host: shop.example")
+
+
+def test_authorities_are_certificates_and_tls_is_new_enough() -> None:
+    assert trust_of(None).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert trust_of(None).check_hostname
+    for text in ("", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"):
+        with pytest.raises(ValueError, match="expected certificates in PEM"):
+            trust_of(text)
 
 
 def test_no_header_can_be_smuggled_in_by_a_secret() -> None:
@@ -144,6 +179,7 @@ def webhook(**spec: Any) -> dict[str, Any]:
         ({"url": "https:///nowhere"}, "expected https://HOST/PATH"),
         ({"url": "https://example.com/#x"}, "expected no fragment"),
         ({"url": "https://example.com:99999/"}, "expected a URL"),
+        ({"url": "http://example.com/", "caSecret": "ours"}, "needs a url that begins with https://"),
         ({"headers": {"Authorization": "Bearer x"}}, "Authorization is secret"),
         ({"headers": {"webhook-id": "x"}}, "is said by the webhook itself"),
         ({"headers": {"X-A": "1\r\nX-B: 2"}}, "are no header"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from enmasse.control.runtime.controller import Controller
 from enmasse.control.runtime.verdicts import Verdict, condition
-from enmasse.control.webhooks.egress import Egress
+from enmasse.control.webhooks.egress import Egress, trust_of
 from enmasse.control.webhooks.posting import Figures, Poster, Posting
 from enmasse.control.webhooks.request import key_of
 from enmasse.model.kinds.durations import milliseconds
@@ -33,6 +33,7 @@ TELL_S: Final = 1.0
 
 _TYPES: Final = frozenset(("queue", "subscription", "deadletter", "anycast"))
 _KEY: Final = "key"
+_AUTHORITIES: Final = "ca.crt"
 
 
 class WebhookController(Controller):
@@ -95,7 +96,8 @@ class WebhookController(Controller):
             running = None
         figures = self._figures.setdefault(key, Figures())
         if posting is not None and running is None:
-            poster = Poster(posting, figures, self._visit, Egress(self._allowed), lambda: self._fresh.add(key))
+            egress = Egress(self._allowed, posting.authorities)
+            poster = Poster(posting, figures, self._visit, egress, lambda: self._fresh.add(key))
             self._tasks[key] = posting, asyncio.create_task(poster.run(), name=f"webhook {key}")
         self._publish(webhook, verdict, figures)
         return True
@@ -126,12 +128,18 @@ class WebhookController(Controller):
         if row.phase != "Active":
             return Verdict("AddressNotReady", f"address '{row.address}' is {row.phase}")
         spec, namespace = webhook.spec, webhook.metadata.namespace
-        for name in filter(None, (spec.signing_secret, spec.headers_secret)):
+        for name in filter(None, (spec.signing_secret, spec.headers_secret, spec.ca_secret)):
             entries = self._secret(namespace, name)
             if entries is None:
                 return Verdict("SecretMissing", f"there is no Secret '{name}' in namespace {namespace}")
-            if name == spec.signing_secret and not entries.get(_KEY):
-                return Verdict("SecretMissing", f"Secret '{name}' has no entry '{_KEY}'")
+            for entry, wanted in ((_KEY, spec.signing_secret), (_AUTHORITIES, spec.ca_secret)):
+                if name == wanted and not entries.get(entry):
+                    return Verdict("SecretMissing", f"Secret '{name}' has no entry '{entry}'")
+            if name == spec.ca_secret:
+                try:
+                    trust_of(entries[_AUTHORITIES].decode("latin-1"))
+                except ValueError as error:
+                    return Verdict("SecretUnusable", f"Secret '{name}', entry '{_AUTHORITIES}': {error}")
             if name == spec.headers_secret:
                 for header, value in entries.items():
                     if problem := header_problem(header, value.decode("latin-1").strip()):
@@ -142,6 +150,7 @@ class WebhookController(Controller):
         spec, namespace = webhook.spec, webhook.metadata.namespace
         hidden = (self._secret(namespace, spec.headers_secret) if spec.headers_secret else None) or {}
         signing = (self._secret(namespace, spec.signing_secret) if spec.signing_secret else None) or {}
+        trusted = (self._secret(namespace, spec.ca_secret) if spec.ca_secret else None) or {}
         headers = spec.headers | {name: value.decode("latin-1").strip() for name, value in hidden.items()}
         return Posting(
             space=webhook.space_key,
@@ -149,6 +158,7 @@ class WebhookController(Controller):
             url=spec.url,
             headers=headers,
             key=key_of(signing[_KEY]) if _KEY in signing else None,
+            authorities=trusted[_AUTHORITIES].decode("latin-1") if _AUTHORITIES in trusted else None,
             concurrency=spec.concurrency,
             timeout_s=milliseconds(spec.timeout) / 1000,
             delay_s=milliseconds(spec.retry.delay) / 1000,

@@ -2,7 +2,8 @@
 
 Rules:
 1. A message is settled when its request is answered; a process that dies before leaves it to the address, which gives
-   it out again. So each comes at least once, and ``webhook-id`` says which it is.
+   it out again. So each comes at least once, and ``webhook-id`` says which it is: the message's own id, or one that
+   is made of where it lies on disk.
 2. As many messages are held as there may be requests. One whose request has failed is held until it may be tried
    again: a URL that is away is not asked for everything that waits for it.
 """
@@ -10,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 import secrets
 import time
@@ -29,6 +31,7 @@ from enmasse.control.webhooks.request import (
     verdict_of,
 )
 from enmasse.errors import EnmasseError
+from enmasse.wire.amqp.text_search import ID_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     Visit = Callable[[str], AbstractAsyncContextManager[Connection]]
 
 _AGAIN_S: Final = 2.0
+_STORED_S: Final = 0.01
+"""How long a message that was handed out before it was on disk, and has no id, is left to be written."""
 _MOST_ANSWER: Final = 500
 _MOST_ERROR: Final = 300
 
@@ -54,6 +59,7 @@ class Posting:
         url: where to.
         headers: of each request; what is in them is secret.
         key: that requests are signed with; None: they are not.
+        authorities: certificates in PEM that the host is verified by; None: those of this machine.
         concurrency: requests at a time.
         timeout_s: how long an answer may take.
         delay_s: how long the second attempt is waited for.
@@ -65,6 +71,7 @@ class Posting:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     key: bytes | None = field(repr=False)
+    authorities: str | None = field(repr=False)
     concurrency: int
     timeout_s: float
     delay_s: float
@@ -123,7 +130,9 @@ class Poster:
                 try:
                     async with (
                         self._visit(self._posting.space) as connection,
-                        connection.receiver(self._posting.address, credit=0) as receiver,
+                        connection.receiver(
+                            self._posting.address, credit=0, capabilities=("enmasse:ids",)
+                        ) as receiver,
                     ):
                         await self._serve(receiver, client)
                 except* (EnmasseError, OSError, ValueError) as errors:
@@ -144,13 +153,18 @@ class Poster:
             self._figures.rejected += 1
             self._note(str(error))
         else:
-            await self._settle(delivery, message, client)
+            identity = self._identity(message)
+            if identity is None:
+                await asyncio.sleep(_STORED_S)
+                delivery.release()
+            else:
+                await self._settle(delivery, message, identity, client)
         if not receiver.is_ended:
             receiver.grant(1)
 
-    async def _settle(self, delivery: Delivery, message: Message, client: httpx.AsyncClient) -> None:
+    async def _settle(self, delivery: Delivery, message: Message, identity: str, client: httpx.AsyncClient) -> None:
         posting, figures = self._posting, self._figures
-        verdict, why, asked_s = await self._ask(message, client)
+        verdict, why, asked_s = await self._ask(message, identity, client)
         if verdict == "accepted":
             delivery.accept()
             figures.delivered += 1
@@ -166,11 +180,10 @@ class Poster:
         await asyncio.sleep(wait_s * random.uniform(0.8, 1.2))  # noqa: S311  # those that failed together come apart
         delivery.modify(failed=True)
 
-    async def _ask(self, message: Message, client: httpx.AsyncClient) -> tuple[Verdict, str, float]:
+    async def _ask(self, message: Message, identity: str, client: httpx.AsyncClient) -> tuple[Verdict, str, float]:
         """Return what an answer means, why, and the seconds that it asks to wait."""
         posting = self._posting
         body, content_type = body_of(message)
-        identity = secrets.token_hex(16) if message.message_id is None else as_header(message.message_id)
         headers = headers_of(message, posting.address) | {"Content-Type": as_header(content_type)}
         headers |= posting.headers
         headers |= signed_headers(posting.key, identity, int(time.time()), body)
@@ -187,6 +200,17 @@ class Poster:
         text = " ".join(said.decode(errors="replace").split())
         why = f"{answer.status_code} {answer.reason_phrase} {text}".strip()
         return verdict_of(answer.status_code), why, retry_after_s(answer.headers)
+
+    def _identity(self, message: Message) -> str | None:
+        """Return what is the same at each attempt to post a message; None: it is known once the message is stored."""
+        if message.message_id is not None:
+            return as_header(message.message_id)
+        place = message.annotations.get(ID_ANNOTATION)
+        if place is None:
+            # One that is not durable lies on no disk, and does not outlive the node.
+            return None if message.durable else secrets.token_hex(16)
+        name = f"{self._posting.space}/{self._posting.address}/{place}"
+        return hashlib.sha256(name.encode()).hexdigest()[:32]
 
     def _note(self, error: str) -> None:
         self._figures.last_error = error[:_MOST_ERROR]

@@ -404,7 +404,7 @@ class Backlog(Address):
                 "amqp:resource-limit-exceeded",
                 f"{self.kind} {self.name!r} has {len(self.consumers)} receivers, its limit",
             )
-        consumer = BacklogConsumer(self, port, options.presettle, selector)
+        consumer = BacklogConsumer(self, port, options.presettle, selector, options.capabilities)
         if selector is not None:
             self.arrange().select(consumer)
         return self.add_consumer(consumer)

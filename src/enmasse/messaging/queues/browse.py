@@ -17,7 +17,7 @@ from enmasse.messaging.errors import AttachError
 from enmasse.messaging.log.entry import with_attempts
 from enmasse.messaging.log.frame import Frame
 from enmasse.messaging.log.layout import log_key
-from enmasse.messaging.queues.places import Place, offset_of
+from enmasse.messaging.queues.places import IDS_CAPABILITY, Place, offset_of
 from enmasse.messaging.storage import Table
 from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import ACCEPTED
@@ -34,7 +34,6 @@ PAGE_BYTES = 1 << 20
 
 START_FILTER = "enmasse:start"
 ID_FILTER = "enmasse:id"
-IDS_CAPABILITY = "enmasse:ids"
 
 _Shown = tuple[bytes, int, int, int]
 """A message that is about to be sent, its failed deliveries, its place in memory and its offset."""

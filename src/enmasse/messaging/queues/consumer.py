@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.delivery import Consumer, ConsumerPort
@@ -11,8 +12,12 @@ from enmasse.messaging.log.entry import (
     Entry,
 )
 from enmasse.messaging.log.message_log import MessageLog
+from enmasse.messaging.queues.places import IDS_CAPABILITY, Place, offset_of
 from enmasse.messaging.queues.redelivery import handle_outcome, is_spent
+from enmasse.wire.amqp.errors import DecodeError
 from enmasse.wire.amqp.performatives import ACCEPTED, TOO_LARGE, Modified
+from enmasse.wire.amqp.sections import with_message_annotations
+from enmasse.wire.amqp.text_search import ID_ANNOTATION
 
 if TYPE_CHECKING:
     from enmasse.messaging.queues.backlog import Backlog
@@ -25,9 +30,27 @@ class BacklogConsumer(Consumer):
     __slots__ = ("selector",)
     address: Backlog
 
-    def __init__(self, address: Backlog, port: ConsumerPort, presettle: bool, selector: Selector | None) -> None:
+    def __init__(
+        self,
+        address: Backlog,
+        port: ConsumerPort,
+        presettle: bool,
+        selector: Selector | None,
+        capabilities: Sequence[str] = (),
+    ) -> None:
         super().__init__(address, port, presettle)
         self.selector = selector
+        if IDS_CAPABILITY in capabilities:
+            self.send = self._send_with_id
+
+    def _send_with_id(self, entry: Entry | None, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        """Send a message with the id that it has at each attempt; one that is stored nowhere has none."""
+        frame = None if entry is None else entry.frame
+        if entry is not None and frame is not None:
+            name = f"{frame.log.log_id}.{Place.of(entry.payload, 0, offset_of(entry))}"
+            with suppress(DecodeError):
+                payload = with_message_annotations(payload, {ID_ANNOTATION: name})
+        self.port.send(entry, payload, settled, message_format)
 
     def on_credit(self, gained: int, drain: bool) -> None:
         """Hand out more."""

@@ -7,11 +7,14 @@ checksum keeps it from meaning another message then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from zlib import crc32
 
 if TYPE_CHECKING:
     from enmasse.messaging.log.entry import Entry
+
+IDS_CAPABILITY: Final = "enmasse:ids"
+"""The capability of a receiver that wants ids, as an annotation of each message."""
 
 NOWHERE = -1
 """The offset of a message that lies in no frame yet."""

@@ -162,7 +162,7 @@ class Subscribing:
             if is_shared:
                 self._shared[name] = subscription
                 self._names[subscription] = name
-        consumer = BacklogConsumer(subscription, port, options.presettle, None)
+        consumer = BacklogConsumer(subscription, port, options.presettle, None, options.capabilities)
         subscription.add_consumer(consumer)
         if wanted == ALWAYS or (wanted == NEW and is_new):
             feed(subscription)

@@ -332,7 +332,7 @@ class VolatileSubscription(Subscription):
 
     def attach_consumer(self, port: ConsumerPort, options: AttachOptions) -> Consumer:
         """Attach a subscriber; its selector is the subscription's."""
-        return self.add_consumer(BacklogConsumer(self, port, options.presettle, None))
+        return self.add_consumer(BacklogConsumer(self, port, options.presettle, None, options.capabilities))
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a subscriber; with the last one the subscription ends."""

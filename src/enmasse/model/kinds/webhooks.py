@@ -47,6 +47,9 @@ class WebhookSpec(Model):
     """A Secret of the namespace whose entries are headers, such as `Authorization`."""
     signing_secret: str | None = None
     """A Secret of the namespace with the entry `key`, which requests are signed with; left out: they are not."""
+    ca_secret: str | None = None
+    """A Secret of the namespace with the entry `ca.crt`: the authorities that the host's certificate is verified by,
+    and no others; left out: those of the machine."""
     concurrency: int = Field(default=4, ge=1, le=64)
     """Requests at a time. With 1 messages go one after the other."""
     timeout: Duration = "10s"
@@ -90,6 +93,8 @@ class Webhook(SpaceMember):
                 yield Problem("spec.headers", problem)
             elif name.lower() in _SECRET:
                 yield Problem("spec.headers", f"{name} is secret: put it into the Secret that headersSecret names")
+        if spec.ca_secret is not None and not spec.url.startswith("https://"):
+            yield Problem("spec.caSecret", f"needs a url that begins with https://, not {describe_value(spec.url)}")
         if milliseconds(spec.timeout) > _MOST_TIMEOUT_MS:
             yield Problem("spec.timeout", f"expected at most {_MOST_TIMEOUT_MS // 1000}s")
         if milliseconds(spec.retry.max_delay) < milliseconds(spec.retry.delay):

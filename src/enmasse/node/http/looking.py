@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from enmasse.messaging.address import AttachOptions
-from enmasse.messaging.queues.browse import IDS_CAPABILITY
+from enmasse.messaging.queues.places import IDS_CAPABILITY
 from enmasse.messaging.selectors.selector import SELECTOR_FILTER
 from enmasse.messaging.streams.reader import PARTITION_FILTER, START_FILTER
 from enmasse.messaging.streams.rows import OFFSET, PARTITION
