@@ -43,14 +43,14 @@ class BacklogConsumer(Consumer):
         if IDS_CAPABILITY in capabilities:
             self.send = self._send_with_id
 
-    def _send_with_id(self, entry: Entry | None, payload: bytes, settled: bool, message_format: int = 0) -> None:
+    def _send_with_id(self, delivery: Entry | None, payload: bytes, settled: bool, message_format: int = 0) -> None:
         """Send a message with the id that it has at each attempt; one that is stored nowhere has none."""
-        frame = None if entry is None else entry.frame
-        if entry is not None and frame is not None:
-            name = f"{frame.log.log_id}.{Place.of(entry.payload, 0, offset_of(entry))}"
+        frame = None if delivery is None else delivery.frame
+        if delivery is not None and frame is not None:
+            name = f"{frame.log.log_id}.{Place.of(delivery.payload, 0, offset_of(delivery))}"
             with suppress(DecodeError):
                 payload = with_message_annotations(payload, {ID_ANNOTATION: name})
-        self.port.send(entry, payload, settled, message_format)
+        self.port.send(delivery, payload, settled, message_format)
 
     def on_credit(self, gained: int, drain: bool) -> None:
         """Hand out more."""
