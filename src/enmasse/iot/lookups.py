@@ -6,7 +6,7 @@ Nothing of it goes to a client of the registry's API.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from enmasse.iot.device import read_device
@@ -56,6 +56,20 @@ class Lookups:
             if (item["type"], item["auth-id"]) == (kind, auth_id):
                 return {"device-id": row.id, "device": _document(row.body, row.enabled), "credentials": item}
         return None
+
+    def note_usage(self, source: str, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Keep what a start of a node has counted, and return what all others have counted of the same.
+
+        Args:
+            source: the start of a node.
+            rows: tenant, name of the limit, when the period began in seconds since 1970, and what was used of it.
+        """
+        with self._store.writing() as tables:
+            return [
+                [tenant, name, since, tables.note_usage(str(tenant), str(name), source, int(since), int(used))]
+                for tenant, name, since, used in rows
+                if tables.tenant(str(tenant)) is not None
+            ]
 
     def devices_of_gateway(self, tenant: str, gateway: str) -> Iterator[str]:
         """Yield the ids of the devices that name a gateway, or a group that it belongs to."""

@@ -144,6 +144,16 @@ class DeviceRegistry:
             row = _tenant(tables, tenant)
         return json.loads(row.body), row.version
 
+    def usage(self, tenant: str) -> dict[str, tuple[int, int]]:
+        """Return by limit when its last period began, and the bytes or milliseconds that devices have used of it.
+
+        Raises:
+            RegistryError: 404.
+        """
+        with self._store.reading() as tables:
+            _tenant(tables, tenant)
+            return tables.usage(tenant)
+
     def update_tenant(self, tenant: str, document: Any, expected: Expected = ANY) -> str:
         """Put a tenant in the place of the one there is and return its version.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 from enmasse.errors import ConfigError
 from enmasse.iot.commands import COMMANDS_SCHEMA
 from enmasse.iot.documents import RegistryFullError, RegistryUnavailableError
-from enmasse.iot.tables import FORMAT, SCHEMA, SEEN_SCHEMA, Tables
+from enmasse.iot.tables import FORMAT, SCHEMA, SEEN_SCHEMA, USAGE_SCHEMA, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,7 +155,7 @@ class DeviceStore:
             raise ConfigError(f"{self._path} was written by a newer version of EnMasse: update this one")
         if found < FORMAT:
             writer.executescript(SCHEMA)
-        writer.executescript(COMMANDS_SCHEMA + SEEN_SCHEMA)
+        writer.executescript(COMMANDS_SCHEMA + SEEN_SCHEMA + USAGE_SCHEMA)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

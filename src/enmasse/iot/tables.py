@@ -74,6 +74,15 @@ CREATE TABLE IF NOT EXISTS seen (
 """
 """When devices were last seen, in milliseconds since 1970; added to what older versions wrote."""
 
+USAGE_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS usage (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, source TEXT NOT NULL, since INTEGER NOT NULL, used INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name, source)
+) WITHOUT ROWID;
+"""
+"""What devices of a tenant have used of a limit in a period, by the starts of nodes that counted;
+added to what older versions wrote."""
+
 
 class TenantRow(NamedTuple):
     """A tenant as it is kept."""
@@ -190,7 +199,7 @@ class Tables:
 
     def remove_tenant(self, number: int) -> None:
         """Remove a tenant: what it had cannot be reached any more, and is to be swept."""
-        for table in ("commands", "seen"):
+        for table in ("commands", "seen", "usage"):
             self._rows(f"DELETE FROM {table} WHERE tenant = (SELECT id FROM tenants WHERE number = ?)", number)
         self._rows("DELETE FROM tenants WHERE number = ?", number)
         self._rows("DELETE FROM anchors WHERE tenant = ?", number)
@@ -284,6 +293,22 @@ class Tables:
         """Return when some devices were seen, of those that were; a thousand at most."""
         marks = ", ".join("?" * len(ids))
         return dict(self._rows(f"SELECT device, at FROM seen WHERE tenant = ? AND device IN ({marks})", tenant, *ids))
+
+    def note_usage(self, tenant: str, name: str, source: str, since: int, used: int) -> int:
+        """Keep what a start of a node has counted of a period, and return what all others have counted of it."""
+        self._rows("DELETE FROM usage WHERE tenant = ? AND name = ? AND since < ?", tenant, name, since)
+        self._rows("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?)", tenant, name, source, since, used)
+        others = (
+            "SELECT COALESCE(SUM(used), 0) FROM usage WHERE tenant = ? AND name = ? AND since = ? AND source <> ?"
+        )
+        return int(self._rows(others, tenant, name, since, source)[0][0])
+
+    def usage(self, tenant: str) -> dict[str, tuple[int, int]]:
+        """Return by limit when its last period began, in seconds since 1970, and what was used of it."""
+        rows = self._rows(
+            "SELECT name, since, SUM(used) FROM usage WHERE tenant = ? GROUP BY name, since ORDER BY since", tenant
+        )
+        return {name: (since, used) for name, since, used in rows}
 
     def page_of_devices(self, tenant: int, after: str, limit: int) -> list[DeviceRow]:
         """Return the next devices by id."""

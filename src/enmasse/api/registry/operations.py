@@ -111,6 +111,14 @@ OPERATIONS: Final = (
         name="tenant", method="GET", path=f"/tenants{_T}", summary="Read a tenant", answer="Tenant", errors=(404,)
     ),
     Operation(
+        name="usage",
+        method="GET",
+        path=f"/tenants{_T}/usage",
+        summary="Read what a tenant's devices have used of its limits",
+        answer="any",
+        errors=(404,),
+    ),
+    Operation(
         name="update_tenant",
         method="PUT",
         path=f"/tenants{_T}",

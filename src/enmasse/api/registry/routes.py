@@ -170,6 +170,16 @@ class _Routes:
         tenant = self._tenant(request, _tenant_id(request), "get", TENANTS)
         return _found(*await self._run(self._devices.tenant, tenant))
 
+    async def usage(self, request: Request) -> Response:
+        tenant = self._tenant(request, _tenant_id(request), "get", TENANTS)
+        found = await self._run(self._devices.usage, tenant)
+        answer: dict[str, Any] = {}
+        for name, unit, size in (("data-volume", "bytes", 1), ("connection-duration", "minutes", 60_000)):
+            if name in found:
+                since, used = found[name]
+                answer[name] = {"since": time_of(since * 1000), unit: used // size}
+        return JSONResponse(answer)
+
     async def update_tenant(self, request: Request) -> Response:
         tenant = self._tenant(request, _tenant_id(request), "update", TENANTS)
         project = self._project_of(tenant)

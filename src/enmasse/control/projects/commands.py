@@ -48,6 +48,9 @@ SAVE_S: Final = 10.0
 MOST_SEEN: Final = 100_000
 """Devices of which it is known when they were seen, since the start."""
 
+USED_UP: Final = "amqp:resource-limit-exceeded"
+"""The condition with which a node refuses a command while the tenant's data volume is used up: it waits on."""
+
 STATE_TYPE: Final = "application/vnd.enmasse-command-state+json"
 _REPLIES: Final = "enmasse"
 """The name below ``command_response/T`` at which responses to these commands arrive."""
@@ -275,7 +278,7 @@ class CommandDispatcher:
             state = DELIVERED if awaits else ACCEPTED
             await asyncio.to_thread(change, command.tenant, command.id, state, since=(QUEUED,), attempt=1)
             return True
-        if outcome == Outcome.REJECTED:
+        if outcome == Outcome.REJECTED and outcome.condition != USED_UP:
             reason = outcome.description or outcome.condition or "it was rejected"
             await asyncio.to_thread(change, command.tenant, command.id, REJECTED, since=(QUEUED,), reason=reason)
             return True
@@ -315,7 +318,8 @@ class CommandDispatcher:
         """Send a device a command that does not wait, and return its response; without one, its outcome.
 
         Raises:
-            RegistryError: 503 when the device does not listen, 504 when it does not answer, 400 when it is refused.
+            RegistryError: 503 when the device does not listen, 504 when it does not answer, 400 when it is refused,
+                429 when its tenant's data volume is used up.
         """
         identity = secrets.token_hex(16)
         awaits = bool(request.response_required) or wait_s > 0
@@ -333,6 +337,8 @@ class CommandDispatcher:
                     correlation_id=identity if awaits else None,
                     identity=identity,
                 )
+                if outcome == Outcome.REJECTED and outcome.condition == USED_UP:
+                    raise RegistryError(429, outcome.description or "the devices have used up their data volume")
                 if outcome == Outcome.REJECTED:
                     raise RegistryError(400, outcome.description or "the command was rejected")
                 if outcome != Outcome.ACCEPTED:

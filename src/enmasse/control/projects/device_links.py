@@ -164,6 +164,8 @@ class DeviceLinks:
                 case "provision":
                     made = provision(self._registry, tenant, str(question["device-id"]), str(question["gateway"]))
                     found = {"device": made}
+                case "usage":
+                    return {"found": self._lookups.note_usage(str(question["source"]), question["rows"])}
                 case "store" if self.note_taker is not None:
                     found = self.note_taker.store_message(question)
                 case what:

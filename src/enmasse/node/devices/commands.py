@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.node.devices.directory import UNAVAILABLE, Directory, Found
-from enmasse.node.devices.messages import Command, DeviceError, RequestIds, command_of, target_of
+from enmasse.node.devices.messages import Command, DeviceError, RequestIds, command_of, count_payload, target_of
 from enmasse.node.devices.tenants import COMMAND, Device, Tenant
 from enmasse.node.gathered import Gathered
 from enmasse.node.plain_values import as_bytes
@@ -284,7 +284,9 @@ class TenantCommands:
         command = command_of(self.tenant, target, sections, self._ids)
         if sections.application_properties.get(MODE) == "stored":
             self._store(command, sections, done)
-        elif not _offer(self._exact.get(target, ()), command, done):
+            return
+        count_payload(self.tenant, len(command.payload))
+        if not _offer(self._exact.get(target, ()), command, done):
             self._directory.find_device(
                 self.tenant, target, lambda found: self._route_by_gateway(found, command, done)
             )

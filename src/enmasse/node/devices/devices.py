@@ -14,6 +14,7 @@ from enmasse.node.devices.login import DeviceLogin
 from enmasse.node.devices.messages import DeviceError, RequestIds
 from enmasse.node.devices.registry_link import RegistryLink
 from enmasse.node.devices.tenants import Device
+from enmasse.node.devices.usage import TELL_S, UsageTeller
 
 if TYPE_CHECKING:
     from enmasse.identity.passwords import PasswordClient, Passwords
@@ -65,6 +66,14 @@ class Devices:
         """The connections of each tenant's devices."""
         self._counts: Counter[str] = Counter()
         """Those of them that last, which alone are limited."""
+        self._usage = UsageTeller(
+            self.directory.tenants.values,
+            self.link.ask,
+            clock=clock,
+            wall=wall,
+            source=secrets.token_hex(8),
+        )
+        self._is_usage_due = False
 
     def login(self, tenant: Tenant, client: PasswordClient) -> DeviceLogin:
         """Begin a login of a device of a tenant."""
@@ -105,6 +114,8 @@ class Devices:
         tenant = device.tenant
         if not tenant.allows(adapter):
             raise DeviceError(403, f"tenant {tenant.id!r} has the adapter {adapter} disabled")
+        if lasts and not tenant.usage.may_connect:
+            raise DeviceError(429, f"the devices of tenant {tenant.id!r} were connected for as long as they may be")
         connected = self._connected.setdefault(tenant.id, {})
         if lasts and 0 <= tenant.most_connections <= self._counts[tenant.id]:
             raise DeviceError(
@@ -113,6 +124,7 @@ class Devices:
         connected[connection] = device
         if lasts:
             self._counts[tenant.id] += 1
+            tenant.usage.connect(1, self._clock())
         self.link.note("connected" if lasts else "seen", tenant.id, device.id)
 
     def leave(self, connection: ClientConnection, device: Device, *, lasts: bool = True) -> None:
@@ -124,9 +136,17 @@ class Devices:
             del self._connected[device.tenant.id]
         if lasts:
             self._counts[device.tenant.id] -= 1
+            device.tenant.usage.connect(-1, self._clock())
             self.link.note("disconnected", device.tenant.id, device.id)
 
+    def _tell_usage(self) -> None:
+        self._usage.tell()
+        self._is_usage_due = self._usage.is_wanted
+        if self._is_usage_due:
+            self.link.core.call_later(TELL_S, self._tell_usage)
+
     def _tell_who_is_here(self) -> None:
+        self._usage.tell(everything=True)
         for tenant, connected in self._connected.items():
             for connection, device in connected.items():
                 if connection.protocol != "http":  # which is a request, and soon over
@@ -142,6 +162,11 @@ class Devices:
             self.link.core.call_later(SETTLE_S, self._take_authorities)
         tenant = self.directory.tenants.get(identity)
         self.commands.tenant_changed(identity)
+        if tenant is not None and tenant.has_usage_limits:
+            self._usage.enter_periods(tenant)
+            if not self._is_usage_due:
+                self._is_usage_due = True
+                self.link.core.call_later(0.0, self._tell_usage)
         for connection, device in list(self._connected.get(identity, {}).items()):
             if tenant is None or not tenant.is_enabled or tenant.space != device.tenant.space:
                 connection.close("amqp:unauthorized-access", "the tenant was disabled or deleted")

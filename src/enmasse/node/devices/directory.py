@@ -103,6 +103,8 @@ class Directory:
         known = self.tenants.get(tenant.id)
         if known is not None and (known.space, known.document) == (tenant.space, tenant.document):
             return
+        if known is not None:
+            tenant.usage = known.usage
         self._forget_alias(tenant.id)
         self.tenants[tenant.id] = tenant
         if tenant.alias:

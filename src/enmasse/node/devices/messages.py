@@ -120,10 +120,11 @@ class Downstream:
         is_partitioned: whether the address keeps the order of messages with the same key.
     """
 
-    __slots__ = ("_at", "_head")
+    __slots__ = ("_at", "_head", "_tenant")
 
     def __init__(self, sent: Sent, *, is_partitioned: bool = False) -> None:
         device = sent.device
+        self._tenant = device.tenant
         defaults = {**device.tenant.defaults, **device.defaults}
         header = Header(durable=sent.kind == EVENT or (sent.is_once and is_partitioned))
         ttl_s = _ttl_of(sent, defaults)
@@ -167,7 +168,12 @@ class Downstream:
         self._at = self._head.index(_TIME_BYTES) + 1
 
     def message(self, body: bytes, now_ms: int) -> bytes:
-        """Return the message with a payload that came at a time, in milliseconds since 1970 UTC."""
+        """Return the message with a payload that came at a time, in milliseconds since 1970 UTC.
+
+        Raises:
+            DeviceError: the tenant's data volume is used up.
+        """
+        count_payload(self._tenant, len(body))
         head, at = self._head, self._at
         return b"".join((head[:at], now_ms.to_bytes(8, "big"), head[at + 8 :], data_start(len(body)), body))
 
@@ -197,6 +203,16 @@ def seconds_of(properties: Mapping[str, str], name: str) -> int | None:
     if found < least:
         raise DeviceError(400, f"{name} is a number of seconds, not {text!r:.40}")
     return found
+
+
+def count_payload(tenant: Tenant, size: int) -> None:
+    """Count a payload that a device of a tenant sends or is sent.
+
+    Raises:
+        DeviceError: the tenant's data volume is used up.
+    """
+    if not tenant.usage.take(size):
+        raise DeviceError(429, f"the devices of tenant {tenant.id!r} have used up their data volume")
 
 
 def check_payload(content_type: str, body: bytes) -> None:
@@ -312,7 +328,12 @@ def command_of(tenant: Tenant, device: str, sections: Sections, ids: RequestIds)
 def response_of(
     device: Device, status: int, content_type: str, body: bytes, to: str, correlation_id: Any, now_ms: int
 ) -> bytes:
-    """Return the message with a device's response."""
+    """Return the message with a device's response.
+
+    Raises:
+        DeviceError: the tenant's data volume is used up.
+    """
+    count_payload(device.tenant, len(body))
     most_s = device.tenant.most_ttl_s(RESPONSE)
     own = device.defaults.get("ttl-command-response", device.tenant.defaults.get("ttl-command-response"))
     found = [each for each in (own, most_s) if isinstance(each, int) and each >= 0]
@@ -333,7 +354,12 @@ def response_of(
 def inquiry_of(
     device: Device, name: str, content_type: str, body: bytes, reply_to: str, correlation_id: Any = None
 ) -> bytes:
-    """Return the message with an inquiry of a device."""
+    """Return the message with an inquiry of a device.
+
+    Raises:
+        DeviceError: the tenant's data volume is used up.
+    """
+    count_payload(device.tenant, len(body))
     return encode_message(
         body,
         properties=Properties(

@@ -4,7 +4,7 @@ Over the administrator's socket the control process receives from ``$devices``, 
 sends to ``$registry``, where it answers and tells. Both are messages with one text of JSON.
 
 To the control process:
-    ``{"ask": N, "what": "credentials" | "device" | "store" | "provision", ...}``: a question with a number;
+    ``{"ask": N, "what": "credentials" | "device" | "store" | "provision" | "usage", ...}``: a question with a number;
     ``{"notes": [[what, tenant, device, time_ms], ...]}``: what has happened, of which some may be missing: a device
     ``connected`` or ``disconnected``, was ``seen``, is ``listening`` for commands, or is ``present``, as it was when
     the control process came.

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from enmasse.identity.permissions import SEND, Grant, Permissions
+from enmasse.node.devices.usage import DATA, DURATION, Usage
 from enmasse.node.users.patterns import matcher_of
 
 Document = Mapping[str, Any]
@@ -39,13 +40,15 @@ class Tenant:
         document: as given.
         is_enabled: whether its devices may come in.
         defaults: properties of messages that do not have them.
+        limits: of what its devices may use, as the registry has them.
         most_connections: connections of its devices at a time; -1: any number.
         permissions: of a device.
+        usage: what its devices have used.
     """
 
     __slots__ = (
-        "_adapters", "_limits", "alias", "anchors", "defaults", "document", "id", "is_enabled", "most_connections",
-        "permissions", "space",
+        "_adapters", "alias", "anchors", "defaults", "document", "id", "is_enabled", "limits", "most_connections",
+        "permissions", "space", "usage",
     )  # fmt: skip
 
     def __init__(self, identity: str, space: str, document: Document) -> None:
@@ -56,9 +59,10 @@ class Tenant:
         self.is_enabled = document.get("enabled") is not False
         self.defaults: Document = document.get("defaults") or {}
         self.anchors: Sequence[Document] = document.get("trusted-ca") or ()
-        self._limits: Document = document.get("resource-limits") or {}
+        self.limits: Document = document.get("resource-limits") or {}
         self._adapters = {item["type"]: item for item in document.get("adapters") or ()}
-        self.most_connections = int(self._limits.get("max-connections", -1))
+        self.most_connections = int(self.limits.get("max-connections", -1))
+        self.usage = Usage()
         targets = (self.address(TELEMETRY), self.address(EVENT), self.address(INQUIRY), f"{self.address(RESPONSE)}/#")
         self.permissions = Permissions((Grant((SEND,), targets),), matcher_of)
 
@@ -73,6 +77,11 @@ class Tenant:
         found = self._adapters.get(adapter)
         return found is not None and found.get("enabled") is not False
 
+    @property
+    def has_usage_limits(self) -> bool:
+        """True if what its devices use in a period is limited."""
+        return DATA in self.limits or DURATION in self.limits
+
     def most_ttl_s(self, kind: str, *, is_once: bool = True) -> int | None:
         """Return the longest time to live of a message in seconds; None: it has no bound.
 
@@ -84,7 +93,7 @@ class Tenant:
             TELEMETRY: "max-ttl-telemetry-qos1" if is_once else "max-ttl-telemetry-qos0",
             RESPONSE: "max-ttl-command-response",
         }.get(kind, "max-ttl")
-        found = int(self._limits.get(name, -1))
+        found = int(self.limits.get(name, -1))
         return None if found < 0 else found
 
 

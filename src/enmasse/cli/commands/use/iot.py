@@ -93,6 +93,14 @@ def show_tenant(
     _show(data, f"tenants/{identity}", output)
 
 
+@tenant.command("usage")
+def show_usage(
+    identity: TenantId, output: StructuredChoice = StructuredOutput.YAML, data: Data = DEFAULT_DATA
+) -> None:
+    """Show what the devices of a tenant have used of its data volume and connection duration."""
+    _show(data, f"tenants/{identity}/usage", output)
+
+
 @tenant.command("update")
 def update_tenant(identity: TenantId, filename: File = None, data: Data = DEFAULT_DATA) -> None:
     """Replace what is known of a tenant by a file."""
