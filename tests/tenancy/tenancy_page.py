@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tenancy import ways_amqp, ways_api, ways_console, ways_hosts, ways_http, ways_pipelines
+from tests.tenancy import ways_amqp, ways_api, ways_console, ways_devices, ways_hosts, ways_http, ways_pipelines
 
 __all__ = ["PAGE", "WAYS", "page"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tenancy.md"
 
-WAYS = (*ways_amqp.WAYS, *ways_http.WAYS, *ways_api.WAYS, *ways_console.WAYS)
+WAYS = (*ways_amqp.WAYS, *ways_http.WAYS, *ways_api.WAYS, *ways_console.WAYS, *ways_devices.WAYS)
 
 SECTIONS = (
     ("Over AMQP", ways_amqp.WAYS),
     ("Over HTTP", ways_http.WAYS),
     ("Over the API", ways_api.WAYS),
     ("By what the console asks", ways_console.WAYS),
+    ("With devices and webhooks", ways_devices.WAYS),
     ("By host names", ways_hosts.WAYS),
     ("With pipelines", (*ways_pipelines.PYTHON_WAYS, *ways_pipelines.SQL_WAYS, *ways_pipelines.REQUEST_WAYS)),
 )

@@ -19,6 +19,8 @@ from tests.support.polling import until
 SECRET = "the formula of blue"
 PASSWORDS = {"red": "red as a beet at noon", "blue": "blue as the sea at dawn"}
 NAMESPACES = {"red": "team-a", "blue": "team-b"}
+DEVICE = "lamp"
+"""A device that each of them has."""
 EVERYTHING = ["send", "recv", "view", "manage"]
 TYPES = {
     "vault": "queue", "history": "stream", "news": "topic", "asking": "anycast", "telling": "multicast",
@@ -30,8 +32,15 @@ KINDS = {
     "messagingusers": ("user.enmasse.io/v1beta1", "MessagingUser"),
     "configmaps": ("v1", "ConfigMap"),
     "secrets": ("v1", "Secret"),
+    "iotprojects": ("iot.enmasse.io/v1alpha1", "IoTProject"),
+    "webhooks": ("enmasse.io/v1beta1", "Webhook"),
     "rolebindings": ("rbac.authorization.k8s.io/v1", "RoleBinding"),
 }
+
+
+def tenant_of(who: str) -> str:
+    """The tenant of the device registry."""
+    return f"{NAMESPACES[who]}.plant"
 
 
 def path_of(plural: str, namespace: str | None, name: str = "") -> str:
@@ -87,6 +96,11 @@ class Tenants:
             for plural in (plural for plural in KINDS if plural != "rolebindings"):  # tenants do not read those
                 items = http.get(path_of(plural, "team-b")).raise_for_status().json()["items"]
                 found[plural] = {item["metadata"]["name"]: _declared(item) for item in items}
+            for what in ("tenants", "devices", "credentials"):
+                path = f"/registry/v1/{what}/{tenant_of('blue')}"
+                found[what] = http.get(path if what == "tenants" else f"{path}/{DEVICE}").json()
+                # Blue's own attempts to show that it may: when it was seen.
+                found[what] = {"devices": found[what].get("via")} if what == "devices" else found[what]
         # Another user than the one whose password is guessed.
         with self.connect("blue", user="keeper") as connection:
             manager = connection.management()
@@ -125,6 +139,10 @@ def declare(tenants: Tenants, who: str, namespace: str) -> None:
         }
         create("messagingusers", f"{who}.app", spec=user)
         create("messagingusers", f"{who}.keeper", spec=user | {"username": "keeper"})
+        space = {"namespace": namespace, "addressSpaceName": who}
+        create("iotprojects", "plant", spec={"downstreamStrategy": {"providedStrategy": space}})
+        hook = {"address": "graves", "url": "https://hooks.example/", "paused": True}
+        create("webhooks", f"{who}.hook", spec=hook)
         secret = base64.b64encode(f"{SECRET} {who}".encode()).decode()
         create("secrets", "keys", data={"key": secret})
         create("configmaps", "facts", data={"fact": f"{SECRET} {who}"})
@@ -137,6 +155,10 @@ def declare(tenants: Tenants, who: str, namespace: str) -> None:
             return [item for item in items if item.get("status", {}).get("phase") != "Active"]
 
         until(lambda: not waiting(), waiting)
+        registry, tenant = "/registry/v1", tenant_of(who)
+        until(lambda: http.post(f"{registry}/devices/{tenant}/{DEVICE}").status_code == 201)
+        login = {"type": "hashed-password", "auth-id": DEVICE, "secrets": [{"pwd-plain": PASSWORDS[who]}]}
+        http.put(f"{registry}/credentials/{tenant}/{DEVICE}", json=[login]).raise_for_status()
 
 
 def fill(tenants: Tenants) -> None:

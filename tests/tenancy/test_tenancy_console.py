@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tenancy.tenants import TYPES
 from tests.tenancy.ways_console import ASKS, BASE
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ def test_no_role_in_a_namespace_shows_another(people: Tenants, who: str) -> None
     assert people.state_of_blue() == before
 
 
+OF_EACH = len(TYPES) + 1 + 5
+"""Addresses of each tenant: those, a subscription, and a project's."""
+
+
 @pytest.mark.parametrize("who", ["red", *ROLES])
 def test_everybody_sees_what_they_have(people: Tenants, who: str) -> None:
     with people.http(who) as http:
@@ -60,9 +65,9 @@ def test_everybody_sees_what_they_have(people: Tenants, who: str) -> None:
         spaces = get(f"{BASE}/rows/addressspaces")
         assert [(row["namespace"], row["name"]) for row in spaces["items"]] == [("team-a", "red")]
         overview = get(f"{BASE}/overview")
-        assert (overview["totals"]["spaces"], overview["totals"]["addresses"]) == (1, 8)
+        assert (overview["totals"]["spaces"], overview["totals"]["addresses"]) == (1, OF_EACH)
         assert "nodes" not in overview
-        assert get(f"{OWN}/addressspaces/red/rows/addresses")["total"] == 8
+        assert get(f"{OWN}/addressspaces/red/rows/addresses")["total"] == OF_EACH
         assert get(f"{OWN}/addressspaces/red/rows/users", search="keep")["total"] == 1
         assert get(f"{OWN}/addressspaces/red/series", address="red.vault")["kind"] == "Series"
         may = {"operation": "send", "address": "vault"}

@@ -19,7 +19,7 @@ __all__ = ["WAYS"]
 
 PRESENT = {
     "addressspaces": "blue", "addresses": "blue.vault", "messagingusers": "blue.app", "configmaps": "facts",
-    "secrets": "keys", "rolebindings": "blue:tenant-edit",
+    "secrets": "keys", "iotprojects": "plant", "webhooks": "blue.hook", "rolebindings": "blue:tenant-edit",
 }  # fmt: skip
 SPECS: dict[str, dict[str, Any]] = {
     "addressspaces": {"spec": {"type": "standard"}},
@@ -27,6 +27,12 @@ SPECS: dict[str, dict[str, Any]] = {
     "messagingusers": {"spec": {"username": "mole", "authentication": {"type": "federated"}}},
     "configmaps": {"data": {"a": "b"}},
     "secrets": {"data": {"a": "Yg=="}},
+    "iotprojects": {
+        "spec": {
+            "downstreamStrategy": {"providedStrategy": {"namespace": "team-b", "addressSpaceName": "blue"}},
+        }
+    },
+    "webhooks": {"spec": {"address": "vault", "url": "https://hooks.example/"}},
     "rolebindings": {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "enmasse.io:tenant-edit"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "red"}],
@@ -82,7 +88,10 @@ def _verbs(plural: str) -> Iterator[tuple[str, Ask]]:
     all_there = path_of(plural, "team-b")
     body = document(plural, "team-b", PRESENT[plural], **SPECS[plural])
     new = document(
-        plural, "team-b", "blue.new" if plural in ("addresses", "messagingusers") else "new", **SPECS[plural]
+        plural,
+        "team-b",
+        "blue.new" if plural in ("addresses", "messagingusers", "webhooks") else "new",
+        **SPECS[plural],
     )
     yield "list", lambda http: http.get(all_there)
     yield "watch", lambda http: http.get(all_there, params={"watch": "true", "timeoutSeconds": "1"})
@@ -232,6 +241,8 @@ def devices_of_blue(tenants: Tenants) -> None:
         *((method, "credentials/team-b.plant/lamp") for method in ("GET", "PUT")),
         *((method, path) for method, path in (("POST", "devices/team-b.plant"), ("DELETE", "devices/team-b.plant"))),
         ("POST", "import/team-b.plant"),
+        *(("GET", path) for path in ("tenants/team-b.plant/usage", "commands/team-b.plant")),
+        *(("POST", path) for path in ("commands/team-b.plant/lamp", "commands/team-b.plant")),
         ("POST", "tenants?namespace=team-b"),
     ]
     with tenants.http("red") as red:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -203,7 +203,14 @@ class Admission:
             has_certificate=self.has_certificate,
             tokens=gate.tokens,
         )
+        if "PLAIN" not in offered and (self.is_private or self._is_here) and self._may_have_devices(names):
+            offered += ("PLAIN",)
         return offered, has_open
+
+    def _may_have_devices(self, spaces: Sequence[str]) -> bool:
+        """Return true if a client that names one of some spaces may be a device, whose password is not for SCRAM."""
+        devices = self._gate.devices
+        return devices is not None and any(each.space in spaces for each in devices.directory.tenants.values())
 
     def authenticate(self, mechanism: str, response: bytes, hostname: str | None) -> Verdict:
         """Take the first message of a mechanism that was offered.
