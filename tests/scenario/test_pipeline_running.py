@@ -332,8 +332,12 @@ def test_a_change_that_does_not_fit_is_refused_until_a_restart_is_asked_for(
     )
     send(node, "first", "d")
     place.until(lambda: texts(place, "change") == ["D", "a", "b"])
-    place.put("demo.change", to_table("second", "change"), addresses)
+    with_neighbour = to_table("second", "change")
+    with_neighbour["sinks"] += [{"table": "neighbour"}]
+    place.put("demo.change", with_neighbour, addresses)
     place.until(lambda: place.statuses["demo.change"]["conditions"][0]["reason"] == "CheckpointMisfit")
+    # Other queries of the pipeline go on.
+    place.until(lambda: texts(place, "neighbour") == ["c"])
     message = place.statuses["demo.change"]["conditions"][0]["message"]
     assert "'source first'" in message
     assert "'source second'" in message

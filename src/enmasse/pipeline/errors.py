@@ -6,7 +6,8 @@ ConfigError
 ├── SparkMissingError      no Java or no PySpark; the message holds the install command
 ├── SpaceTakenError        another runner works with the same checkpoints
 ├── PlanError              a pipeline cannot be run as it is declared
-│   └── CheckpointMisfitError  it can, but not from where its checkpoint is
+│   ├── CheckpointMisfitError  it can, but not from where its checkpoint is
+│   └── TableEmptyError    it can once a table that it reads has rows
 ├── CheckpointDamagedError a checkpoint's file is missing or unreadable
 ├── FunctionError          a pipeline's Python function raised, took too long or gave something else
 ├── TableSchemaError       rows do not fit the table they go to
@@ -74,6 +75,10 @@ class PlanError(ConfigError):
 
 class CheckpointMisfitError(PlanError):
     """A pipeline was changed so that it cannot go on from its checkpoint; the message says what to do."""
+
+
+class TableEmptyError(PlanError):
+    """A table that a pipeline joins has no rows yet; the message names it and what to do."""
 
 
 class CheckpointDamagedError(ConfigError):

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 AVAILABLE_NOW: Final = "availableNow"
 
+EACH_BATCH, ON_START = "batch", "onStart"
+"""When the version of a table that batches join is looked for."""
+
 _WITH_DDL = ("json", "cbor")
 _WITHOUT_SCHEMA = ("raw", "text", "senml")
 _MAX_SQL = 100_000  # characters of all steps: control checks them while others wait
@@ -104,6 +107,10 @@ def _source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
             yield Problem(f"{path}.badRecords", "expected another address than the one that is read")
     if source.table is not None:
         yield from _table_source_problems(path, source)
+    else:
+        for field in ("refresh", "when_empty"):
+            if getattr(source, field) is not None:
+                yield Problem(f"{path}.{type(source).model_fields[field].alias}", "only a table has it")
     if source.starting_offsets is not None and (problem := position_problem(source.starting_offsets)):
         yield Problem(f"{path}.startingOffsets", problem)
     yield from _schema_problems(path, source)
@@ -119,6 +126,12 @@ def _table_source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
         if getattr(source, field) is not None:
             alias = type(source).model_fields[field].alias
             yield Problem(f"{path}.{alias}", "only an address has it; a table is read as it is")
+    if source.refresh not in (None, EACH_BATCH, ON_START):
+        try:
+            milliseconds(source.refresh)
+        except ValueError:
+            expected = f"expected {EACH_BATCH}, {ON_START} or a duration such as 5m"
+            yield Problem(f"{path}.refresh", f"{expected}, got {describe_value(source.refresh)}")
 
 
 def _schema_problems(path: str, source: SourceSpec) -> Iterator[Problem]:

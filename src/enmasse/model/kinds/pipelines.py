@@ -63,7 +63,13 @@ class SourceSpec(Model):
     address: str | None = None
     """An address of the space; a stream is read by offset, everything else is consumed."""
     table: str | None = None
-    """A table of the space's lake, as it is when the query starts."""
+    """A table of the space's lake. Each batch joins it as it is then."""
+    refresh: str | None = None
+    """Of a table: `batch` (the default): each batch looks for its present version; a duration: it may be so old;
+    `onStart`: as it is when the query starts."""
+    when_empty: Literal["wait", "warn"] | None = None
+    """Of a table without rows, when the query is to start: `wait` (the default) until it has some, or go on and
+    `warn`."""
     format: DecodingFormat | None = None
     """How bodies are decoded; left out: as the address's ``schema`` says, or raw."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)
@@ -191,6 +197,34 @@ class PipelineSpec(Model):
     """What it runs on."""
 
 
+class JoinedTable(Model):
+    """A table that a query joins."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """Its name."""
+    version: str
+    """The version that the last batch joined: the number of the Delta table's."""
+    at: str
+    """When that was looked for."""
+
+
+class SourceStatus(Model):
+    """What a query reads of one of its sources."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """The address."""
+    rows: int = 0
+    """Read since the runner started."""
+    input_rows_per_second: float | None = None
+    """How fast rows came before the last batch."""
+    lag: int | None = None
+    """Rows that are there and were not read yet."""
+
+
 class QueryStatus(Model):
     """One streaming query of a pipeline."""
 
@@ -228,6 +262,10 @@ class QueryStatus(Model):
     """That could not be decoded, or were refused."""
     restarts: int = 0
     """How often it was started again after a failure."""
+    sources: tuple[SourceStatus, ...] = Field(default=(), strict=False)
+    """What it reads of each address."""
+    tables: tuple[JoinedTable, ...] = Field(default=(), strict=False)
+    """The tables that its batches join, each as the last batch did."""
     error: str | None = None
     """Of the last failure."""
 
@@ -240,11 +278,12 @@ class PipelineStatus(ResourceStatus):
     queries: tuple[QueryStatus, ...] = Field(default=(), strict=False)
     """Each of its streaming queries."""
     rows: int = 0
-    """Rows read since the runner started, over all queries."""
+    """Rows read since the runner started. What several queries read of one address counts once: as much as the
+    query that has read most."""
     rate: float | None = None
-    """Rows read a second, over all queries."""
+    """Rows read a second; of each address by the query that reads fastest."""
     lag: int | None = None
-    """Rows that are there and were not read yet, over all queries."""
+    """Rows that are there and were not read yet; of each address by the query that is furthest behind."""
     last_error: str | None = None
     """The last failure of any query."""
     restarted_at: str | None = None

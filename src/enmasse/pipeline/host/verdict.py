@@ -365,7 +365,13 @@ def _is_going(pipeline: Pipeline) -> bool:
 
 _CANNOT = frozenset({"ClusterAllowed", "PythonAllowed", "SparkAvailable"})
 """Conditions that waiting does not fulfil."""
-_PHASE_OF_REASON = {"Running": "Running", "Finished": "Finished", "Starting": "Starting", "Paused": "Starting"}
+_PHASE_OF_REASON = {
+    "Running": "Running",
+    "Finished": "Finished",
+    "Starting": "Starting",
+    "Paused": "Starting",
+    "TableEmpty": "Pending",
+}
 """Phases by the reason of a runner's condition Ready; others are failures. One that was paused is to start."""
 _READY_PHASES = frozenset({"Running", "Finished"})
 

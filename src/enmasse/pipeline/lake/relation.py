@@ -54,6 +54,21 @@ def _is_table(path: Path) -> bool:
     return (path / "_delta_log").is_dir() or parquet_fields(path) is not None
 
 
+def schema_of(path: Path) -> StructType:
+    """Return a table's columns.
+
+    Raises:
+        TableSchemaError: there is no table.
+    """
+    delta = open_delta(path)
+    if delta is not None:
+        return StructType.fromJson(json.loads(delta.schema().to_json()))
+    fields = parquet_fields(path)
+    if fields is None:
+        raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
+    return StructType.fromJson({"type": "struct", "fields": fields})
+
+
 def relation(spark: SparkSession, path: Path) -> DataFrame:
     """Return the table's rows as they are now; what comes later is not in the frame.
 

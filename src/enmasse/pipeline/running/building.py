@@ -17,11 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.flow import EACH_BATCH, ON_START
 from enmasse.model.kinds.pipelines import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
 from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.decoding import bad, decode, good
-from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
 from enmasse.pipeline.running.functions import FunctionCall, check_function
+from enmasse.pipeline.running.logical_plans import reads_any
 from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, JobPlan, Place, QueryPlan, TableTarget
 from enmasse.pipeline.running.progress import BAD_ROWS
 
@@ -61,7 +63,7 @@ class RunningContext:
     _frames: dict[str, DataFrame] = field(default_factory=dict)
 
     def read(self, source: SourceSpec) -> DataFrame:
-        """Return the rows of an address, decoded, those without that cannot be; or of a table.
+        """Return the rows of an address, decoded, those without that cannot be; or of a table as it is now.
 
         Raises:
             PlanError: the source cannot be read so.
@@ -85,6 +87,37 @@ class RunningContext:
 
         frame: DataFrame = relation(self.spark, self.place.lake / table)
         return frame
+
+    def follow_table(self, source: SourceSpec, query: str) -> DataFrame:
+        """Return a table as the batches of a query join it.
+
+        Args:
+            source: with a table.
+            query: the name of the checkpoint.
+
+        Raises:
+            TableEmptyError: it has no rows, and the source says to wait for some.
+        """
+        from enmasse.pipeline.lake.reference import followed, query_key  # noqa: PLC0415  # Delta is slow to load
+        from enmasse.pipeline.lake.relation import facts  # noqa: PLC0415
+
+        assert source.table is not None
+        path = self.place.lake / source.table
+        words = f"source {source.name}: the table {source.table} is empty"
+        try:
+            is_empty = not facts(path).rows
+        except TableSchemaError as error:
+            raise TableEmptyError(f"source {source.name}: {error}") from None
+        if is_empty:
+            if source.when_empty != "warn":
+                raise TableEmptyError(
+                    f"{words}, and rows would be joined with nothing: the pipeline starts once it has rows, or at "
+                    "once with whenEmpty: warn"
+                )
+            if (warning := f"{words} when the query starts") not in self.warnings:
+                self.warnings.append(warning)
+        refresh_s = 0.0 if source.refresh in (None, EACH_BATCH) else milliseconds(source.refresh) / 1000
+        return followed(self.spark, path, self.checkpoint_of(query), query_key(self.pipeline, query), refresh_s)
 
     def _read_address(self, source: SourceSpec) -> DataFrame:
         if source.address is None:
@@ -164,18 +197,42 @@ def build_plans(
     spec = pipeline.spec
     if spec.builtin is not None:
         return [*_builtin(spec.builtin, context), *context.bad_records]
-    relations: dict[str, DataFrame] = {source.name: context.read(source) for source in spec.sources}
+    plans: list[QueryPlan | JobPlan] = []
+    relations: dict[str, DataFrame] = {}
+    for index, sink in enumerate(spec.sinks):
+        name = _sink_name(sink, spec.sinks[:index])
+        if not relations or any(map(_is_followed, spec.sources)):
+            relations = _relations(context, pipeline, guard, code, name)
+        where = f"spec.sinks[{index}].input"
+        plan = QueryPlan(name, _relation(where, sink.input, relations), _target(sink))
+        if reads_any(plan, context.consumed) and any(map(_is_followed, spec.sources)):
+            # What is consumed is read by one query, whose batches those are.
+            relations = _relations(context, pipeline, guard, code, CONSUMING)
+            plan = QueryPlan(name, _relation(where, sink.input, relations), _target(sink))
+        plans.append(plan)
+    return [*plans, *context.bad_records]
+
+
+def _is_followed(source: SourceSpec) -> bool:
+    return source.table is not None and source.refresh != ON_START
+
+
+def _relations(
+    context: RunningContext, pipeline: Pipeline, guard: Guard, code: Mapping[str, str], query: str
+) -> dict[str, DataFrame]:
+    """Return the relations of a pipeline by name, for the query with a checkpoint: it joins tables by its batches."""
+    spec = pipeline.spec
+    relations = {
+        source.name: context.follow_table(source, query) if _is_followed(source) else context.read(source)
+        for source in spec.sources
+    }
     for index, step in enumerate(spec.steps):
         place = f"spec.steps[{index}] ({step.name})"
         if step.sql is not None:
             relations[step.name] = _sql(context, guard, f"{place}.sql", step.sql, relations)
         else:
             relations[step.name] = _function(step, place, relations, code)
-    plans: list[QueryPlan | JobPlan] = []
-    for index, sink in enumerate(spec.sinks):
-        frame = _relation(f"spec.sinks[{index}].input", sink.input, relations)
-        plans.append(QueryPlan(_sink_name(sink, spec.sinks[:index]), frame, _target(sink)))
-    return [*plans, *context.bad_records]
+    return relations
 
 
 def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | JobPlan]:

@@ -106,14 +106,20 @@ def fingerprint_of(frame: DataFrame) -> list[str]:
     return lines
 
 
-def readings_of(frame: DataFrame) -> tuple[int, ...]:
-    """Return how often a streaming frame reads each of its sources, in the order in which Spark reports them.
+def readings_of(frame: DataFrame) -> tuple[tuple[str, int], ...]:
+    """Return the sources of a streaming frame, in the order in which Spark reports them, and how often each is read.
 
-    Spark reads a source once for each branch that begins with it, and counts its rows as often.
+    Spark reads a source once for each branch that begins with it, and counts its rows as often. A source is called
+    after its address; a second one over the same address has a number behind that.
     """
-    found: dict[str, int] = {}
+    found: dict[str, tuple[str, int]] = {}
     _count(analyzed(frame), found)
-    return tuple(found.values())
+    names = [name for name, _ in found.values()]
+    numbers = [names[:index].count(name) for index, name in enumerate(names)]
+    return tuple(
+        (f"{name}-{number + 1}" if number else name, count)
+        for (name, count), number in zip(found.values(), numbers, strict=True)
+    )
 
 
 def reads_any(plan: QueryPlan, addresses: Collection[str]) -> bool:
@@ -125,10 +131,11 @@ def _is_stream(plan: Any) -> bool:
     return str(plan.nodeName()) in _STREAMS or plan.getClass().getSimpleName() in _STREAMS
 
 
-def _count(plan: Any, found: dict[str, int]) -> None:
+def _count(plan: Any, found: dict[str, tuple[str, int]]) -> None:
     if _is_stream(plan):
         columns = str(plan.output())  # numbered; the same only where the same relation is meant
-        found[columns] = found.get(columns, 0) + 1
+        name, count = found.get(columns, (_address_of(plan), 0))
+        found[columns] = name, count + 1
     for child in each(plan.children()):
         _count(child, found)
 

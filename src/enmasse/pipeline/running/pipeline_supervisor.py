@@ -6,7 +6,7 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -14,15 +14,23 @@ from typing import TYPE_CHECKING, Any, Final
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.flow import AVAILABLE_NOW
-from enmasse.model.kinds.pipelines import DEFAULT_TRIGGER, Pipeline, PipelineStatus, QueryStatus
+from enmasse.model.kinds.pipelines import (
+    DEFAULT_TRIGGER,
+    JoinedTable,
+    Pipeline,
+    PipelineStatus,
+    QueryStatus,
+)
 from enmasse.model.schema.conditions import READY, Condition
-from enmasse.pipeline.errors import CheckpointMisfitError
+from enmasse.pipeline.errors import CheckpointMisfitError, TableEmptyError
+from enmasse.pipeline.lake.reference import forget_pins, joined_tables
 from enmasse.pipeline.running.building import CONSUMING, RunningContext, build_plans
 from enmasse.pipeline.running.checkpoints import Checkpoints
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.functions import read_code
 from enmasse.pipeline.running.logical_plans import fingerprint_of, readings_of, reads_any
 from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
+from enmasse.pipeline.running.progress import sum_of_most
 from enmasse.pipeline.running.query_supervisor import (
     FIRST_PAUSE_S,
     LAST_PAUSE_S,
@@ -33,6 +41,8 @@ from enmasse.pipeline.running.query_supervisor import (
 from enmasse.pipeline.running.targets import share_what_is_consumed, start_query
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from enmasse.pipeline.running.guard import Guard
@@ -91,6 +101,8 @@ class PipelineSupervisor:
         self._queries: list[QuerySupervisor | JobSupervisor] = []
         self._warnings: tuple[str, ...] = ()
         self._problem: Exception | None = None
+        self._said = ""
+        """Why it cannot run, as it was last logged."""
         self._build_pause_s = FIRST_PAUSE_S
         self._build_at: float | None = None
         self._checkpoints: Checkpoints | None = None
@@ -161,11 +173,15 @@ class PipelineSupervisor:
             with self._limiter.slot():
                 self._queries = self._make(self._order)
         except Exception as error:  # noqa: BLE001  # whatever a declaration brings about, the neighbours go on
+            if (sentence := sentence_of(error)) != self._said:
+                self._said = sentence
+                self._log(f"cannot run: {sentence}")
             self._problem = error
             self._build_at = time.monotonic() + self._build_pause_s
-            self._build_pause_s = min(2 * self._build_pause_s, LAST_PAUSE_S)
-            self._log(f"cannot run: {sentence_of(error)}")
+            if not isinstance(error, TableEmptyError):
+                self._build_pause_s = min(2 * self._build_pause_s, LAST_PAUSE_S)
             return
+        self._said = ""
         self._check()
 
     def _make(self, order: Order) -> list[QuerySupervisor | JobSupervisor]:
@@ -199,14 +215,15 @@ class PipelineSupervisor:
         fingerprint = [*fingerprint_of(plan.frame), *plan.state]
         name = CONSUMING if reads_any(plan, context.consumed) else plan.name
         checkpoint = checkpoints.path_of(name)
-        checkpoints.fit(name, fingerprint)
         every_s = trigger_s if trigger_s is None or plan.trigger_s is None else plan.trigger_s
 
         def start() -> Any:
             checkpoints.fit(name, fingerprint)
             return start_query(context, plan, checkpoint, every_s, adopt=checkpoints.generation > 1)
 
-        return QuerySupervisor(plan.name, start, self._log, self._limiter, readings_of(plan.frame))
+        return QuerySupervisor(
+            plan.name, start, self._log, self._limiter, readings_of(plan.frame), lambda: _joined(checkpoint)
+        )
 
     def _check(self) -> None:
         now = time.monotonic()
@@ -226,6 +243,7 @@ class PipelineSupervisor:
         if purge:
             Checkpoints(self._place.folder / "checkpoints" / self.name).purge()
             shutil.rmtree(self._place.folder / "spool" / self.name, ignore_errors=True)
+            forget_pins(self._place.lake, self.name)
         self._emit("deleted", pipeline=self.name)
 
     def _log(self, line: str) -> None:
@@ -245,34 +263,46 @@ class PipelineSupervisor:
         queries = tuple(query.status() for query in self._queries)
         if pipeline.spec.paused:
             queries = tuple(query.model_copy(update={"state": "Paused"}) for query in queries)
-        lags = [query.lag for query in queries if query.lag is not None]
-        rates = [query.input_rows_per_second for query in queries if query.input_rows_per_second is not None]
         errors = [query.error for query in queries if query.error]
         status = PipelineStatus(
             observed_generation=pipeline.metadata.generation,
             queries=queries,
-            rows=sum(query.rows for query in queries),
-            rate=round(sum(rates), 1) if rates else None,
-            lag=sum(lags) if lags else None,
+            rows=int(sum_of_most(queries, "rows") or 0),
+            rate=sum_of_most(queries, "input_rows_per_second"),
+            lag=None if (lag := sum_of_most(queries, "lag")) is None else int(lag),
             last_error=sentence_of(self._problem) if self._problem else errors[0] if errors else None,
             restarted_at=self._checkpoints.restarted_at if self._checkpoints else None,
             warnings=self._warnings,
         )
-        condition = _condition(pipeline, queries, self._problem)
+        misfits = {query.name for query in self._queries if isinstance(query, QuerySupervisor) and query.is_misfit}
+        condition = _condition(pipeline, queries, self._problem, misfits)
         return status.with_conditions([condition], now.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
 
-def _condition(pipeline: Pipeline, queries: tuple[QueryStatus, ...], problem: Exception | None) -> Condition:
+_REASONS: Final = {CheckpointMisfitError: "CheckpointMisfit", TableEmptyError: "TableEmpty"}
+"""Why a pipeline cannot run, by its error; of others it is ``CannotRun``."""
+
+
+def _joined(checkpoint: Path) -> Iterator[JoinedTable]:
+    for name, version in joined_tables(checkpoint):
+        yield JoinedTable(name=name, version=version.name, at=version.at)
+
+
+def _condition(
+    pipeline: Pipeline, queries: tuple[QueryStatus, ...], problem: Exception | None, misfits: Collection[str] = ()
+) -> Condition:
     states = {query.state for query in queries}
-    failed = next((query for query in queries if query.error), None)
+    # One that can go on after a change of the declaration alone is told first.
+    failed = next((query for query in sorted(queries, key=lambda q: q.name not in misfits) if query.error), None)
     truth, reason, message = "True", "Running", ""
     if problem is not None:
-        misfit = isinstance(problem, CheckpointMisfitError)
-        truth, reason, message = "False", "CheckpointMisfit" if misfit else "CannotRun", sentence_of(problem)
+        reason = next((name for kind, name in _REASONS.items() if isinstance(problem, kind)), "CannotRun")
+        truth, message = "False", sentence_of(problem)
     elif pipeline.spec.paused:
         reason, message = "Paused", "the pipeline rests and keeps its place"
     elif failed is not None:
-        truth, reason, message = "False", "QueryFailed", f"query {failed.name}: {failed.error}"
+        reason = "CheckpointMisfit" if failed.name in misfits else "QueryFailed"
+        truth, message = "False", f"query {failed.name}: {failed.error}"
     elif states == {"Finished"}:
         reason = "Finished"
     elif "Starting" in states or not states:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from enmasse.model.kinds.pipelines import QueryState, QueryStatus
+from enmasse.model.kinds.pipelines import QueryState, QueryStatus, SourceStatus
 
 BAD_ROWS: Final = "bad rows of "
 """Prefix of the observations that count what could not be decoded; the source's name follows."""
@@ -19,10 +19,12 @@ BAD_ROWS: Final = "bad rows of "
 class Progress:
     """The progress of one query since the runner started."""
 
-    readings: tuple[int, ...] = ()
-    """The number of times that the query reads each of its sources; once if not given."""
+    readings: tuple[tuple[str, int], ...] = ()
+    """The query's sources and how often it reads each; not given: not told apart, and read once."""
     batch: int | None = None
     rows: int = 0
+    rows_of: dict[str, int] = field(default_factory=dict)
+    """Rows by source."""
     bad: int = 0
     late: int = 0
     last: Mapping[str, Any] = field(default_factory=dict)
@@ -42,6 +44,8 @@ class Progress:
         self.reported = mark
         self.last = report
         self.rows += self._rows(report)
+        for name, source, count in self._sources(report):
+            self.rows_of[name] = self.rows_of.get(name, 0) + int(source.get("numInputRows") or 0) // count
         self.bad += bad_rows(report)
         self.late += sum(int(o.get("numRowsDroppedByWatermark") or 0) for o in report.get("stateOperators", ()))
         if "addBatch" in report.get("durationMs", {}):
@@ -76,6 +80,15 @@ class Progress:
             state_bytes=sum(int(o.get("memoryUsedBytes") or 0) for o in operators) if operators else None,
             late_rows=self.late if operators else None,
             lag=_lag(last.get("sources", ())),
+            sources=tuple(
+                SourceStatus(
+                    name=source_name,
+                    rows=self.rows_of.get(source_name, 0),
+                    input_rows_per_second=_rounded(source.get("inputRowsPerSecond"), count),
+                    lag=_lag([source]),
+                )
+                for source_name, source, count in self._sources(last)
+            ),
             bad_records=self.bad,
             restarts=restarts,
             error=error,
@@ -83,17 +96,43 @@ class Progress:
 
     def _rows(self, report: Mapping[str, Any]) -> int:
         """Return the rows of a batch, each counted once."""
+        sources = self._sources(report)
+        if not sources:
+            return int(report.get("numInputRows") or 0)
+        return sum(int(source.get("numInputRows") or 0) // count for _, source, count in sources)
+
+    def _sources(self, report: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], int]]:
+        """Return what a report says of each source, with its name and how often it is read."""
         sources = report.get("sources", ())
         if len(sources) != len(self.readings):
-            return int(report.get("numInputRows") or 0)
-        pairs = zip(sources, self.readings, strict=True)
-        return sum(int(source.get("numInputRows") or 0) // count for source, count in pairs)
+            return []
+        pairs = zip(self.readings, sources, strict=True)
+        return [(name, source, count) for (name, count), source in pairs]
 
     def _rate(self, name: str) -> float | None:
         reported, counted = self.last.get(name), int(self.last.get("numInputRows") or 0)
         if not isinstance(reported, int | float) or not math.isfinite(reported):
             return None
         return round(float(reported) * (self._rows(self.last) / counted if counted else 1), 1)
+
+
+def sum_of_most(queries: Iterable[QueryStatus], field: str) -> float | None:
+    """Return the sum over all addresses of what the query has that has most; None: nothing is known.
+
+    A query whose sources are not told apart counts as it is.
+    """
+    most: dict[str, float] = {}
+    for query in queries:
+        told: dict[str, SourceStatus | QueryStatus] = {source.name: source for source in query.sources}
+        for name, status in (told or {f"query {query.name}": query}).items():
+            if (value := getattr(status, field)) is not None:
+                most[name] = max(most.get(name, 0), value)
+    return round(sum(most.values()), 1) if most else None
+
+
+def _rounded(rate: Any, count: int) -> float | None:
+    """Return a rate of Spark's for rows that are counted so often."""
+    return round(float(rate) / count, 1) if isinstance(rate, int | float) and math.isfinite(rate) else None
 
 
 def bad_rows(report: Mapping[str, Any]) -> int:

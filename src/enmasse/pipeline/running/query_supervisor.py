@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from enmasse.model.kinds.pipelines import QueryState, QueryStatus
+from enmasse.model.kinds.pipelines import JoinedTable, QueryState, QueryStatus
+from enmasse.pipeline.errors import CheckpointMisfitError
 from enmasse.pipeline.running.failures import is_of_java, sentence_of
 from enmasse.pipeline.running.plans import JobPlan
 from enmasse.pipeline.running.progress import Progress
@@ -91,7 +92,8 @@ class QuerySupervisor:
         start: starts it, from its checkpoint.
         log: takes a line for each event.
         limiter: few queries start at a time.
-        readings: how often it reads each of its sources.
+        readings: its sources and how often it reads each.
+        tables: returns the tables that it joins, and the versions of its last batch.
     """
 
     def __init__(
@@ -100,7 +102,8 @@ class QuerySupervisor:
         start: Callable[[], StreamingQuery],
         log: Callable[[str], None],
         limiter: StartLimiter,
-        readings: tuple[int, ...] = (),
+        readings: tuple[tuple[str, int], ...] = (),
+        tables: Callable[[], Iterable[JoinedTable]] = tuple,
     ) -> None:
         self.name = name
         self._start = start
@@ -112,6 +115,8 @@ class QuerySupervisor:
         self._not_before = 0.0
         self._restarts = -1
         self._java_failures = 0
+        self._tables = tables
+        self._failure: BaseException | str | None = None
         self.state: QueryState = "Starting"
         self.error: str | None = None
 
@@ -119,6 +124,11 @@ class QuerySupervisor:
     def java_problem(self) -> str:
         """The error of Java itself that it fails with start after start; empty: there is none."""
         return self.error or "" if self._java_failures >= MOST_JAVA_FAILURES else ""
+
+    @property
+    def is_misfit(self) -> bool:
+        """True if it does not fit its checkpoint, which no other start mends."""
+        return self.error is not None and isinstance(self._failure, CheckpointMisfitError)
 
     def check(self, now: float) -> None:
         """Start the query if it is time, and read what it did since the last call.
@@ -137,6 +147,8 @@ class QuerySupervisor:
             self._read_progress(self._query)
             if not is_active:
                 self._ended(self._query, now)
+            elif self.state == "Starting" and self._query.status["message"].startswith("Waiting"):
+                self.state = "Running"
         except Py4JError as error:
             self._failed(error, now)
 
@@ -150,7 +162,8 @@ class QuerySupervisor:
             self._failed(error, now)
             return
         if self.error is None:
-            self.state = "Running"
+            # It runs once it has read, or waits for something to read.
+            self.state = "Starting"
 
     def _read_progress(self, query: StreamingQuery) -> None:
         java = query._jsq  # noqa: SLF001  # the public way turns a hundred reports into JSON at each check
@@ -177,6 +190,7 @@ class QuerySupervisor:
     def _failed(self, why: BaseException | str, now: float) -> None:
         self._query = None
         self.state = "Failed"
+        self._failure = why
         self.error = sentence = sentence_of(why)
         self._java_failures = self._java_failures + 1 if is_of_java(why) else 0
         self._not_before = now + self._pause_s
@@ -195,7 +209,9 @@ class QuerySupervisor:
     def status(self) -> QueryStatus:
         """Return what it did and how it is."""
         restarts = max(0, self._restarts)
-        return self._progress.status(self.name, self.state, restarts=restarts, error=self.error)
+        status = self._progress.status(self.name, self.state, restarts=restarts, error=self.error)
+        tables = tuple(self._tables())
+        return status.model_copy(update={"tables": tables}) if tables else status
 
 
 def problem_of_all(queries: Sequence[QuerySupervisor]) -> str:

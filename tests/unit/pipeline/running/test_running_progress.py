@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from enmasse.pipeline.running.progress import BAD_ROWS, Progress
+from enmasse.model.kinds.pipelines import QueryStatus, SourceStatus
+from enmasse.pipeline.running.progress import BAD_ROWS, Progress, sum_of_most
 
 
 def report(batch: int = 3, **more: Any) -> dict[str, Any]:
@@ -42,11 +43,25 @@ def test_reports_add_up_and_are_counted_once() -> None:
 
 
 def test_a_source_that_is_read_for_several_branches_is_counted_once() -> None:
-    progress = Progress((3, 1))
+    progress = Progress((("readings", 3), ("others", 1)))
     progress.take(report(1, numInputRows=16, sources=[{"numInputRows": 12}, {"numInputRows": 4}]))
     found = status(progress)
     assert found["rows"] == 8
     assert found["inputRowsPerSecond"] == 2.5
+    assert [(source["name"], source["rows"]) for source in found["sources"]] == [("readings", 4), ("others", 4)]
+
+
+def test_what_queries_read_of_one_address_counts_once() -> None:
+    def query(name: str, **rows: int) -> QueryStatus:
+        sources = tuple(SourceStatus(name=source, rows=count, lag=100 - count) for source, count in rows.items())
+        return QueryStatus(name=name, rows=sum(rows.values()), lag=7, sources=sources)
+
+    queries = [query("a", readings=30), query("b", readings=20, orders=5), query("c", readings=30), query("d")]
+    assert sum_of_most(queries[:3], "rows") == 35
+    assert sum_of_most(queries[:3], "lag") == 80 + 95
+    # One whose sources are not known counts as it is.
+    assert sum_of_most(queries, "lag") == 80 + 95 + 7
+    assert sum_of_most([], "rows") is None
 
 
 def test_an_idle_report_is_no_batch() -> None:

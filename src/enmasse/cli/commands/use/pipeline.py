@@ -423,6 +423,15 @@ def show(found: Document) -> RenderableType:
     rows = [_row(query) for query in status.get("queries", ())]
     if rows:
         parts.append(make_table(_HEADS, rows))
+    joined = {
+        (table["name"], table["version"], table["at"])
+        for query in status.get("queries", ())
+        for table in query.get("tables", ())
+    }
+    parts += [
+        Text(f"  joins version {version} of the table {name}, found at {at}", style="dim")
+        for name, version, at in sorted(joined)
+    ]
     return Group(*parts)
 
 
