@@ -19,6 +19,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
+from enmasse.model.kinds.flow import DELETED
 from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableDamagedError, TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake.batches import Table
@@ -209,6 +210,44 @@ def test_with_an_order_the_greatest_row_stays(lake: Lake) -> None:
         [{"k": "a", "v": 4, "ts": early}, {"k": "b", "v": 5, "ts": early}, {"k": "b", "v": 6}],
     )
     assert lake.rows("last", "k", "v") == [("a", 1), ("b", 5)]
+
+
+def test_deletions_hold_against_older_rows_that_come_late_and_are_repeated_without_harm(lake: Lake) -> None:
+    columns = f"k STRING, v INT, at INT, {DELETED} BOOLEAN"
+
+    def row(k: str | None, v: int | None, at: int | None, gone: bool = False) -> dict[str, Any]:
+        return {"k": k, "v": v, "at": at, DELETED: gone}
+
+    def table() -> Table:
+        return open_table(lake.folder / "cdc", mode="update", keys=["k"], order_by="at")
+
+    def write(*batches: Rows) -> None:
+        lake.write(table(), *batches, columns=columns)
+
+    write([row("a", 1, 1), row("b", 1, 1), row(None, 1, 1)], [row("a", 2, 5), row("a", 9, 4)])
+    assert lake.rows("cdc", "k", "v", "at") == [("a", 2, 5), ("b", 1, 1), (None, 1, 1)]
+    # A deletion that is older than the row deletes nothing; a row without an order never wins.
+    write([row("a", None, 3, gone=True), row("b", 7, None)], [row("a", None, 6, gone=True)])
+    assert lake.rows("cdc", "k", "v", "at") == [("b", 1, 1), (None, 1, 1)]
+    write([row("a", 3, 5), row("c", 1, 2)], [row("c", None, 2, gone=True), row("d", None, 9, gone=True)])
+    assert lake.rows("cdc", "k", "v", "at") == [("b", 1, 1), (None, 1, 1)]
+    # What was deleted without having been there holds, too; what is newer comes back.
+    write([row("d", 1, 8), row("c", 1, 1), row("a", 4, 6)])
+    assert lake.rows("cdc", "k", "v", "at") == [("a", 4, 6), ("b", 1, 1), (None, 1, 1)]
+    assert tables(lake.folder) == ["cdc"]
+    with pytest.raises(TableSchemaError, match="orderBy names 'm', whose values have no order"):
+        lake.write(
+            open_table(lake.folder / "odd", mode="update", keys=["k"], order_by="m"),
+            columns="k STRING, m MAP<STRING, INT>",
+        )
+
+
+def test_a_row_may_change_the_columns_alone_that_it_has(lake: Lake) -> None:
+    table = open_table(lake.folder / "parts", mode="update", keys=["k"], order_by="at", is_partial=True)
+    first = [{"k": "a", "v": 1, "w": "x", "at": 1}, {"k": "b", "v": 1, "w": "y", "at": 1}]
+    later = [{"k": "a", "v": 2, "at": 2}, {"k": "b", "w": "z", "at": 2}, {"k": "c", "v": 3, "at": 2}]
+    lake.write(table, first, later, columns="k STRING, v INT, w STRING, at INT")
+    assert lake.rows("parts", "k", "v", "w", "at") == [("a", 2, "x", 2), ("b", 1, "z", 2), ("c", 3, None, 2)]
 
 
 def test_a_complete_batch_is_the_whole_table(lake: Lake) -> None:

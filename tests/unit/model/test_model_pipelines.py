@@ -83,6 +83,9 @@ def test_a_pipeline_is_named_after_its_space(name: str) -> None:
     assert "metadata.name" in problems(pipeline(name))
 
 
+UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
+
+
 @pytest.mark.parametrize(
     ("spec", "path", "message"),
     [
@@ -94,6 +97,31 @@ def test_a_pipeline_is_named_after_its_space(name: str) -> None:
         ({"sources": [{"name": "readings"}]}, "spec.sources[0]", "either an address or a table, got neither"),
         ({"sources": [READINGS | {"table": "t"}]}, "spec.sources[0]", "either an address or a table, got both"),
         ({"sources": [READINGS | {"address": "a b"}]}, "spec.sources[0].address", "without white space"),
+        ({"sources": [READINGS | {"refresh": "5m"}]}, "spec.sources[0].refresh", "only a table has it"),
+        ({"sources": [READINGS | {"whenEmpty": "warn"}]}, "spec.sources[0].whenEmpty", "only a table has it"),
+        (
+            {"sources": [READINGS, {"name": "t", "table": "t", "refresh": "often"}]},
+            "spec.sources[1].refresh",
+            "expected batch, onStart or a duration",
+        ),
+        ({"steps": [HOT | {"dropDuplicates": ["device"]}]}, "spec.steps[0]", "got sql and dropDuplicates"),
+        ({"steps": [{"name": "hot"}]}, "spec.steps[0]", "expected one of sql, function and dropDuplicates, got none"),
+        (
+            {"steps": [{"name": "hot", "dropDuplicates": ["devise"]}]},
+            "spec.steps[0].dropDuplicates[0]",
+            "no column 'devise'",
+        ),
+        (
+            {"steps": [{"name": "hot", "dropDuplicates": ["device"], "schema": "a INT"}]},
+            "spec.steps[0].schema",
+            "only a step with a function has it",
+        ),
+        ({"sinks": [{"table": "t", "orderBy": "device"}]}, "spec.sinks[0].orderBy", "only mode update has it"),
+        ({"sinks": [{"address": "alerts", "evolve": "add"}]}, "spec.sinks[0].evolve", "only a table has it"),
+        ({"sinks": [UPSERT | {"orderBy": "at"}]}, "spec.sinks[0].orderBy", "there is no column 'at'"),
+        ({"sinks": [UPSERT | {"deleteWhen": "op = 'd'"}]}, "spec.sinks[0].deleteWhen", "there is no column 'op'"),
+        ({"sinks": [UPSERT | {"deleteWhen": "rand() > 0"}]}, "spec.sinks[0].deleteWhen", "rand"),
+        ({"sinks": [UPSERT | {"deleteWhen": "true) FROM x --"}]}, "spec.sinks[0].deleteWhen", "line 1"),
         ({"sources": [READINGS | {"badRecords": "telemetry"}]}, "spec.sources[0].badRecords", "another address"),
         (
             {"sources": [READINGS | {"schema": "device TEXT"}]},
@@ -147,9 +175,9 @@ def test_a_pipeline_is_named_after_its_space(name: str) -> None:
             "spec.steps[1].sql",
             "line 1, column 8: there is no column 'ts'; there are device, temperature",
         ),
-        ({"steps": [{"name": "hot"}]}, "spec.steps[0]", "expected either sql or a function, got neither"),
+        ({"steps": [{"name": "hot"}]}, "spec.steps[0]", "expected one of sql, function and dropDuplicates"),
         ({"steps": [HOT | {"input": "readings"}]}, "spec.steps[0].input", "only a step with a function has it"),
-        ({"steps": [HOT | SCORED]}, "spec.steps[0]", "expected either sql or a function, got both"),
+        ({"steps": [HOT | SCORED]}, "spec.steps[0]", "got sql and function"),
         ({"steps": [HOT, SCORED]}, "spec.code", "required: the ConfigMap with the module of spec.steps[1].function"),
         (
             {"steps": [HOT, SCORED | {"function": "score"}], "code": {"configMap": "c"}},
@@ -174,7 +202,7 @@ def test_a_pipeline_is_named_after_its_space(name: str) -> None:
         ({"sinks": [TO_ALERTS | {"mode": "complete"}]}, "spec.sinks[0].mode", "an address takes append or update"),
         ({"sinks": [{"table": "t", "onNoConsumer": "skip"}]}, "spec.sinks[0].onNoConsumer", "only an address has it"),
         ({"sinks": [{"table": "t", "mode": "update"}]}, "spec.sinks[0].keys", "required with mode update"),
-        ({"sinks": [{"table": "t", "keys": ["device"]}]}, "spec.sinks[0].keys", "only mode update has them"),
+        ({"sinks": [{"table": "t", "keys": ["device"]}]}, "spec.sinks[0].keys", "only mode update has it"),
         (
             {"sinks": [{"table": "t", "mode": "update", "keys": ["device"], "format": "parquet"}]},
             "spec.sinks[0].mode",

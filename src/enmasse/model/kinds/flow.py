@@ -34,6 +34,9 @@ AVAILABLE_NOW: Final = "availableNow"
 EACH_BATCH, ON_START = "batch", "onStart"
 """When the version of a table that batches join is looked for."""
 
+_OF_FUNCTIONS: Final = ("input", "schema_", "parameters", "timeout")
+_OF_UPDATES: Final = ("order_by", "delete_when", "update")
+
 _WITH_DDL = ("json", "cbor")
 _WITHOUT_SCHEMA = ("raw", "text", "senml")
 _MAX_SQL = 100_000  # characters of all steps: control checks them while others wait
@@ -199,14 +202,22 @@ def _source_columns(source: SourceSpec) -> Columns:
 def _step_problems(
     path: str, step: StepSpec, relations: Mapping[str, Columns], *, has_code: bool
 ) -> Iterator[Problem]:
-    if (step.sql is None) == (step.function is None):
-        yield Problem(path, f"expected either sql or a function, got {'neither' if step.sql is None else 'both'}")
+    given = [name for name in ("sql", "function", "drop_duplicates") if getattr(step, name)]
+    if len(given) != 1:
+        names = " and ".join(str(type(step).model_fields[name].alias) for name in given)
+        yield Problem(path, f"expected one of sql, function and dropDuplicates, got {names or 'none'}")
         return
-    if step.sql is not None:
-        for field in ("input", "schema_", "parameters", "timeout"):
+    if step.function is None:
+        of_functions = ("schema_", "parameters", "timeout") if step.drop_duplicates else _OF_FUNCTIONS
+        for field in of_functions:
             if getattr(step, field):
                 alias = type(step).model_fields[field].alias
                 yield Problem(f"{path}.{alias}", "only a step with a function has it")
+    if step.drop_duplicates:
+        yield from _input_problems(path, step.input, relations)
+        yield from _column_problems(f"{path}.dropDuplicates", step.drop_duplicates, _input_columns(step, relations))
+        return
+    if step.sql is not None:
         try:
             checked_sql(step.sql, relations)
         except SqlError as error:
@@ -227,7 +238,14 @@ def _step_problems(
     yield from _input_problems(path, step.input, relations)
 
 
+def _input_columns(step: StepSpec, relations: Mapping[str, Columns]) -> Columns:
+    name = step.input if step.input is not None else next(reversed(list(relations)), None)
+    return None if name is None else relations.get(name)
+
+
 def _step_columns(step: StepSpec, relations: Mapping[str, Columns]) -> Columns:
+    if step.drop_duplicates:
+        return _input_columns(step, relations)
     try:
         if step.sql is not None:
             return checked_sql(step.sql, relations).columns
@@ -265,7 +283,7 @@ def _address_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Itera
         yield Problem(f"{path}.address", problem)
     if sink.bad_records is not None and (problem := address_problem(sink.bad_records)):
         yield Problem(f"{path}.badRecords", problem)
-    for field in ("format", "keys", "partition_by"):
+    for field in ("format", "keys", "partition_by", "evolve", *_OF_UPDATES):
         if getattr(sink, field):
             alias = type(sink).model_fields[field].alias
             yield Problem(f"{path}.{alias}", "only a table has it")
@@ -286,10 +304,33 @@ def _table_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterato
             yield Problem(f"{path}.mode", "rows of a Parquet table cannot change; use format delta")
         elif not sink.keys:
             yield Problem(f"{path}.keys", "required with mode update: the columns that name a row")
-    elif sink.keys:
-        yield Problem(f"{path}.keys", "only mode update has them")
+    else:
+        for field in ("keys", *_OF_UPDATES):
+            if getattr(sink, field):
+                yield Problem(f"{path}.{type(sink).model_fields[field].alias}", "only mode update has it")
     for field, names in (("keys", sink.keys), ("partitionBy", sink.partition_by)):
         yield from _column_problems(f"{path}.{field}", names, columns)
+    yield from _upsert_problems(path, sink, columns)
+
+
+def _upsert_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    if sink.order_by is not None and columns is not None and sink.order_by.lower() not in map(str.lower, columns):
+        there = ", ".join(columns)
+        yield Problem(f"{path}.orderBy", f"there is no column {describe_value(sink.order_by)}; there are {there}")
+    if sink.delete_when is not None:
+        try:
+            checked_sql(deleting("rows", sink.delete_when), {"rows": columns})
+        except SqlError as error:
+            yield Problem(f"{path}.deleteWhen", str(error))
+
+
+DELETED: Final = "__enmasse_deleted"
+"""The column that says of a row whether it deletes the one with its keys."""
+
+
+def deleting(relation: str, condition: str) -> str:
+    """Return the query that gives a relation with the column ``DELETED``."""
+    return f"SELECT *, coalesce(({condition}), false) AS {DELETED} FROM {relation}"  # noqa: S608  # what it reads is checked by who gets it
 
 
 def _column_problems(path: str, names: Sequence[str], columns: Columns) -> Iterator[Problem]:

@@ -101,8 +101,11 @@ class StepSpec(Model):
     """One query over the relations above, in Spark's SQL."""
     function: str | None = None
     """``module:function`` of Python, called with batches of rows as pandas frames."""
+    drop_duplicates: tuple[str, ...] = Field(default=(), strict=False)
+    """The columns of which a row with the same values as an earlier one is left out, if it comes within the delay of
+    the source's watermark."""
     input: str | None = None
-    """What a function gets; left out: the relation above."""
+    """What a function gets, or where duplicates are; left out: the relation above."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)
     """The columns that a function gives."""
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -126,6 +129,17 @@ class SinkSpec(Model):
     """``append`` (the default): rows that are final; ``update``: what changed; ``complete``: all, each time."""
     keys: tuple[str, ...] = Field(default=(), strict=False)
     """Of a table with mode ``update``: the columns that name a row."""
+    order_by: str | None = None
+    """Of a table with mode ``update``: the column whose greater value wins, so that an older row never replaces a
+    newer one; left out: what comes later wins."""
+    delete_when: str | None = Field(default=None, min_length=1)
+    """Of a table with mode ``update``: a condition in SQL over the relation; rows for which it holds delete those
+    with their keys."""
+    update: Literal["whole", "present"] | None = None
+    """Of a table with mode ``update``: whether a row replaces the ``whole`` one that is there (the default), or only
+    the columns that are ``present`` in it, which are not NULL."""
+    evolve: Literal["add"] | None = None
+    """Of a table: ``add`` adds columns that are new; left out: they are refused."""
     partition_by: tuple[str, ...] = Field(default=(), strict=False)
     """Of a table: the columns that lay out its folders."""
     on_no_consumer: Literal["fail", "skip"] | None = None

@@ -94,6 +94,12 @@ def check_columns(fields: Sequence[Field], keys: Sequence[str], partition_by: Se
         raise TableSchemaError("partitionBy names every column, so nothing is left for the files")
 
 
+def is_ordered(fields: Sequence[Field], name: str) -> bool:
+    """Return whether the values of a column have an order."""
+    of = next(field["type"] for field in fields if field["name"] == name)
+    return isinstance(of, str) and of not in ("boolean", "binary")
+
+
 def added_columns(table: Sequence[Field], rows: Sequence[Field], *, evolve: bool, name: str) -> list[Field]:
     """Return the columns that the table needs for these rows.
 

@@ -24,11 +24,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
+from enmasse.model.kinds.flow import DELETED
 from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of, table_fields, turn, with_day
-from enmasse.pipeline.lake.columns import added_columns
+from enmasse.pipeline.lake.columns import added_columns, is_ordered
 from enmasse.pipeline.lake.file_writing import FILES_DDL, FileWriting, sync
 from enmasse.pipeline.lake.mending import LOG, QUERY, account_for, application, mend
+from enmasse.pipeline.lake.tombstones import Tombstones
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,6 +71,7 @@ class DeltaLakeTable:
         keys: the columns that name a row; only for ``update``, and needed there.
         partition_by: columns that lay out the folders; ``day`` is made of the event's time if need be.
         order_by: for ``update``: the column whose greater value wins; left out: what comes later.
+        is_partial: for ``update``: whether NULL leaves what is there.
         evolve: whether new columns are added to the table.
     """
 
@@ -80,6 +83,7 @@ class DeltaLakeTable:
         keys: Sequence[str] = (),
         partition_by: Sequence[str] = (),
         order_by: str | None = None,
+        is_partial: bool = False,
         evolve: bool = False,
     ) -> None:
         if (mode == "update") != bool(keys):
@@ -89,6 +93,8 @@ class DeltaLakeTable:
         self._keys = tuple(keys)
         self._partition_by = tuple(partition_by)
         self._order_by = order_by
+        self._is_partial = is_partial
+        self._tombstones = Tombstones(path, keys, order_by) if order_by is not None else None
         self._evolve = evolve
         self._owner: str | None = None
         self._adopt = False
@@ -108,7 +114,12 @@ class DeltaLakeTable:
 
     def prepare(self, schema: StructType, *, owner: str, checkpoint: Path, adopt: bool = False) -> None:
         """See ``Table``."""
-        fields = table_fields(schema, (*self._keys, *filter(None, [self._order_by])), self._partition_by)
+        fields = table_fields(_kept(schema), (*self._keys, *filter(None, [self._order_by])), self._partition_by)
+        if self._order_by is not None and not is_ordered(fields, self._order_by):
+            raise TableSchemaError(
+                f"the table {self._path.name}: orderBy names {self._order_by!r}, whose values have no order; "
+                "expected a number, a text, a date or a moment"
+            )
         self._owner, self._adopt = owner, adopt
         with turn(self._path):
             mend(self._path, checkpoint)
@@ -183,7 +194,7 @@ class DeltaLakeTable:
     def add(self, frame: DataFrame, batch: int) -> None:
         """See ``Table``."""
         query = query_of(frame)
-        fields = table_fields(frame.schema, self._keys, self._partition_by)
+        fields = table_fields(_kept(frame.schema), self._keys, self._partition_by)
         with turn(self._path):
             table = self._open_or_create(fields)
             done = table.transaction_version(application(query))
@@ -243,22 +254,30 @@ class DeltaLakeTable:
             files = _written(self._last_of_each(frame), staging)
             if not files:
                 return False
-            reader = (
-                ds.dataset([str(staging / file["path"]) for file in files], format="parquet").scanner().to_reader()
-            )
+            staged = ds.dataset([str(staging / file["path"]) for file in files], format="parquet")
+            reader: Any = staged.scanner().to_reader()
+            is_deleting = DELETED in frame.columns
+            if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
+                reader = self._tombstones.heeded(staged)
             # DataFusion binds AND more tightly than IS NOT DISTINCT FROM.
             same = " AND ".join(f"(t.{_quoted(key)} IS NOT DISTINCT FROM s.{_quoted(key)})" for key in self._keys)
-            columns = {_quoted(name): f"s.{_quoted(name)}" for name in frame.columns}
+            columns = {_quoted(name): f"s.{_quoted(name)}" for name in frame.columns if name != DELETED}
+            changed = columns
+            if self._is_partial:
+                changed = {name: f"coalesce({value}, t.{name})" for name, value in columns.items()}
             newer = None
             if self._order_by:
                 by = _quoted(self._order_by)
-                newer = f"t.{by} IS NULL OR s.{by} >= t.{by}"
-            (
-                table.merge(reader, same, source_alias="s", target_alias="t", commit_properties=commit)
-                .when_matched_update(columns, newer)
-                .when_not_matched_insert(columns)
-                .execute()
-            )
+                newer = f"(t.{by} IS NULL OR s.{by} >= t.{by})"
+            merge = table.merge(reader, same, source_alias="s", target_alias="t", commit_properties=commit)
+            if is_deleting:
+                flag = f"s.{_quoted(DELETED)}"
+                both = f" AND {newer}" if newer else ""
+                merge = merge.when_matched_delete(f"{flag}{both}").when_matched_update(changed, f"NOT {flag}{both}")
+                merge = merge.when_not_matched_insert(columns, f"NOT {flag}")
+            else:
+                merge = merge.when_matched_update(changed, newer).when_not_matched_insert(columns)
+            merge.execute()
         # Rows that are all older than those in the table change nothing.
         if table.version() == before:
             return False
@@ -302,6 +321,11 @@ def _written(frame: DataFrame, root: Path, partition_by: Sequence[str] = ()) -> 
     """Have Spark's tasks write the rows below a folder; return their report of each file."""
     files = frame.mapInArrow(FileWriting(str(root), partition_by), FILES_DDL).collect()
     return [row.asDict() for row in files]
+
+
+def _kept(schema: StructType) -> StructType:
+    """Return the columns that a table keeps of rows."""
+    return type(schema)([field for field in schema.fields if field.name != DELETED])
 
 
 def _schema(fields: Sequence[Mapping[str, Any]]) -> Schema:

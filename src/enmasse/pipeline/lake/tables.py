@@ -20,6 +20,7 @@ def open_table(
     keys: Sequence[str] = (),
     partition_by: Sequence[str] = (),
     order_by: str | None = None,
+    is_partial: bool = False,
     evolve: bool = False,
 ) -> Table:
     """Return a table to write to; nothing is touched before ``prepare``.
@@ -32,13 +33,22 @@ def open_table(
         keys: the columns that name a row; only for ``update``, and needed there.
         partition_by: columns that lay out the folders; ``day`` is made of the event's time if need be.
         order_by: for ``update``: the column whose greater value wins; left out: what comes later.
+        is_partial: for ``update``: whether NULL leaves what is there.
         evolve: whether new columns are added to the table.
 
     Raises:
         TableSchemaError: these do not go together.
     """
     if format == "delta":
-        return DeltaLakeTable(path, mode=mode, keys=keys, partition_by=partition_by, order_by=order_by, evolve=evolve)
+        return DeltaLakeTable(
+            path,
+            mode=mode,
+            keys=keys,
+            partition_by=partition_by,
+            order_by=order_by,
+            is_partial=is_partial,
+            evolve=evolve,
+        )
     if mode != "append":
         raise TableSchemaError(f"the table {path.name}: a table of plain Parquet has only mode append; use delta")
     return ParquetTable(path, partition_by=partition_by, evolve=evolve)

@@ -17,13 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.flow import EACH_BATCH, ON_START
+from enmasse.model.kinds.flow import DELETED, EACH_BATCH, ON_START, deleting
 from enmasse.model.kinds.pipelines import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
 from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.decoding import bad, decode, good
 from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
 from enmasse.pipeline.running.functions import FunctionCall, check_function
-from enmasse.pipeline.running.logical_plans import reads_any
+from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
 from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, JobPlan, Place, QueryPlan, TableTarget
 from enmasse.pipeline.running.progress import BAD_ROWS
 
@@ -203,14 +203,27 @@ def build_plans(
         name = _sink_name(sink, spec.sinks[:index])
         if not relations or any(map(_is_followed, spec.sources)):
             relations = _relations(context, pipeline, guard, code, name)
-        where = f"spec.sinks[{index}].input"
-        plan = QueryPlan(name, _relation(where, sink.input, relations), _target(sink))
+        place = f"spec.sinks[{index}]"
+        plan = QueryPlan(name, _rows_of(context, guard, place, sink, relations), _target(sink))
         if reads_any(plan, context.consumed) and any(map(_is_followed, spec.sources)):
             # What is consumed is read by one query, whose batches those are.
             relations = _relations(context, pipeline, guard, code, CONSUMING)
-            plan = QueryPlan(name, _relation(where, sink.input, relations), _target(sink))
+            plan = QueryPlan(name, _rows_of(context, guard, place, sink, relations), _target(sink))
         plans.append(plan)
     return [*plans, *context.bad_records]
+
+
+def _rows_of(
+    context: RunningContext, guard: Guard, place: str, sink: SinkSpec, relations: Mapping[str, DataFrame]
+) -> DataFrame:
+    """Return the rows that go to a sink, with whether each deletes another one if the sink says when."""
+    frame = _relation(f"{place}.input", sink.input, relations)
+    if sink.delete_when is None:
+        return frame
+    marked = _sql(context, guard, f"{place}.deleteWhen", deleting("rows", sink.delete_when), {"rows": frame})
+    if marked.columns != [*frame.columns, DELETED]:
+        raise PlanError(f"{place}.deleteWhen: expected one condition, got {sink.delete_when!r}")
+    return marked
 
 
 def _is_followed(source: SourceSpec) -> bool:
@@ -230,6 +243,8 @@ def _relations(
         place = f"spec.steps[{index}] ({step.name})"
         if step.sql is not None:
             relations[step.name] = _sql(context, guard, f"{place}.sql", step.sql, relations)
+        elif step.drop_duplicates:
+            relations[step.name] = _without_duplicates(step, place, relations)
         else:
             relations[step.name] = _function(step, place, relations, code)
     return relations
@@ -262,6 +277,20 @@ def _sql(
     for name, frame in relations.items():
         frame.createOrReplaceTempView(name)
     return context.spark.sql(canonical)
+
+
+def _without_duplicates(step: StepSpec, place: str, relations: Mapping[str, DataFrame]) -> DataFrame:
+    frame = _relation(f"{place}.input", step.input, relations)
+    unknown = [name for name in step.drop_duplicates if name not in frame.columns]
+    if unknown:
+        raise PlanError(
+            f"{place}.dropDuplicates: there is no column {unknown[0]!r}; there are {', '.join(frame.columns)}"
+        )
+    if not has_watermark(frame):
+        raise PlanError(
+            f"{place}: dropDuplicates needs a source with a watermark, or it would remember rows for ever"
+        )
+    return frame.dropDuplicatesWithinWatermark(list(step.drop_duplicates))
 
 
 def _function(step: StepSpec, place: str, relations: Mapping[str, DataFrame], code: Mapping[str, str]) -> DataFrame:
@@ -300,7 +329,16 @@ def _target(sink: SinkSpec) -> AddressTarget | TableTarget:
         return AddressTarget(sink.address, mode, sink.on_no_consumer or "fail", sink.bad_records)
     if sink.table is None:
         raise PlanError("a sink has neither address nor table")
-    return TableTarget(sink.table, sink.format or "delta", mode, sink.keys, sink.partition_by)
+    return TableTarget(
+        sink.table,
+        sink.format or "delta",
+        mode,
+        sink.keys,
+        sink.partition_by,
+        order_by=sink.order_by,
+        is_partial=sink.update == "present",
+        evolve=sink.evolve is not None,
+    )
 
 
 def _sink_name(sink: SinkSpec, before: Sequence[SinkSpec]) -> str:

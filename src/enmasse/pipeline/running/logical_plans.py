@@ -95,6 +95,13 @@ _STREAMS: Final = frozenset({"StreamingRelation", "StreamingRelationV2", "Stream
 _IDS = re.compile(r"#\d+L?")
 
 
+def has_watermark(frame: DataFrame) -> bool:
+    """Return whether a column of a streaming frame has a watermark."""
+    return any(
+        attribute.metadata().contains("spark.watermarkDelayMs") for attribute in each(analyzed(frame).output())
+    )
+
+
 def fingerprint_of(frame: DataFrame) -> list[str]:
     """Return a line for each source and each stateful step of a streaming frame, from the sources on.
 

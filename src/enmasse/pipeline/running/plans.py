@@ -65,6 +65,10 @@ class TableTarget:
     mode: OutputMode = "append"
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
+    order_by: str | None = None
+    is_partial: bool = False
+    """Whether NULL leaves what is there."""
+    evolve: bool = False
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,9 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
         mode=target.mode,
         keys=target.keys,
         partition_by=target.partition_by,
+        order_by=target.order_by,
+        is_partial=target.is_partial,
+        evolve=target.evolve,
     )
     table.prepare(plan.frame.schema, owner=f"{context.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
     return table.add

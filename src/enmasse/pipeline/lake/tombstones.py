@@ -1,0 +1,88 @@
+"""Remembers what was deleted from a table, so that an older row that comes late does not bring it back.
+
+Rules:
+1. A tombstone is the keys of a deleted row and the value by which rows are ordered. A later row with the same keys
+   that has a smaller value is left out.
+2. They lie in one file beside the tables, which is replaced whole before the deletion is in the table. A batch that
+   is repeated adds nothing to it.
+3. The ``MOST`` with the greatest values are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from enmasse.model.kinds.flow import DELETED
+from enmasse.pipeline.lake.file_writing import sync
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+MOST: Final = 100_000
+
+_FOLDER: Final = "_tombstones"
+_AT: Final = "__enmasse_at"
+
+
+class Tombstones:
+    """The tombstones of a table.
+
+    Args:
+        table: the table's folder.
+        keys: the columns that name a row.
+        order_by: the column whose greater value wins.
+    """
+
+    def __init__(self, table: Path, keys: Sequence[str], order_by: str) -> None:
+        self._file = table.parent / _FOLDER / f"{table.name}.parquet"
+        self._keys = list(keys)
+        self._order_by = order_by
+
+    def exists(self) -> bool:
+        """Return whether anything was deleted."""
+        return self._file.exists()
+
+    def heeded(self, rows: ds.Dataset) -> pa.Table:
+        """Return rows without those that are older than a deletion, and remember what they delete.
+
+        Args:
+            rows: one for each key; ``DELETED``, if they have it, says which ones delete.
+        """
+        found = rows.to_table()
+        known = pq.read_table(self._file) if self.exists() else None
+        if DELETED in found.schema.names:
+            gone = found.filter(pc.field(DELETED)).select([*self._keys, self._order_by])
+            if gone.num_rows:
+                known = self._remember(gone, known)
+        return found if known is None else found.take(self._newer(found, known))
+
+    def _newer(self, rows: pa.Table, known: pa.Table) -> pa.Array:
+        """Return the places of the rows for which there is no newer tombstone."""
+        named = rows.select([*self._keys, self._order_by]).append_column(_AT, pa.array(range(rows.num_rows)))
+        both = named.join(known, self._keys, right_suffix="_gone")
+        value, gone = both[self._order_by], both[f"{self._order_by}_gone"]
+        is_newer = pc.or_kleene(pc.is_null(gone), pc.fill_null(pc.greater_equal(value, gone), False))
+        return both.filter(is_newer)[_AT].sort()
+
+    def _remember(self, gone: pa.Table, known: pa.Table | None) -> pa.Table:
+        every = gone if known is None else pa.concat_tables([known, gone], promote_options="default")
+        newest = every.group_by(self._keys).aggregate([(self._order_by, "max")])
+        newest = newest.rename_columns({f"{self._order_by}_max": self._order_by}).select(every.schema.names)
+        if newest.num_rows > MOST:
+            newest = newest.sort_by([(self._order_by, "descending")]).slice(0, MOST)
+        self._write(newest)
+        return newest
+
+    def _write(self, table: Any) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        new = self._file.with_suffix(".new")
+        pq.write_table(table, new, compression="zstd")
+        sync(new)
+        new.replace(self._file)
+        sync(self._file.parent)
