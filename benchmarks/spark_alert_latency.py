@@ -104,6 +104,7 @@ def start(name: str, spark: SparkSession, node: Node, folder: Path) -> Streaming
         "",
         lambda query: folder / "checkpoints" / query,
         folder / "spool",
+        print,
     )
     plan = {"declared": declared, "anomalies": built_in}[name](scene)
     return start_query(scene, plan, folder / "checkpoint", 0.0, adopt=False)

@@ -118,6 +118,16 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ),
         ({"sinks": [{"table": "t", "orderBy": "device"}]}, "spec.sinks[0].orderBy", "only mode update has it"),
         ({"sinks": [{"address": "alerts", "evolve": "add"}]}, "spec.sinks[0].evolve", "only a table has it"),
+        (
+            {"sinks": [{"table": "t", "maintenance": {"keepRows": {"column": "at", "for": "9d"}}}]},
+            "spec.sinks[0].maintenance.keepRows.column[0]",
+            "there is no column 'at'",
+        ),
+        (
+            {"sinks": [{"table": "t", "maintenance": {"keepVersions": "1m"}}]},
+            "spec.sinks[0].maintenance.keepVersions",
+            "expected at least 1h",
+        ),
         ({"sinks": [UPSERT | {"orderBy": "at"}]}, "spec.sinks[0].orderBy", "there is no column 'at'"),
         ({"sinks": [UPSERT | {"deleteWhen": "op = 'd'"}]}, "spec.sinks[0].deleteWhen", "there is no column 'op'"),
         ({"sinks": [UPSERT | {"deleteWhen": "rand() > 0"}]}, "spec.sinks[0].deleteWhen", "rand"),

@@ -283,7 +283,7 @@ def _address_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Itera
         yield Problem(f"{path}.address", problem)
     if sink.bad_records is not None and (problem := address_problem(sink.bad_records)):
         yield Problem(f"{path}.badRecords", problem)
-    for field in ("format", "keys", "partition_by", "evolve", *_OF_UPDATES):
+    for field in ("format", "keys", "partition_by", "evolve", "maintenance", *_OF_UPDATES):
         if getattr(sink, field):
             alias = type(sink).model_fields[field].alias
             yield Problem(f"{path}.{alias}", "only a table has it")
@@ -311,6 +311,19 @@ def _table_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterato
     for field, names in (("keys", sink.keys), ("partitionBy", sink.partition_by)):
         yield from _column_problems(f"{path}.{field}", names, columns)
     yield from _upsert_problems(path, sink, columns)
+    yield from _maintenance_problems(path, sink, columns)
+
+
+def _maintenance_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    if sink.maintenance is None:
+        return
+    if sink.format == "parquet":
+        yield Problem(f"{path}.maintenance", "only a Delta table has it")
+    kept = sink.maintenance.keep_rows
+    if kept is not None:
+        yield from _column_problems(f"{path}.maintenance.keepRows.column", [kept.column], columns)
+    if sink.maintenance.keep_versions is not None and milliseconds(sink.maintenance.keep_versions) < 3_600_000:
+        yield Problem(f"{path}.maintenance.keepVersions", "expected at least 1h, longer than any query takes")
 
 
 def _upsert_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:

@@ -114,6 +114,26 @@ class StepSpec(Model):
     """How long one micro-batch may take before it is given up; left out: ten minutes."""
 
 
+class KeepRows(Model):
+    """How old rows of a table may become."""
+
+    column: str
+    """A TIMESTAMP or a DATE of the row."""
+    duration: Duration = Field(alias="for")
+    """How long rows are kept."""
+
+
+class TableMaintenance(Model):
+    """How a table is kept quick to read, and no larger than it is to be."""
+
+    compact: Literal["auto", "off"] | None = None
+    """``auto`` (the default) joins small files as they come."""
+    keep_versions: Duration | None = None
+    """How long files stay that are in the table no more, for readers of older versions; left out: 24h."""
+    keep_rows: KeepRows | None = None
+    """Rows that are older are deleted; left out: none is."""
+
+
 class SinkSpec(Model):
     """Where a relation goes."""
 
@@ -142,6 +162,8 @@ class SinkSpec(Model):
     """Of a table: ``add`` adds columns that are new; left out: they are refused."""
     partition_by: tuple[str, ...] = Field(default=(), strict=False)
     """Of a table: the columns that lay out its folders."""
+    maintenance: TableMaintenance | None = None
+    """Of a Delta table: how it is kept."""
     on_no_consumer: Literal["fail", "skip"] | None = None
     """Of a direct address: what happens to rows while nobody listens; left out: the batch is tried again."""
     bad_records: str | None = None

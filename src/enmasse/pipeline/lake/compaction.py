@@ -1,7 +1,8 @@
 """Many small files become few large ones, and what no version needs any more goes.
 
 Rules:
-1. A step is bounded: it takes the partitions with the most small files first and ends after ``BYTES_AT_ONCE``.
+1. A step is bounded: it takes the partitions with the most small files first and ends after ``BYTES_AT_ONCE``. Files
+   are joined with others of about their size, so that a row is not rewritten each time that more come.
 2. A batch that is appended meanwhile stays: compaction moves rows and declares that, which conflicts with no append.
    Merges wait their turn (``turns``), for both would rewrite the same files.
 3. A file goes when it has been out of the table for ``keep_h``, so that a query that began before still finds it.
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
 
 TARGET_BYTES: Final = 128 << 20
 """Large enough that opening it costs nothing beside reading it."""
-FEW_FILES: Final = 8
-"""A partition with fewer small files is left alone: rewriting it would cost more than it spares readers."""
+SIZES: Final = (4 << 20, 24 << 20, TARGET_BYTES)
+"""Files that are smaller than half of a size become files of that size."""
+FEW_FILES: Final = 6
+"""A partition with fewer files of a size is left alone: rewriting it would cost more than it spares readers."""
 BYTES_AT_ONCE: Final = 1 << 30
 """A step takes seconds, beside queries that run."""
 KEEP_H: Final = 24
@@ -54,17 +58,21 @@ class Compaction:
 
 
 def plan_compaction(
-    files: Sequence[tuple[tuple[str | None, ...], int]], *, bytes_at_once: int = BYTES_AT_ONCE
+    files: Sequence[tuple[tuple[str | None, ...], int]],
+    *,
+    bytes_at_once: int = BYTES_AT_ONCE,
+    target_bytes: int = TARGET_BYTES,
 ) -> tuple[list[tuple[str | None, ...]], int]:
     """Return which partitions to compact now, and how many wait.
 
     Args:
         files: each file's partition and bytes.
         bytes_at_once: what one step may rewrite; the first partition is taken whatever it has.
+        target_bytes: how large files are to be.
     """
     small: dict[tuple[str | None, ...], list[int]] = {}
     for partition, size in files:
-        if size < TARGET_BYTES // 2:
+        if size < target_bytes // 2:
             small.setdefault(partition, []).append(size)
     due = sorted((item for item in small.items() if len(item[1]) >= FEW_FILES), key=lambda item: -len(item[1]))
     chosen: list[tuple[str | None, ...]] = []
@@ -88,8 +96,22 @@ def compact(path: Path, *, keep_h: int = KEEP_H, bytes_at_once: int = BYTES_AT_O
     table = open_delta(path)
     if table is None:
         return Compaction(0, 0, 0, 0)
+    steps = [_join_files(table, path, size, bytes_at_once) for size in SIZES]
+    merged, made, left = (sum(counts) for counts in zip(*steps, strict=True))
+    return Compaction(merged, made, vacuum(path, keep_h=keep_h), left)
+
+
+def join_small_files(path: Path) -> int:
+    """Join the small files of a table, and delete none; return how many became fewer."""
+    table = open_delta(path)
+    return 0 if table is None else sum(_join_files(table, path, size, BYTES_AT_ONCE)[0] for size in SIZES)
+
+
+def _join_files(table: DeltaTable, path: Path, target_bytes: int, bytes_at_once: int) -> tuple[int, int, int]:
+    """Join files to such of a size; return how many files were joined and made, and how many partitions are left."""
     columns = list(table.metadata().partition_columns)
-    chosen, left = plan_compaction(_files(table, columns), bytes_at_once=bytes_at_once)
+    files = _files(table, columns)
+    chosen, left = plan_compaction(files, bytes_at_once=bytes_at_once, target_bytes=target_bytes)
     merged = made = 0
     for partition in chosen:
         with _turn_if_merged(table, path):
@@ -97,7 +119,7 @@ def compact(path: Path, *, keep_h: int = KEEP_H, bytes_at_once: int = BYTES_AT_O
             try:
                 done = table.optimize.compact(
                     partition_filters=[(n, "=", v or "") for n, v in zip(columns, partition, strict=True)] or None,
-                    target_size=TARGET_BYTES,
+                    target_size=target_bytes,
                     max_concurrent_tasks=1,
                     writer_properties=WriterProperties(compression="ZSTD"),
                 )
@@ -107,11 +129,21 @@ def compact(path: Path, *, keep_h: int = KEEP_H, bytes_at_once: int = BYTES_AT_O
                 continue
         merged += done["numFilesRemoved"]
         made += done["numFilesAdded"]
-    return Compaction(merged, made, _vacuum(table, path, keep_h), left)
+    if chosen:
+        table.update_incremental()
+    return merged, made, left
 
 
-def _vacuum(table: DeltaTable, path: Path, keep_h: int) -> int:
-    """Delete what left the table long enough ago, and what never came into it; how many files."""
+def vacuum(path: Path, *, keep_h: int = KEEP_H) -> int:
+    """Delete what left a table long enough ago, and what never came into it; return how many files.
+
+    Args:
+        path: the table's folder.
+        keep_h: hours that files stay after they left the table.
+    """
+    table = open_delta(path)
+    if table is None:
+        return 0
     removed = 0
     # A file that no transaction names may be one of a batch that is just being written.
     for hours, never_named in ((keep_h, False), (max(keep_h, KEEP_H), True)):
@@ -126,6 +158,31 @@ def _vacuum(table: DeltaTable, path: Path, keep_h: int) -> int:
                     continue
                 removed += len(gone)
     return removed
+
+
+def drop_rows(path: Path, column: str, before: datetime) -> int:
+    """Delete the rows of a table whose moment or date is older; return how many.
+
+    Args:
+        path: the table's folder.
+        column: a TIMESTAMP or a DATE.
+        before: the moment.
+    """
+    table = open_delta(path)
+    if table is None:
+        return 0
+    name = f'"{column.replace(chr(34), chr(34) * 2)}"'
+    types = {field.name: str(field.type) for field in table.schema().fields}
+    is_date = "date" in types.get(column, "")
+    # As a text, which takes the column's own type.
+    moment = before.astimezone(UTC).strftime("%Y-%m-%d" if is_date else "%Y-%m-%dT%H:%M:%S")
+    with turn(path):
+        table.update_incremental()
+        try:
+            done = table.delete(f"{name} < '{moment}'")
+        except CommitFailedError:
+            return 0  # another process changed the table; they go with the next step
+    return int(done.get("num_deleted_rows") or 0)
 
 
 def _files(table: DeltaTable, columns: Sequence[str]) -> list[tuple[tuple[str | None, ...], int]]:

@@ -52,6 +52,8 @@ class RunningContext:
     """The checkpoint folder of a query by its name."""
     spool: Path
     """The folder in which consumed messages are kept until it is done."""
+    log: Callable[[str], None]
+    """Takes a line for the pipeline's log."""
     start_from: str | None = None
     """The bound where all streams begin, whatever their sources name; None: where those name."""
     bad_records: list[QueryPlan] = field(default_factory=list)
@@ -338,6 +340,7 @@ def _target(sink: SinkSpec) -> AddressTarget | TableTarget:
         order_by=sink.order_by,
         is_partial=sink.update == "present",
         evolve=sink.evolve is not None,
+        maintenance=sink.maintenance,
     )
 
 

@@ -197,6 +197,7 @@ class PipelineSupervisor:
             credentials=order.credentials,
             checkpoint_of=checkpoints.path_of,
             spool=self._place.folder / "spool" / self.name / str(checkpoints.generation),
+            log=self._log,
             start_from=checkpoints.start_from,
         )
         plans = share_what_is_consumed(

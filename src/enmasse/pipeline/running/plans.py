@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableFormat
+from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableFormat, TableMaintenance
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,6 +69,7 @@ class TableTarget:
     is_partial: bool = False
     """Whether NULL leaves what is there."""
     evolve: bool = False
+    maintenance: TableMaintenance | None = None
 
 
 @dataclass(frozen=True)

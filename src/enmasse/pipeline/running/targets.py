@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
+from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.pipelines import TableMaintenance
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.lake.compaction import KEEP_H
+from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
 from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.running.logical_plans import fingerprint_of, has_fixed_order, reads_any
 from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, SharedTarget
@@ -155,7 +159,19 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
         evolve=target.evolve,
     )
     table.prepare(plan.frame.schema, owner=f"{context.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
-    return table.add
+    if target.format == "parquet":
+        return table.add
+    return Maintenance(table.path, _upkeep(target.maintenance or TableMaintenance()), context.log).after(table.add)
+
+
+def _upkeep(declared: TableMaintenance) -> Upkeep:
+    kept, rows = declared.keep_versions, declared.keep_rows
+    return Upkeep(
+        joins=declared.compact != "off",
+        keep_h=KEEP_H if kept is None else -(-milliseconds(kept) // 3_600_000),
+        rows_column="" if rows is None else rows.column,
+        rows_s=0.0 if rows is None else milliseconds(rows.duration) / 1000,
+    )
 
 
 def _sending(address: str, options: dict[str, str], part: str | None) -> Add:

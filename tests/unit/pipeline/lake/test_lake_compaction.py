@@ -8,7 +8,7 @@ from enmasse.pipeline.lake.compaction import FEW_FILES, TARGET_BYTES, Compaction
 def test_partitions_with_the_most_small_files_come_first_and_bound_the_step() -> None:
     files = [(("a",), 10)] * FEW_FILES + [(("b",), 10)] * (FEW_FILES + 2) + [(("c",), 10)] * (FEW_FILES - 1)
     assert plan_compaction(files) == ([("b",), ("a",)], 0)
-    assert plan_compaction(files, bytes_at_once=150) == ([("b",)], 1)
+    assert plan_compaction(files, bytes_at_once=130) == ([("b",)], 1)
     assert plan_compaction(files, bytes_at_once=1) == ([("b",)], 1)
 
 
