@@ -133,6 +133,14 @@ def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: Stre
     assert (len(answer["rows"]), answer["truncated"]) == (7, True)
     answer = place.ask("SELECT CAST(value AS STRING) v FROM flow_in WHERE offset = 0 ORDER BY v", addresses={})
     assert "there is no relation 'flow_in'" in answer["error"]
+    (place.folder / "lake" / "broken" / "_delta_log").mkdir(parents=True)
+    (place.folder / "lake" / "broken" / "_delta_log" / f"{0:020d}.json").write_text("no JSON")
+    assert place.ask("SELECT * FROM broken")["error"]
+    answer = place.ask("SELECT count(*) FROM flow", addresses={"flow": STREAM})
+    assert "`table:flow` or `address:flow`" in answer["error"]
+    for name, rows in (("table:flow", 60), ("address:flow", 60)):
+        answer = place.ask(f"SELECT count(*) AS n FROM `{name}`", addresses={"flow": STREAM})
+        assert (answer["error"], answer["rows"]) == (None, [[rows]])
     address = node.create("seen/by.all")
     send(node, address, "one", "two", "three")
     answer = place.ask(f"SELECT CAST(value AS STRING) v FROM `{address}` ORDER BY v", addresses={address: STREAM})

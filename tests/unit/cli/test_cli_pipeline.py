@@ -322,3 +322,15 @@ def test_the_log_of_a_pipeline_is_shown(api: str, cli: Cli, shop: Path, tmp_path
     assert asked == ["/log/default/shop.hot?tail=7&follow=false"]
     away = cli("pipeline", "logs", "hot")
     assert (away.code, "the host of pipelines does not answer" in away.err) == (4, True)
+
+
+def test_a_built_in_pipeline_takes_no_others_place(api: str, cli: Cli, shop: Path) -> None:
+    def run(name: str, *more: str) -> Any:
+        settings = ("--set", "address=telemetry", "--set", "alerts=alerts", *more)
+        return cli("pipeline", "run", "--builtin", name, "--name", "watch", "--space", "shop", *settings, "--detach")
+
+    assert run("heartbeat").code == 0
+    assert run("heartbeat", "--set", "after=5m").code == 0
+    refused = run("anomalies", "--set", 'bands={"temperature": "0:30"}')
+    assert refused.code == 2
+    assert "shop.watch is there, and is the built-in pipeline 'heartbeat': choose another --name" in refused.err

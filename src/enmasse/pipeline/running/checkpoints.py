@@ -8,6 +8,8 @@ Rules:
 2. A query goes on from its checkpoint only if what the checkpoint depends on is as it was; each query's
    fingerprint, in lines that people can read, lies in ``standing.json``.
 3. Spark's files are read here to find damage and never changed.
+4. Which queries of a generation have done a batch is kept apart, in ``begun/<pipeline>.json``: one whose checkpoint
+   is gone would write all of it again.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any, Final
 
 from enmasse.model.kinds.pipelines import Restart
 from enmasse.pipeline.errors import CheckpointDamagedError, CheckpointMisfitError
+from enmasse.pipeline.lake.file_writing import put_whole
 
 _WHAT_TO_DO: Final = (
     "bring the file back, or have the pipeline begin anew with restart: {at: ..., from: earliest|latest|MOMENT}"
@@ -48,6 +51,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._begun_file = folder.parent.parent / "begun" / f"{folder.name}.json"
         self._file = folder / "standing.json"
         self._standing = self._read()
 
@@ -98,6 +102,11 @@ class Checkpoints:
         """
         wanted = list(fingerprint)
         path = self.path_of(query)
+        if self._mark_of(query) in self._begun() and not (path / "offsets").is_dir():
+            raise CheckpointDamagedError(
+                f"the checkpoint {path} is gone, although the query has done batches: everything would be written "
+                f"again; {_WHAT_TO_DO}"
+            )
         if (path / "offsets").is_dir():
             check_whole(path)
             known = self._standing.fingerprints.get(query)
@@ -110,9 +119,28 @@ class Checkpoints:
             self._standing.fingerprints[query] = wanted
             self._write()
 
+    def note_begun(self, query: str) -> None:
+        """Remember that a query has done a batch."""
+        begun = self._begun()
+        if (mark := self._mark_of(query)) not in begun:
+            self._begun_file.parent.mkdir(parents=True, exist_ok=True)
+            # Those of former generations are of no use any more.
+            kept = [each for each in begun if each.startswith(f"{self.generation}/")]
+            put_whole(self._begun_file, json.dumps([*kept, mark]))
+
+    def _mark_of(self, query: str) -> str:
+        return f"{self.generation}/{query}"
+
+    def _begun(self) -> list[str]:
+        try:
+            return [str(mark) for mark in json.loads(self._begun_file.read_text())]
+        except (OSError, ValueError):
+            return []
+
     def purge(self) -> None:
         """Remove all of it."""
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._begun_file.unlink(missing_ok=True)
         self._standing = _Standing()
 
     def _read(self) -> _Standing:

@@ -42,7 +42,7 @@ def sentence_of(error: BaseException | str) -> str:
     if ours := _OURS.findall(text):
         return _short(ours[-1][1])
     if _NO_SPACE in text:
-        return _short(f"{_NO_SPACE}: {_place_of(text)}")
+        return _short(f"{_NO_SPACE}: {_place_of(text)}{_of_lake(text)}")
     if _CRASHED in text:
         return (
             "a Python worker died: it needed more memory than it may have, took too long in a C library, or was "
@@ -74,6 +74,12 @@ def is_of_java(error: BaseException | str) -> bool:
 def _place_of(text: str) -> str:
     found = re.search(r"(/[^\s:'\"()]+)", text)
     return found[1] if found else "Spark cannot write; free some and it goes on"
+
+
+def _of_lake(text: str) -> str:
+    """Return which table the disk is full for, if the place is in the lake."""
+    found = re.search(r"(/[^\s:'\"()]+/lake)/([^/\s:'\"()]+)", text)
+    return f" (table {found[2]} of the lake {found[1]}; free some and it goes on)" if found else ""
 
 
 def _plain(text: str) -> str:

@@ -223,7 +223,13 @@ class PipelineSupervisor:
             return start_query(context, plan, checkpoint, every_s, adopt=checkpoints.generation > 1)
 
         return QuerySupervisor(
-            plan.name, start, self._log, self._limiter, readings_of(plan.frame), lambda: _joined(checkpoint)
+            plan.name,
+            start,
+            self._log,
+            self._limiter,
+            readings_of(plan.frame),
+            lambda: _joined(checkpoint),
+            lambda: checkpoints.note_begun(name),
         )
 
     def _check(self) -> None:

@@ -94,6 +94,7 @@ class QuerySupervisor:
         limiter: few queries start at a time.
         readings: its sources and how often it reads each.
         tables: returns the tables that it joins, and the versions of its last batch.
+        on_first_batch: called once it has done a batch since it was started.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class QuerySupervisor:
         limiter: StartLimiter,
         readings: tuple[tuple[str, int], ...] = (),
         tables: Callable[[], Iterable[JoinedTable]] = tuple,
+        on_first_batch: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self._start = start
@@ -116,6 +118,8 @@ class QuerySupervisor:
         self._restarts = -1
         self._java_failures = 0
         self._tables = tables
+        self._on_first_batch = on_first_batch
+        self._has_done_batch = False
         self._failure: BaseException | str | None = None
         self.state: QueryState = "Starting"
         self.error: str | None = None
@@ -175,6 +179,9 @@ class QuerySupervisor:
             if self._progress.take(report) and "addBatch" in report["durationMs"]:
                 self._pause_s = FIRST_PAUSE_S
                 self._java_failures = 0
+                if not self._has_done_batch:
+                    self._has_done_batch = True
+                    self._on_first_batch()
         self.state = "Running"
         self.error = None
 

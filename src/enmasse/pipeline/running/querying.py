@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -50,6 +48,8 @@ MOST_BYTES: Final = 4 << 20
 DEFAULT_SECONDS: Final = 60.0
 MOST_AT_ONCE: Final = 4
 """Cores are few, and pipelines come first."""
+OF_TABLES, OF_ADDRESSES = "table:", "address:"
+"""What stands before a name of which there are both a table and an address."""
 TABLE_COLUMNS: Final = [
     {"name": "table", "type": "STRING"},
     {"name": "columns", "type": "ARRAY<STRUCT<NAME:STRING,TYPE:STRING>>"},
@@ -122,19 +122,11 @@ class Queries:
                 return
             frame = self._frame(str(command["sql"]), command)
             if cancelled.is_set():
-                raise PlanError("cancelled")  # reported like any other problem
+                raise PlanError("cancelled")  # noqa: TRY301  # reported like any other problem
             found = frame.limit(limit + 1).toLocalIterator() if limit else iter(())
             answer = as_file if command.get("as") == "parquet" else as_rows
             self._answer(number, **answer(frame.schema, found, limit))
-        except (
-            EnmasseError,
-            PySparkException,
-            Py4JError,
-            pa.ArrowException,
-            OSError,
-            ValueError,
-            TypeError,
-        ) as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, who asked waits for an answer
             is_late = cancelled.is_set()
             text = f"the query was ended after {seconds:g} s, or cancelled" if is_late else sentence_of(error)
             self._answer(number, error=text)
@@ -144,17 +136,24 @@ class Queries:
                 self._under_way.pop(number, None)
 
     def _frame(self, text: str, command: Mapping[str, Any]) -> DataFrame:
-        known = set(tables(self._place.lake))
-        addresses: Mapping[str, Any] = command.get("addresses") or {}
+        there = tables(self._place.lake)
+        known = {name: name for name in there} | {f"{OF_TABLES}{name}": name for name in there}
+        given: Mapping[str, Any] = command.get("addresses") or {}
+        addresses = {name: name for name in given} | {f"{OF_ADDRESSES}{name}": name for name in given}
         try:
             names = checked_sql(text, dict.fromkeys([*addresses, *known])).relations
         except SqlError as error:
             raise PlanError(str(error)) from None
+        if both := next((name for name in names if name in known and name in addresses), None):
+            raise PlanError(
+                f"there is a table and an address {both!r}: write `{OF_TABLES}{both}` or `{OF_ADDRESSES}{both}`, in "
+                "backticks"
+            )
         session = self._spark.newSession()
         frames = {
-            name: relation(session, self._place.lake / name)
+            name: relation(session, self._place.lake / known[name])
             if name in known
-            else self._address(session, name, str(command.get("credentials") or ""))
+            else self._address(session, addresses[name], str(command.get("credentials") or ""))
             for name in names
         }
         canonical = self._guard.check("sql", text, {name: frame.schema for name, frame in frames.items()})

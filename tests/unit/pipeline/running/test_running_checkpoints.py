@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,25 @@ def test_a_restart_from_where_it_was_keeps_the_generation(tmp_path: Path) -> Non
     checkpoints = Checkpoints(tmp_path)
     assert checkpoints.restart(restart("monday"))
     assert (checkpoints.generation, checkpoints.restarted_at, checkpoints.start_from) == (1, "monday", None)
+
+
+def test_a_checkpoint_that_is_gone_after_batches_were_done_is_missed(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints" / "shop.hot"
+    checkpoints = Checkpoints(folder)
+    checkpoints.fit("to-alerts", ["source a"])
+    checkpoints.fit("to-alerts", ["source a"])  # it has done no batch yet
+    write_checkpoint(checkpoints.path_of("to-alerts"))
+    checkpoints.note_begun("to-alerts")
+    checkpoints.fit("to-alerts", ["source a"])
+    shutil.rmtree(folder)
+    with pytest.raises(CheckpointDamagedError, match=r"is gone, although the query has done batches.*restart"):
+        Checkpoints(folder).fit("to-alerts", ["source a"])
+    Checkpoints(folder).fit("other", ["source a"])
+    again = Checkpoints(folder)
+    again.restart(restart("now", "latest"))
+    again.fit("to-alerts", ["source a"])
+    again.purge()
+    assert not list((tmp_path / "begun").iterdir())
 
 
 def test_a_query_that_ran_is_held_to_its_fingerprint(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o12.collectToPython
             "A column `x` cannot be resolved.",
         ),
         (
-            "Caused by: a.B: no\nCaused by: java.io.IOException: No space left on device (/data/lake/x.parquet)",
-            "No space left on device: /data/lake/x.parquet",
+            "Caused by: a.B: no\nCaused by: java.io.IOException: No space left on device (/data/lake/t/x)",
+            "No space left on device: /data/lake/t/x (table t of the lake /data/lake; free some and it goes on)",
         ),
         (
             "Caused by: a.b.Outer: no\nCaused by: java.io.FileNotFoundException: /x (gone)",

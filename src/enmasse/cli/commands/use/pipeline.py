@@ -43,7 +43,7 @@ from enmasse.model.schema.objects import decode
 from enmasse.model.schema.openapi import structural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -123,6 +123,7 @@ def run(
             place = namespace or kind.default_namespace
             space = space or only_space(api, place)
             documents = [builtin_document(builtin, settings or [], f"{space}.{name or builtin}", place, secret)]
+            refuse_another(api.find_present(documents).values(), documents[0], builtin)
         else:
             assert file is not None
             documents = [resource.to_dict() for resource in read_manifests([file], namespace)]
@@ -313,6 +314,16 @@ def _find(api: ApiClient, name: str, space: str | None, namespace: str | None) -
 def complete_builtins(incomplete: str) -> list[str]:
     """Return the built-in pipelines that begin so."""
     return [name for name in BUILTINS if name.startswith(incomplete)]
+
+
+def refuse_another(present: Iterable[Document], wanted: Document, builtin: str) -> None:
+    """Refuse to put a built-in pipeline in the place of something else of its name."""
+    name = wanted["metadata"]["name"]
+    for found in present:
+        held = (found["spec"].get("builtin") or {}).get("name")
+        if found["metadata"]["name"] == name and held != builtin:
+            what = f"the built-in pipeline '{held}'" if held else "a pipeline of your own"
+            raise UsageError(f"pipeline {name} is there, and is {what}: choose another --name, or delete it")
 
 
 def builtin_document(
