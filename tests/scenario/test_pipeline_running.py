@@ -327,6 +327,45 @@ def test_pause_keeps_the_place_and_available_now_finishes(node: StreamNode, plac
     place.send(command="delete", name="demo.rests", purge=True)
 
 
+def test_what_does_not_fit_a_schema_is_told_by_field_and_done_as_the_source_says(
+    node: StreamNode, place: RunnerPlace
+) -> None:
+    node.create("drift", partitions=1)
+    source = {"name": "readings", "address": "drift", "format": "json", "schema": "d STRING, t DOUBLE, n INT"}
+
+    def spec(table: str, **more: Any) -> dict[str, Any]:
+        return {"sources": [source | more], "sinks": [{"input": "readings", "table": table}]}
+
+    kinds = {"drift": STREAM}
+    place.put("demo.null", spec("nulls", onDrift="null"), kinds)
+    place.put("demo.drop", spec("dropped", degradedAbove=0.9), kinds)
+    place.put("demo.fail", spec("failed", onDrift="fail"), kinds)
+    bodies = ['{"d":"a","t":1,"n":1}', '{"d":"b","t":"hot","n":2}', '{"d":"c","t":1e999,"n":"x"}', "no JSON"]
+    send(node, "drift", *bodies)
+
+    def rows(table: str) -> list[tuple[Any, ...]]:
+        return sorted((row["d"], row["t"], row["n"]) for row in place.rows(table))
+
+    place.until(lambda: rows("nulls") == [("a", 1.0, 1), ("b", None, 2), ("c", None, None)])
+    place.until(lambda: rows("dropped") == [("a", 1.0, 1)])
+    told = place.until(lambda: place.statuses["demo.null"]["queries"][0].get("drift"))
+    assert [(field["source"], field["field"], field["count"]) for field in told] == [
+        ("readings", "", 1),
+        ("readings", "n", 1),
+        ("readings", "t", 2),
+    ]
+    assert told[0]["example"] == "expected a JSON object, got no JSON"
+    assert "n: expected INT, got x" in told[1]["example"]
+    ready = place.until(lambda: (c := place.statuses["demo.null"]["conditions"][0])["reason"] == "Degraded" and c)
+    assert ready["status"] == "True"
+    assert ready["message"] == "75.0% of the latest messages of source readings do not fit its schema"
+    assert place.until(lambda: place.statuses["demo.drop"]["conditions"][0]["reason"] == "Running")
+    place.until(lambda: "onDrift is fail" in place.statuses["demo.fail"]["queries"][0].get("error", ""))
+    assert rows("failed") == []
+    for name in ("null", "drop", "fail"):
+        place.send(command="delete", name=f"demo.{name}", purge=True)
+
+
 def test_a_change_that_does_not_fit_is_refused_until_a_restart_is_asked_for(
     node: StreamNode, place: RunnerPlace
 ) -> None:

@@ -97,6 +97,17 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ({"sources": [{"name": "readings"}]}, "spec.sources[0]", "either an address or a table, got neither"),
         ({"sources": [READINGS | {"table": "t"}]}, "spec.sources[0]", "either an address or a table, got both"),
         ({"sources": [READINGS | {"address": "a b"}]}, "spec.sources[0].address", "without white space"),
+        ({"sources": [READINGS | {"onDrift": "dead-letter"}]}, "spec.sources[0].badRecords", "required with onDrift"),
+        (
+            {"sources": [READINGS | {"onDrift": "null", "badRecords": "bad"}]},
+            "spec.sources[0].badRecords",
+            "nothing goes there with onDrift null",
+        ),
+        (
+            {"sources": [READINGS | {"onDrift": "null", "format": "cbor"}]},
+            "spec.sources[0].onDrift",
+            "for format json",
+        ),
         ({"sources": [READINGS | {"refresh": "5m"}]}, "spec.sources[0].refresh", "only a table has it"),
         ({"sources": [READINGS | {"whenEmpty": "warn"}]}, "spec.sources[0].whenEmpty", "only a table has it"),
         (

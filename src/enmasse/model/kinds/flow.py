@@ -117,6 +117,7 @@ def _source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     if source.starting_offsets is not None and (problem := position_problem(source.starting_offsets)):
         yield Problem(f"{path}.startingOffsets", problem)
     yield from _schema_problems(path, source)
+    yield from _drift_problems(path, source)
     yield from _watermark_problems(path, source)
 
 
@@ -125,7 +126,14 @@ def _table_source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     if problem := table_problem(source.table):
         yield Problem(f"{path}.table", problem)
     of_addresses = ("format", "schema_", "starting_offsets", "include_properties", "watermark", "bad_records")
-    for field in (*of_addresses, "max_rows_per_batch", "max_bytes_per_batch", "fail_on_data_loss"):
+    for field in (
+        *of_addresses,
+        "on_drift",
+        "degraded_above",
+        "max_rows_per_batch",
+        "max_bytes_per_batch",
+        "fail_on_data_loss",
+    ):
         if getattr(source, field) is not None:
             alias = type(source).model_fields[field].alias
             yield Problem(f"{path}.{alias}", "only an address has it; a table is read as it is")
@@ -135,6 +143,15 @@ def _table_source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
         except ValueError:
             expected = f"expected {EACH_BATCH}, {ON_START} or a duration such as 5m"
             yield Problem(f"{path}.refresh", f"{expected}, got {describe_value(source.refresh)}")
+
+
+def _drift_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+    if source.on_drift == "dead-letter" and source.bad_records is None:
+        yield Problem(f"{path}.badRecords", "required with onDrift dead-letter: the address that they go to")
+    if source.on_drift in ("null", "fail") and source.bad_records is not None:
+        yield Problem(f"{path}.badRecords", f"nothing goes there with onDrift {source.on_drift}")
+    if source.on_drift == "null" and source.format not in (None, "json"):
+        yield Problem(f"{path}.onDrift", f"null is for format json; a message of {source.format} is read as a whole")
 
 
 def _schema_problems(path: str, source: SourceSpec) -> Iterator[Problem]:

@@ -82,6 +82,12 @@ class SourceSpec(Model):
     """How late a row may be and still count; needed where windows are to end."""
     bad_records: str | None = None
     """The address that messages go to that cannot be decoded; left out: they are counted and left out."""
+    on_drift: Literal["drop", "dead-letter", "null", "fail"] | None = None
+    """What happens to a message that does not fit: ``drop`` (the default): it is left out and counted;
+    ``dead-letter``: it goes to ``badRecords``; ``null``: of JSON, values that do not fit are NULL; ``fail``: the
+    query fails."""
+    degraded_above: float | None = Field(default=None, ge=0, le=1)
+    """The share of messages that may not fit before the pipeline is said to be degraded; left out: 0.05."""
     max_rows_per_batch: int | None = Field(default=None, ge=1)
     """Rows of one micro-batch at most; left out: all that are there."""
     max_bytes_per_batch: Quantity | None = None
@@ -233,6 +239,21 @@ class PipelineSpec(Model):
     """What it runs on."""
 
 
+class DriftedField(Model):
+    """What does not fit the schema of a source."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("source", "field")
+
+    source: str
+    """The source's name."""
+    field: str
+    """The column; empty: the message as a whole."""
+    count: int
+    """Messages since the runner started."""
+    example: str | None = None
+    """What was wrong with the last of some of them."""
+
+
 class JoinedTable(Model):
     """A table that a query joins."""
 
@@ -296,6 +317,8 @@ class QueryStatus(Model):
     """Rows that are there and were not read yet."""
     bad_records: int | None = None
     """That could not be decoded, or were refused."""
+    drift: tuple[DriftedField, ...] = Field(default=(), strict=False)
+    """What does not fit the schemas of its sources, by column."""
     restarts: int = 0
     """How often it was started again after a failure."""
     sources: tuple[SourceStatus, ...] = Field(default=(), strict=False)

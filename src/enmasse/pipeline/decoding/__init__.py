@@ -1,8 +1,18 @@
 """Messages become columns: JSON, CBOR, Avro, SenML, text and raw bytes; what is none of these is kept and reported.
 
-``decode`` gives rows with ``_problem``; ``good`` and ``bad`` separate them.
+``decode`` gives rows with ``_problem``; ``good`` and ``bad`` separate them, ``filled`` and ``unfailing`` do something
+else with those that do not fit, and ``drift_counts`` tells what does not.
 """
 
-from enmasse.pipeline.decoding.relations import bad, decode, good
+from enmasse.pipeline.decoding.relations import (
+    COUNT_OF,
+    EXAMPLE_OF,
+    bad,
+    decode,
+    drift_counts,
+    filled,
+    good,
+    unfailing,
+)
 
-__all__ = ["bad", "decode", "good"]
+__all__ = ["COUNT_OF", "EXAMPLE_OF", "bad", "decode", "drift_counts", "filled", "good", "unfailing"]

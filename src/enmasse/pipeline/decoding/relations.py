@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
@@ -16,6 +16,14 @@ from enmasse.pipeline.errors import OptionError
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame
+
+
+COUNT_OF, EXAMPLE_OF = "count of ", "example of "
+"""What stands before the name of a column in observations about drift; alone: of messages as a whole."""
+WHOLE_PROBLEMS: Final = "^(it is |it does |expected )"
+"""How problems begin that are those of a message as a whole."""
+_MOST_FIELDS: Final = 40
+_EXAMPLE: Final = 120
 
 
 def decode(frame: DataFrame, *, format: str, schema: str | None = None) -> DataFrame:  # noqa: A002  # the field's name
@@ -92,6 +100,48 @@ def _whole(rows: DataFrame, message_format: MessageFormat, carried: list[str]) -
 def good(decoded: DataFrame) -> DataFrame:
     """Return the rows that could be decoded, without the columns about problems."""
     return decoded.where(F.col("_problem").isNull()).drop("_problem", "_value")
+
+
+def filled(decoded: DataFrame) -> DataFrame:
+    """Return the rows of messages that are records, with NULL where a value does not fit; of JSON alone."""
+    is_record = F.col("_problem").isNull() | ~F.col("_problem").rlike(WHOLE_PROBLEMS)
+    columns = []
+    for name in (name for name in decoded.columns if name not in ("_problem", "_value")):
+        value = F.col(f"`{name}`")
+        fits = ~F.coalesce(_is_of(name), F.lit(False))
+        columns.append((value if name.startswith("_") else F.when(fits, value)).alias(name))
+    return decoded.where(is_record).select(*columns)
+
+
+def _is_of(name: str) -> Expression:
+    """Return whether a problem is one of a column."""
+    return F.concat(F.lit("; "), F.col("_problem")).contains(f"; {name}: ")
+
+
+def unfailing(decoded: DataFrame, source: str) -> DataFrame:
+    """Return the rows, and have the query fail at the first one that could not be decoded."""
+    said = F.concat(F.lit(f"source {source}: a message does not fit, and onDrift is fail: "), F.col("_problem"))
+    problem = F.col("_problem").isNull() | F.raise_error(said).cast("boolean")
+    return decoded.where(problem).drop("_problem", "_value")
+
+
+def drift_counts(decoded: DataFrame) -> list[Expression]:
+    """Return the counts of what could not be decoded: of all rows, of those, and by column, with an example of each.
+
+    Args:
+        decoded: by ``decode``.
+    """
+    problem = F.col("_problem")
+    counts = [
+        F.count(F.lit(1)).alias("all"),
+        F.count_if(problem.isNotNull()).alias("bad"),
+        F.max(F.when(problem.rlike(WHOLE_PROBLEMS), F.substring(problem, 1, _EXAMPLE))).alias(EXAMPLE_OF),
+    ]
+    for name in [name for name in decoded.columns if not name.startswith("_")][:_MOST_FIELDS]:
+        of_field = _is_of(name)
+        counts.append(F.count_if(of_field).alias(f"{COUNT_OF}{name}"))
+        counts.append(F.max(F.when(of_field, F.substring(problem, 1, _EXAMPLE))).alias(f"{EXAMPLE_OF}{name}"))
+    return counts
 
 
 def bad(decoded: DataFrame, address: str) -> DataFrame:

@@ -371,6 +371,7 @@ _PHASE_OF_REASON = {
     "Starting": "Starting",
     "Paused": "Starting",
     "TableEmpty": "Pending",
+    "Degraded": "Running",
 }
 """Phases by the reason of a runner's condition Ready; others are failures. One that was paused is to start."""
 _READY_PHASES = frozenset({"Running", "Finished"})

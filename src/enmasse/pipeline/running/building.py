@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
-
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.flow import DELETED, EACH_BATCH, ON_START, deleting
 from enmasse.model.kinds.pipelines import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
 from enmasse.model.schema.quantities import amount_of
-from enmasse.pipeline.decoding import bad, decode, good
+from enmasse.pipeline.decoding import bad, decode, drift_counts, filled, good, unfailing
 from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
 from enmasse.pipeline.running.functions import FunctionCall, check_function
 from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
@@ -133,11 +131,19 @@ class RunningContext:
             return raw
         is_as_declared = source.schema_ is None and format_ == declared.get("format")
         decoded = decode(raw, format=format_, schema=declared.get("definition") if is_as_declared else source.schema_)
+        if source.on_drift == "null" and format_ != "json":
+            raise PlanError(
+                f"source {source.name}: onDrift null is for format json, and {source.address} has {format_}"
+            )
         if source.bad_records is not None:
             messages = bad(decoded, source.address)
             self.bad_records.append(QueryPlan(f"{source.name}-bad", messages, AddressTarget(source.bad_records)))
-        count = F.count_if(F.col("_problem").isNotNull()).alias("bad")
-        return good(decoded.observe(f"{BAD_ROWS}{source.name}", count))
+        decoded = decoded.observe(f"{BAD_ROWS}{source.name}", *drift_counts(decoded))
+        if source.on_drift == "null":
+            return filled(decoded)
+        if source.on_drift == "fail":
+            return unfailing(decoded, source.name)
+        return good(decoded)
 
     def _options(self, source: SourceSpec, kind: str) -> dict[str, str]:
         assert source.address is not None

@@ -282,9 +282,21 @@ class PipelineSupervisor:
             warnings=self._warnings,
         )
         misfits = {query.name for query in self._queries if isinstance(query, QuerySupervisor) and query.is_misfit}
-        condition = _condition(pipeline, queries, self._problem, misfits)
+        condition = _condition(pipeline, queries, self._problem, misfits, self._degraded(pipeline))
         return status.with_conditions([condition], now.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
+    def _degraded(self, pipeline: Pipeline) -> str:
+        """Return of which source too many messages do not fit; empty: of none."""
+        for source in pipeline.spec.sources:
+            most = DEGRADED_ABOVE if source.degraded_above is None else source.degraded_above
+            share = max((query.bad_share(source.name) for query in self.unfinished()), default=0.0)
+            if share > most:
+                return f"{share:.1%} of the latest messages of source {source.name} do not fit its schema"
+        return ""
+
+
+DEGRADED_ABOVE: Final = 0.05
+"""The share of messages that may not fit, where a source does not say."""
 
 _REASONS: Final = {CheckpointMisfitError: "CheckpointMisfit", TableEmptyError: "TableEmpty"}
 """Why a pipeline cannot run, by its error; of others it is ``CannotRun``."""
@@ -296,7 +308,11 @@ def _joined(checkpoint: Path) -> Iterator[JoinedTable]:
 
 
 def _condition(
-    pipeline: Pipeline, queries: tuple[QueryStatus, ...], problem: Exception | None, misfits: Collection[str] = ()
+    pipeline: Pipeline,
+    queries: tuple[QueryStatus, ...],
+    problem: Exception | None,
+    misfits: Collection[str] = (),
+    degraded: str = "",
 ) -> Condition:
     states = {query.state for query in queries}
     # One that can go on after a change of the declaration alone is told first.
@@ -312,6 +328,8 @@ def _condition(
         truth, message = "False", f"query {failed.name}: {failed.error}"
     elif states == {"Finished"}:
         reason = "Finished"
+    elif degraded:
+        reason, message = "Degraded", degraded
     elif "Starting" in states or not states:
         truth, reason, message = "False", "Starting", "the queries start"
     return Condition.model_validate(

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from enmasse.model.kinds.pipelines import QueryState, QueryStatus, SourceStatus
+from enmasse.model.kinds.pipelines import DriftedField, QueryState, QueryStatus, SourceStatus
+from enmasse.pipeline.decoding import COUNT_OF, EXAMPLE_OF
 
 BAD_ROWS: Final = "bad rows of "
 """Prefix of the observations that count what could not be decoded; the source's name follows."""
+
+
+RECENT: Final = 20
+"""Batches of which the share of what did not fit is told."""
 
 
 @dataclass
@@ -26,6 +32,10 @@ class Progress:
     rows_of: dict[str, int] = field(default_factory=dict)
     """Rows by source."""
     bad: int = 0
+    drift: dict[tuple[str, str], tuple[int, str | None]] = field(default_factory=dict)
+    """By source and column, how many rows did not fit, and an example."""
+    recent: deque[dict[str, tuple[int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Of the last batches with rows, by source, how many there were and how many of them did not fit."""
     late: int = 0
     last: Mapping[str, Any] = field(default_factory=dict)
     """The newest report."""
@@ -47,6 +57,7 @@ class Progress:
         for name, source, count in self._sources(report):
             self.rows_of[name] = self.rows_of.get(name, 0) + int(source.get("numInputRows") or 0) // count
         self.bad += bad_rows(report)
+        self._note_drift(report)
         self.late += sum(int(o.get("numRowsDroppedByWatermark") or 0) for o in report.get("stateOperators", ()))
         if "addBatch" in report.get("durationMs", {}):
             self.batch = int(report["batchId"])
@@ -90,9 +101,37 @@ class Progress:
                 for source_name, source, count in self._sources(last)
             ),
             bad_records=self.bad,
+            drift=tuple(
+                DriftedField(source=source, field=column, count=count, example=example)
+                for (source, column), (count, example) in sorted(self.drift.items())
+            ),
             restarts=restarts,
             error=error,
         )
+
+    def _note_drift(self, report: Mapping[str, Any]) -> None:
+        shares: dict[str, tuple[int, int]] = {}
+        for name, row in (report.get("observedMetrics") or {}).items():
+            if not name.startswith(BAD_ROWS):
+                continue
+            source = name.removeprefix(BAD_ROWS)
+            if row.get("all"):
+                shares[source] = int(row["all"]), int(row.get("bad") or 0)
+            counts = {key.removeprefix(COUNT_OF): int(row[key] or 0) for key in row if key.startswith(COUNT_OF)}
+            counts[""] = 1 if row.get(EXAMPLE_OF) else 0
+            if row.get(EXAMPLE_OF):
+                counts[""] = max(1, int(row.get("bad") or 0) - sum(counts.values()))
+            for column, count in counts.items():
+                if count:
+                    known, _ = self.drift.get((source, column), (0, None))
+                    self.drift[source, column] = known + count, row.get(f"{EXAMPLE_OF}{column}")
+        if shares:
+            self.recent.append(shares)
+
+    def bad_share(self, source: str) -> float:
+        """Return the share of a source's rows in the last batches that did not fit."""
+        rows = sum(shares.get(source, (0, 0))[0] for shares in self.recent)
+        return sum(shares.get(source, (0, 0))[1] for shares in self.recent) / rows if rows else 0.0
 
     def _rows(self, report: Mapping[str, Any]) -> int:
         """Return the rows of a batch, each counted once."""

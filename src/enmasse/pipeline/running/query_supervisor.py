@@ -129,6 +129,10 @@ class QuerySupervisor:
         """The error of Java itself that it fails with start after start; empty: there is none."""
         return self.error or "" if self._java_failures >= MOST_JAVA_FAILURES else ""
 
+    def bad_share(self, source: str) -> float:
+        """Return the share of a source's rows in the last batches that did not fit its schema."""
+        return self._progress.bad_share(source)
+
     @property
     def is_misfit(self) -> bool:
         """True if it does not fit its checkpoint, which no other start mends."""

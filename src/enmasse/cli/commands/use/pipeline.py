@@ -434,6 +434,15 @@ def show(found: Document) -> RenderableType:
     rows = [_row(query) for query in status.get("queries", ())]
     if rows:
         parts.append(make_table(_HEADS, rows))
+    drift = {
+        (item["source"], item.get("field") or "the message", item["count"], item.get("example", ""))
+        for query in status.get("queries", ())
+        for item in query.get("drift", ())
+    }
+    parts += [
+        Text(f"  source {source}: {count:,} did not fit by {field}, as {example}", style="yellow")
+        for source, field, count, example in sorted(drift)
+    ]
     joined = {
         (table["name"], table["version"], table["at"])
         for query in status.get("queries", ())
