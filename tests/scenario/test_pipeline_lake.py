@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableDamagedError, TableMismatchError, TableSchemaError
 from enmasse.pipeline.lake.batches import Table
 from enmasse.pipeline.lake.compaction import compact
-from enmasse.pipeline.lake.relation import facts, relation, tables
+from enmasse.pipeline.lake.relation import facts, history, relation, tables
 from enmasse.pipeline.lake.tables import open_table
 
 if TYPE_CHECKING:
@@ -240,6 +240,29 @@ def test_deletions_hold_against_older_rows_that_come_late_and_are_repeated_witho
             open_table(lake.folder / "odd", mode="update", keys=["k"], order_by="m"),
             columns="k STRING, m MAP<STRING, INT>",
         )
+
+
+def test_a_table_is_read_as_it_was_as_long_as_its_files_are_there(lake: Lake) -> None:
+    table = open_table(lake.folder / "t", mode="update", keys=["k"])
+    for number in (1, 2, 3):
+        lake.write(table, [{"k": "a", "v": number}])
+    path = lake.folder / "t"
+    versions = {row["version"]: row for row in history(lake.spark, path).collect()}
+    newest = max(versions)
+    assert versions[newest]["operation"] == "MERGE"
+
+    def value(version: int | datetime) -> int:
+        (row,) = relation(lake.spark, path, version).collect()
+        return int(row["v"])
+
+    assert [value(newest - back) for back in (0, 1, 2)] == [3, 2, 1]
+    assert value(versions[newest - 1]["at"].astimezone(UTC) + timedelta(milliseconds=1)) == 2
+    with pytest.raises(TableSchemaError, match=f"the table t has no version 99: its newest is {newest}"):
+        relation(lake.spark, path, 99)
+    compact(path, keep_h=0)
+    with pytest.raises(TableSchemaError, match=r"were deleted, as .*: old ones go after maintenance.keepVersions"):
+        relation(lake.spark, path, newest - 1)
+    assert value(newest) == 3
 
 
 def test_a_row_may_change_the_columns_alone_that_it_has(lake: Lake) -> None:

@@ -141,6 +141,13 @@ def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: Stre
     for name, rows in (("table:flow", 60), ("address:flow", 60)):
         answer = place.ask(f"SELECT count(*) AS n FROM `{name}`", addresses={"flow": STREAM})
         assert (answer["error"], answer["rows"]) == (None, [[rows]])
+    answer = place.ask("SELECT count(*) AS n, 'x VERSION AS OF 1' AS t FROM flow VERSION AS OF 2")
+    assert (answer["error"], answer["rows"][0][1]) == (None, "x VERSION AS OF 1")
+    assert 0 < answer["rows"][0][0] < 60
+    answer = place.ask("SELECT count(*) AS n FROM flow TIMESTAMP AS OF '2020-01-01'")
+    assert "the table flow has no version of 2020-01-01" in answer["error"]
+    answer = place.ask("SELECT operation FROM `history:flow` WHERE version = 0")
+    assert answer["rows"] == [["CREATE TABLE"]]
     address = node.create("seen/by.all")
     send(node, address, "one", "two", "three")
     answer = place.ask(f"SELECT CAST(value AS STRING) v FROM `{address}` ORDER BY v", addresses={address: STREAM})

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
 
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
@@ -69,14 +71,21 @@ def schema_of(path: Path) -> StructType:
     return StructType.fromJson({"type": "struct", "fields": fields})
 
 
-def relation(spark: SparkSession, path: Path) -> DataFrame:
-    """Return the table's rows as they are now; what comes later is not in the frame.
+def relation(spark: SparkSession, path: Path, version: int | datetime | None = None) -> DataFrame:
+    """Return the table's rows as they are now, or were; what comes later is not in the frame.
+
+    Args:
+        spark: the session.
+        path: the table's folder.
+        version: of a Delta table: its number, or a moment; None: the present one.
 
     Raises:
-        TableSchemaError: there is no table.
+        TableSchemaError: there is no table, or no such version of it any more.
     """
     delta = open_delta(path)
     if delta is not None:
+        if version is not None:
+            _go_back(delta, path, version)
         schema = StructType.fromJson(json.loads(delta.schema().to_json()))
         files = delta.file_uris()
         if not files:
@@ -87,9 +96,71 @@ def relation(spark: SparkSession, path: Path) -> DataFrame:
     fields = parquet_fields(path)
     if fields is None:
         raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
+    if version is not None:
+        raise TableSchemaError(f"the table {path.name} is plain Parquet and has no versions")
     schema = StructType.fromJson({"type": "struct", "fields": fields})
     rows = spark.read.schema(schema).parquet(str(path.resolve()))
     return _with_texts(rows, schema, [str(file) for file in path.rglob("*.parquet")])
+
+
+def _go_back(delta: DeltaTable, path: Path, version: int | datetime) -> None:
+    """Have a table be as it was.
+
+    Raises:
+        TableSchemaError: that cannot be read any more, or was never so.
+    """
+    newest = delta.version()
+    wanted = f"version {version}" if isinstance(version, int) else f"version of {version.isoformat()}"
+    try:
+        delta.load_as_version(version)
+    except (DeltaError, ValueError, OverflowError):
+        raise TableSchemaError(
+            f"the table {path.name} has no {wanted}: its newest is {newest}, and {_KEPT}"
+        ) from None
+    files = [unquote(file.removeprefix("file://")) for file in delta.file_uris()]
+    if missing := next((file for file in files if not Path(file).exists()), None):
+        raise TableSchemaError(f"files of {wanted} of the table {path.name} were deleted, as {missing}: {_KEPT}")
+
+
+_KEPT: Final = "old ones go after maintenance.keepVersions, a day if nothing is said"
+HISTORY: Final = StructType(
+    [
+        StructField("version", LongType()),
+        StructField("at", TimestampType()),
+        StructField("operation", StringType()),
+        StructField("files_added", LongType()),
+        StructField("files_removed", LongType()),
+        StructField("rows", LongType()),
+    ]
+)
+
+
+def history(spark: SparkSession, path: Path, most: int = 1000) -> DataFrame:
+    """Return the versions of a Delta table, the newest first: what made each, and how many rows it added.
+
+    Raises:
+        TableSchemaError: there is no such table.
+    """
+    delta = open_delta(path)
+    if delta is None:
+        raise TableSchemaError(f"there is no Delta table {path.name!r} in the lake")
+    rows = []
+    for entry in delta.history(most):
+        figures = entry.get("operationMetrics") or {}
+        counts = (_count(figures, "num_added_files"), _count(figures, "num_removed_files"), _added_rows(figures))
+        at = datetime.fromtimestamp(entry.get("timestamp", 0) / 1000, UTC)
+        rows.append((entry.get("version"), at, entry.get("operation"), *counts))
+    return spark.createDataFrame(rows, HISTORY)
+
+
+def _count(figures: Mapping[str, Any], name: str) -> int | None:
+    value = figures.get(name)
+    return int(value) if isinstance(value, int | float | str) and str(value).isdigit() else None
+
+
+def _added_rows(figures: Mapping[str, Any]) -> int | None:
+    names = ("num_added_rows", "num_target_rows_inserted", "num_output_rows")
+    return next((count for name in names if (count := _count(figures, name)) is not None), None)
 
 
 def _with_texts(rows: DataFrame, schema: StructType, files: Iterable[str]) -> DataFrame:

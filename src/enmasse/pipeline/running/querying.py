@@ -14,6 +14,7 @@ import base64
 import io
 import json
 import math
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -29,7 +30,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from enmasse.errors import EnmasseError
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.lake.relation import facts, relation, tables
+from enmasse.pipeline.lake.relation import facts, history, relation, tables
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.plans import Place
 
@@ -50,6 +51,8 @@ MOST_AT_ONCE: Final = 4
 """Cores are few, and pipelines come first."""
 OF_TABLES, OF_ADDRESSES = "table:", "address:"
 """What stands before a name of which there are both a table and an address."""
+OF_HISTORIES: Final = "history:"
+"""What stands before the name of a table whose versions are asked for."""
 TABLE_COLUMNS: Final = [
     {"name": "table", "type": "STRING"},
     {"name": "columns", "type": "ARRAY<STRUCT<NAME:STRING,TYPE:STRING>>"},
@@ -137,7 +140,10 @@ class Queries:
 
     def _frame(self, text: str, command: Mapping[str, Any]) -> DataFrame:
         there = tables(self._place.lake)
+        text, versions = past_versions(text)
         known = {name: name for name in there} | {f"{OF_TABLES}{name}": name for name in there}
+        known |= {f"{OF_HISTORIES}{name}": name for name in there}
+        known |= {past: known[name] for past, (name, _) in versions.items() if name in known}
         given: Mapping[str, Any] = command.get("addresses") or {}
         addresses = {name: name for name in given} | {f"{OF_ADDRESSES}{name}": name for name in given}
         try:
@@ -151,7 +157,9 @@ class Queries:
             )
         session = self._spark.newSession()
         frames = {
-            name: relation(session, self._place.lake / known[name])
+            name: history(session, self._place.lake / known[name])
+            if name.startswith(OF_HISTORIES)
+            else relation(session, self._place.lake / known[name], versions[name][1] if name in versions else None)
             if name in known
             else self._address(session, addresses[name], str(command.get("credentials") or ""))
             for name in names
@@ -172,6 +180,48 @@ class Queries:
     def _answer(self, number: str, **fields: Any) -> None:
         answer = {"columns": [], "rows": [], "error": None, "truncated": False, "file": None, "busy": False} | fields
         self._emit("answer", id=number, **answer)
+
+
+_PAST: Final = re.compile(
+    r"(?P<name>\w+|`[^`]+`)\s+(?:FOR\s+)?(?:(?:SYSTEM_)?VERSION\s+AS\s+OF\s+(?P<version>[0-9]{1,18})"
+    r"|(?:SYSTEM_TIME|TIMESTAMP)\s+AS\s+OF\s+(?:TIMESTAMP\s*)?'(?P<moment>[^']{1,60})')",
+    re.IGNORECASE,
+)
+_TEXTS: Final = re.compile(r"('(?:[^'\\]|\\.)*')")
+
+
+def past_versions(text: str) -> tuple[str, dict[str, tuple[str, int | datetime]]]:
+    """Return a query in which past versions of tables have names of their own, and what these are.
+
+    ``readings VERSION AS OF 12`` is the relation ``readings@12`` then, and ``readings TIMESTAMP AS OF '2026-01-31'``
+    ``readings@2026-01-31``.
+
+    Raises:
+        PlanError: a moment is none.
+    """
+    found: dict[str, tuple[str, int | datetime]] = {}
+
+    def named(match: re.Match[str]) -> str:
+        name, said = match["name"].strip("`"), match["version"] or match["moment"]
+        try:
+            version = int(said) if match["version"] else datetime.fromisoformat(said)
+        except ValueError:
+            raise PlanError(
+                f"TIMESTAMP AS OF: expected a moment such as '2026-01-31T12:00:00Z', got {said!r}"
+            ) from None
+        if isinstance(version, datetime) and version.tzinfo is None:
+            version = version.replace(tzinfo=UTC)
+        found[f"{name}@{said}"] = name, version
+        return f"`{name}@{said}`"
+
+    # A text in the query may hold the same words; a moment is a text itself.
+    at, parts = 0, []
+    for match in _PAST.finditer(text):
+        if any(start.start() < match.start() < start.end() for start in _TEXTS.finditer(text)):
+            continue
+        parts += [text[at : match.start()], named(match)]
+        at = match.end()
+    return "".join([*parts, text[at:]]), found
 
 
 def as_rows(schema: StructType, found: Iterable[Row], limit: int) -> dict[str, Any]:
