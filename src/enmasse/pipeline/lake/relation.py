@@ -112,6 +112,8 @@ def _go_back(delta: DeltaTable, path: Path, version: int | datetime) -> None:
     newest = delta.version()
     wanted = f"version {version}" if isinstance(version, int) else f"version of {version.isoformat()}"
     try:
+        if isinstance(version, datetime) and version.timestamp() * 1000 < delta.history()[-1]["timestamp"]:
+            raise ValueError(version)  # noqa: TRY301  # told in the same words
         delta.load_as_version(version)
     except (DeltaError, ValueError, OverflowError):
         raise TableSchemaError(
