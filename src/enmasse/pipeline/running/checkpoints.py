@@ -8,7 +8,7 @@ Rules:
 2. A query goes on from its checkpoint only if what the checkpoint depends on is as it was; each query's
    fingerprint, in lines that people can read, lies in ``standing.json``.
 3. Spark's files are read here to find damage and never changed.
-4. Which queries of a generation have done a batch is kept apart, in ``begun/<pipeline>.json``: one whose checkpoint
+4. Which queries of a generation have done a batch is kept apart, in ``_begun/<pipeline>.json``: one whose checkpoint
    is gone would write all of it again.
 """
 
@@ -51,7 +51,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._begun_file = folder.parent.parent / "begun" / f"{folder.name}.json"
+        self._begun_file = folder.parent / "_begun" / f"{folder.name}.json"
         self._file = folder / "standing.json"
         self._standing = self._read()
 

@@ -229,8 +229,14 @@ class PipelineSupervisor:
             self._limiter,
             readings_of(plan.frame),
             lambda: _joined(checkpoint),
-            lambda: checkpoints.note_begun(name),
+            lambda: self._note_begun(checkpoints, name),
         )
+
+    def _note_begun(self, checkpoints: Checkpoints, name: str) -> None:
+        try:
+            checkpoints.note_begun(name)
+        except OSError as error:
+            self._log(f"query {name}: it cannot be kept that it has done batches: {error}")
 
     def _check(self) -> None:
         now = time.monotonic()

@@ -59,7 +59,7 @@ def test_a_checkpoint_that_is_gone_after_batches_were_done_is_missed(tmp_path: P
     again.restart(restart("now", "latest"))
     again.fit("to-alerts", ["source a"])
     again.purge()
-    assert not list((tmp_path / "begun").iterdir())
+    assert not list((tmp_path / "checkpoints" / "_begun").iterdir())
 
 
 def test_a_query_that_ran_is_held_to_its_fingerprint(tmp_path: Path) -> None:
