@@ -44,16 +44,23 @@ class Checkpoints:
 
     Args:
         folder: ``checkpoints/<pipeline>``.
+        uid: of the pipeline: another one of its name begins anew.
 
     Raises:
         CheckpointDamagedError: ``standing.json`` cannot be read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, uid: str = "") -> None:
         self._folder = folder
+        self._uid = uid
         self._begun_file = folder.parent / "_begun" / f"{folder.name}.json"
         self._file = folder / "standing.json"
         self._standing = self._read()
+
+    @property
+    def is_new(self) -> bool:
+        """True if no query of the pipeline was ever started."""
+        return not self._standing.fingerprints
 
     @property
     def restarted_at(self) -> str | None:
@@ -125,11 +132,11 @@ class Checkpoints:
         if (mark := self._mark_of(query)) not in begun:
             self._begun_file.parent.mkdir(parents=True, exist_ok=True)
             # Those of former generations are of no use any more.
-            kept = [each for each in begun if each.startswith(f"{self.generation}/")]
+            kept = [each for each in begun if each.startswith(self._mark_of(""))]
             put_whole(self._begun_file, json.dumps([*kept, mark]))
 
     def _mark_of(self, query: str) -> str:
-        return f"{self.generation}/{query}"
+        return f"{self._uid}/{self.generation}/{query}"
 
     def _begun(self) -> list[str]:
         try:

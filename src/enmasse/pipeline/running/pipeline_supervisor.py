@@ -186,7 +186,11 @@ class PipelineSupervisor:
 
     def _make(self, order: Order) -> list[QuerySupervisor | JobSupervisor]:
         spec = order.pipeline.spec
-        checkpoints = self._checkpoints = Checkpoints(self._place.folder / "checkpoints" / self.name)
+        uid = order.pipeline.metadata.uid or ""
+        checkpoints = self._checkpoints = Checkpoints(self._place.folder / "checkpoints" / self.name, uid)
+        if checkpoints.is_new:
+            # Another pipeline of the name may have left them.
+            forget_pins(self._place.lake, self.name)
         if checkpoints.restart(spec.restart):
             self._log(f"restart {checkpoints.restarted_at}: generation {checkpoints.generation}")
         context = RunningContext(

@@ -55,6 +55,7 @@ def test_a_checkpoint_that_is_gone_after_batches_were_done_is_missed(tmp_path: P
     with pytest.raises(CheckpointDamagedError, match=r"is gone, although the query has done batches.*restart"):
         Checkpoints(folder).fit("to-alerts", ["source a"])
     Checkpoints(folder).fit("other", ["source a"])
+    Checkpoints(folder, "another of the same name").fit("to-alerts", ["source a"])
     again = Checkpoints(folder)
     again.restart(restart("now", "latest"))
     again.fit("to-alerts", ["source a"])
