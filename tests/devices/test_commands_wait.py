@@ -218,6 +218,13 @@ def test_no_command_is_lost_when_control_and_node_are_killed(stage: Stage) -> No
         stage.installation.ok("status", "--wait", "60")
         stage.renew()
     eventually(lambda: _answers(stage.registry))
+
+    def is_let_in() -> bool:
+        # A node that has just started asks devices to try again until it was told of the tenants.
+        with stage.mqtt(device) as client:
+            return not client.connected.is_failure
+
+    eventually(is_let_in)
     with stage.mqtt(device) as client:
         client.subscribe("command///req/#")
         for identity in identities:
