@@ -148,6 +148,22 @@ def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: Stre
     assert "the table flow has no version of 2020-01-01" in answer["error"]
     answer = place.ask("SELECT operation FROM `history:flow` WHERE version = 0")
     assert answer["rows"] == [["CREATE TABLE"]]
+    was = place.ask("SELECT count(*) AS n FROM flow VERSION AS OF 2")["rows"][0][0]
+
+    def change(**table: Any) -> dict[str, Any]:
+        place.send(command="query", id="1", table={"name": "flow", **table})
+        return place.next_event("answer")
+
+    # As it was, and then as it was before that; what is read meanwhile is added.
+    answer = change(action="restore", version=2)
+    assert answer["rows"][0][0].startswith("is as version 2 was, as version "), answer
+    assert place.ask("SELECT count(*) AS n FROM flow")["rows"] == [[was]]
+    restored = int(answer["rows"][0][0].rsplit(" ", 1)[1])
+    assert change(action="restore", version=restored - 1)["error"] is None
+    send(node, "flow", "m60")
+    place.until(lambda: texts(place, "flow") == sorted(f"m{n}" for n in range(61)))
+    assert "files became" in change(action="optimize")["rows"][0][0]
+    assert "the table flow has no version 999" in change(action="restore", version=999)["error"]
     address = node.create("seen/by.all")
     send(node, address, "one", "two", "three")
     answer = place.ask(f"SELECT CAST(value AS STRING) v FROM `{address}` ORDER BY v", addresses={address: STREAM})
@@ -160,7 +176,7 @@ def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: Stre
         assert place.ask(sql)["error"], sql
     place.send(command="delete", name="demo.flow", purge=True)
     place.until(lambda: not (place.folder / "checkpoints" / "demo.flow").exists())
-    assert len(place.rows("flow")) == 60
+    assert len(place.rows("flow")) == 61
 
 
 def test_a_function_gets_pandas_batches_and_takes_an_update(node: StreamNode, place: RunnerPlace) -> None:

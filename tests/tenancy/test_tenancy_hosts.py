@@ -166,8 +166,8 @@ def test_no_host_outranks_a_port_and_no_client_shows_its_password_to_a_space_for
                     connect(url, hostname=hostname, reconnect=False, timeout=30)
                 assert caught.value.condition == "amqp:not-allowed"
                 assert "team-" not in caught.value.description.replace(hostname, "")
-            # Beside spaces that have users, PLAIN in the clear would show their passwords.
-            with pytest.raises(ConnectionDeniedError, match=r"offers SCRAM[^:]*, ANONYMOUS, and none of PLAIN"):
+            # Beside spaces that have users, PLAIN in the clear is for devices on this machine alone.
+            with pytest.raises(ConnectionDeniedError, match=r"refused the credentials \(PLAIN\)"):
                 tenants.connect(sasl=["PLAIN"], allow_insecure_plain=True)
             # An imposter's space lets in everybody: whoever has a password says so, and does not say it.
             with pytest.raises(ConnectionDeniedError, match="would show your secret to the network"):

@@ -201,6 +201,24 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         command = {"space": f"{namespace}/{name}", "limit": MOST_ROWS, "mayStart": may_query}
         return _result(await asked_by(request, command))
 
+    @router.post(
+        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/tables/{{table}}/{{action}}",
+        summary="AddressSpace: compact a table of its lake, or have it be as it was",
+        operation_id="change_addressspaces_tables",
+        response_class=JSONResponse,
+    )
+    async def change_table(request: Request, namespace: str, name: str, table: str, action: str) -> Response:
+        # Whoever may declare what is written to tables may also change them so.
+        request.state.rights.require(
+            request.state.requester, AccessRequest("update", pipeline.group, pipeline.plural, namespace)
+        )
+        registry.store.get(space.name, namespace, name)
+        change = _table_change(table, action, await read_body(request, OBJECTS))
+        answer = await asked_by(request, {"space": f"{namespace}/{name}", "table": change})
+        if answer.get("error"):
+            raise RequestError(422, str(answer["error"]))
+        return _result(answer)
+
     @router.get(
         f"/namespaces/{{namespace}}/{pipeline.plural}/{{name}}/log",
         summary="Pipeline: its log",
@@ -261,6 +279,27 @@ async def _forward(parts: AsyncIterator[bytes], stack: AsyncExitStack) -> AsyncI
                 yield part
         except OSError as error:
             raise UnavailableError(f"the pipeline host closed the connection: {error}") from None
+
+
+def _table_change(table: str, action: str, body: Document) -> Document:
+    known = {"optimize": (), "restore": ("version", "at")}
+    if action not in known:
+        raise RequestError(404, f"there is no action '{action}' for tables; there are {', '.join(known)}")
+    for name in body:
+        if name not in known[action]:
+            expected = ", ".join(known[action]) or "nothing"
+            raise RequestError(400, f"{name}: unknown; {action} takes {expected}")
+    change: Document = {"name": table, "action": action}
+    if action == "restore":
+        version, at = body.get("version"), body.get("at")
+        if (version is None) == (at is None):
+            raise RequestError(400, "restore takes either version or at")
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 0):
+            raise RequestError(400, f"version: expected a number from 0 on, got {describe_value(version)}")
+        if at is not None and not isinstance(at, str):
+            raise RequestError(400, f"at: expected a moment, RFC 3339, got {describe_value(at)}")
+        change |= {"version": version} if at is None else {"at": at}
+    return change
 
 
 def _arguments(body: Document) -> Document:

@@ -208,6 +208,7 @@ COMMANDS = {
         "use.pipeline:pipeline",
         "Run pipelines over the addresses of a space, see how far they are, and query their tables.",
     ),
+    "table": _Command(_USE, "use.table:table", "The tables of a space's lake: list, look back, compact, restore."),
     "send": _Command(_USE, "use.send:send", "Send a message to an address and print its outcome."),
     "receive": _Command(
         _USE,

@@ -334,3 +334,38 @@ def test_a_built_in_pipeline_takes_no_others_place(api: str, cli: Cli, shop: Pat
     refused = run("anomalies", "--set", 'bands={"temperature": "0:30"}')
     assert refused.code == 2
     assert "shop.watch is there, and is the built-in pipeline 'heartbeat': choose another --name" in refused.err
+
+
+def test_tables_are_listed_looked_back_at_and_restored(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
+    space = {"space": "default/shop"}
+    answer = {"columns": [{"name": "done", "type": "STRING"}], "rows": [["is as version 3 was, as version 9"]]}
+    with host(tmp_path / "data", answer) as asked:
+        done = cli("table", "restore", "readings", "--version", "3")
+        assert (done.code, done.out) == (0, "table readings: is as version 3 was, as version 9\n")
+        assert cli("table", "restore", "readings", "--at", "2026-01-31T12:00:00Z").code == 0
+        assert cli("table", "optimize", "readings").code == 0
+        assert cli("table", "history", "readings").code == 0
+    assert [command for _, command in asked] == [
+        space | {"table": {"name": "readings", "action": "restore", "version": 3}},
+        space | {"table": {"name": "readings", "action": "restore", "at": "2026-01-31T12:00:00Z"}},
+        space | {"table": {"name": "readings", "action": "optimize"}},
+        space | {"sql": "SELECT * FROM `history:readings` ORDER BY version DESC", "limit": 20},
+    ]
+    assert cli("table", "restore", "readings").code == 2
+    (tmp_path / "data" / "pipelines.sock").unlink()
+    with host(tmp_path / "data", {"error": "there is no table 'x' in the lake; there are none"}):
+        refused = cli("table", "optimize", "x")
+    assert (refused.code, refused.err) == (1, "error: there is no table 'x' in the lake; there are none\n")
+    with httpx.Client(
+        base_url=f"{api}/apis/enmasse.io/v1beta1/namespaces/default/addressspaces/shop/tables/t"
+    ) as http:
+        for action, body, code in (
+            ("burn", {}, 404),
+            ("optimize", {"version": 1}, 400),
+            ("restore", {}, 400),
+            ("restore", {"version": 1, "at": "x"}, 400),
+            ("restore", {"version": -1}, 400),
+            ("restore", {"version": True}, 400),
+            ("restore", {"at": 5}, 400),
+        ):
+            assert http.post(f"/{action}", json=body).status_code == code, (action, body)

@@ -21,6 +21,7 @@ from enmasse.model.schema.subresources import (
     RECEIVE,
     REPLAY,
     ROWS_OF_SPACES,
+    TABLES,
 )
 
 _READ: Final = ("get", "list", "watch")
@@ -136,6 +137,8 @@ TENANT_EDIT: Final = Role(
         Rule(MESSAGES.verbs, (_MESSAGING,), (f"{kinds.ADDRESS.plural}/{MESSAGES.name}",)),
         # A query reads messages, which a viewer may not.
         Rule(QUERY.verbs, (_MESSAGING,), (f"{kinds.ADDRESS_SPACE.plural}/{QUERY.name}",)),
+        # Below its name a table is compacted, or restored.
+        Rule(("create",), (_MESSAGING,), (f"{kinds.ADDRESS_SPACE.plural}/{TABLES.name}",)),
         Rule(_WRITE, (_USERS,), (kinds.MESSAGING_USER.plural,)),
         Rule(_WRITE, (DEVICE_REGISTRY,), (kinds.IOT_PROJECT.plural, *_OF_DEVICES)),
         Rule(_WRITE, ("",), (kinds.CONFIG_MAP.plural, kinds.SECRET.plural, kinds.SERVICE.plural)),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+# A tenant and what its devices use know each other.
 if TYPE_CHECKING:
     from enmasse.node.devices.tenants import Tenant
 

@@ -18,8 +18,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
+from enmasse.pipeline.lake.batches import turn
 from enmasse.pipeline.lake.delta import open_delta
-from enmasse.pipeline.lake.file_writing import SAFE
+from enmasse.pipeline.lake.file_writing import SAFE, sync
+from enmasse.pipeline.lake.mending import LOG
 from enmasse.pipeline.lake.parquet import parquet_fields
 
 if TYPE_CHECKING:
@@ -122,6 +124,24 @@ def _go_back(delta: DeltaTable, path: Path, version: int | datetime) -> None:
     files = [unquote(file.removeprefix("file://")) for file in delta.file_uris()]
     if missing := next((file for file in files if not Path(file).exists()), None):
         raise TableSchemaError(f"files of {wanted} of the table {path.name} were deleted, as {missing}: {_KEPT}")
+
+
+def restore(path: Path, version: int | datetime) -> str:
+    """Have a Delta table be as it was, as a new version, and return what was done.
+
+    Raises:
+        TableSchemaError: there is no such table, or no such version of it any more.
+    """
+    delta, past = open_delta(path), open_delta(path)
+    if delta is None or past is None:
+        raise TableSchemaError(f"there is no Delta table {path.name!r} in the lake")
+    with turn(path):
+        _go_back(past, path, version)
+        delta.restore(past.version())
+    delta.update_incremental()
+    for entry in (path / LOG / f"{delta.version():020d}.json", path / LOG):
+        sync(entry)
+    return f"is as version {past.version()} was, as version {delta.version()}"
 
 
 _KEPT: Final = "old ones go after maintenance.keepVersions, a day if nothing is said"

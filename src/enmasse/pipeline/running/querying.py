@@ -30,7 +30,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from enmasse.errors import EnmasseError
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.lake.relation import facts, history, relation, tables
+from enmasse.pipeline.lake.compaction import compact
+from enmasse.pipeline.lake.relation import facts, history, relation, restore, tables
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.plans import Place
 
@@ -120,6 +121,10 @@ class Queries:
             context.setLocalProperty("spark.scheduler.pool", "queries")
             context.setJobGroup(f"query {number}", "query", interruptOnCancel=True)
             limit = min(int(command.get("limit") or DEFAULT_LIMIT), MOST_ROWS)
+            if "table" in command:
+                said = change_table(self._place.lake, command["table"])
+                self._answer(number, columns=[{"name": "done", "type": "STRING"}], rows=[[said]])
+                return
             if "sql" not in command:
                 self._answer(number, **_tables(self._place.lake, limit))
                 return
@@ -180,6 +185,31 @@ class Queries:
     def _answer(self, number: str, **fields: Any) -> None:
         answer = {"columns": [], "rows": [], "error": None, "truncated": False, "file": None, "busy": False} | fields
         self._emit("answer", id=number, **answer)
+
+
+def change_table(lake: Path, wanted: Mapping[str, Any]) -> str:
+    """Compact a table, or have it be as it was; return what was done, in words.
+
+    Args:
+        lake: the folder of tables.
+        wanted: ``name``, ``action`` (``optimize`` or ``restore``), and of the latter ``version`` or ``at``.
+
+    Raises:
+        EnmasseError: there is no such table, or no such version of it.
+    """
+    name = str(wanted.get("name"))
+    if name not in tables(lake):
+        raise PlanError(f"there is no table {name!r} in the lake; there are {', '.join(tables(lake)) or 'none'}")
+    if wanted.get("action") == "optimize":
+        return str(compact(lake / name))
+    at, version = wanted.get("at"), wanted.get("version")
+    try:
+        moment = None if at is None else datetime.fromisoformat(str(at))
+    except ValueError:
+        raise PlanError(f"at: expected a moment such as 2026-01-31T12:00:00Z, got {at!r}") from None
+    if moment is not None and moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return restore(lake / name, int(version or 0) if moment is None else moment)
 
 
 _PAST: Final = re.compile(

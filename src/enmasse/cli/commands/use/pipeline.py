@@ -55,7 +55,7 @@ pipeline = typer.Typer(
 )
 
 _PARQUET = "application/vnd.apache.parquet"
-_QUERY_TIMEOUT_S = 180.0  # the API gives up before; Spark may have to start first
+QUERY_TIMEOUT_S = 180.0  # the API gives up before; Spark may have to start first
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the pipeline, with or without its space.")]
 
@@ -243,9 +243,9 @@ def query(
         path = f"{kind.base_path()}/namespaces/{place}/addressspaces/{space}/query"
         with writer.err.status("asking ..."):
             if output is AnswerForm.PARQUET:
-                content = api.content("POST", path, accept=_PARQUET, json=asked, timeout=_QUERY_TIMEOUT_S)
+                content = api.content("POST", path, accept=_PARQUET, json=asked, timeout=QUERY_TIMEOUT_S)
             else:
-                answer = api.call("POST", path, json=asked, timeout=_QUERY_TIMEOUT_S)
+                answer = api.call("POST", path, json=asked, timeout=QUERY_TIMEOUT_S)
     if output is AnswerForm.PARQUET:
         write_file(content)
     else:
@@ -266,7 +266,7 @@ def tables(
         space = space or only_space(api, place)
         path = f"{kind.base_path()}/namespaces/{place}/addressspaces/{space}/tables"
         with writer.err.status("asking ..."):
-            rows = api.call("GET", path, timeout=_QUERY_TIMEOUT_S)["rows"]
+            rows = api.call("GET", path, timeout=QUERY_TIMEOUT_S)["rows"]
     if output is not StructuredOutput.TABLE:
         heads = ("table", "columns", "rows", "bytes")
         write_structured(writer.out, output.value, [dict(zip(heads, row, strict=True)) for row in rows])

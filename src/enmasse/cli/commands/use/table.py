@@ -1,0 +1,84 @@
+"""``enmasse table``: the tables of a space's lake, their versions, and what is done to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from enmasse.cli.api_client import ApiClient
+from enmasse.cli.charts import AnswerForm, write_answer
+from enmasse.cli.commands.use.pipeline import QUERY_TIMEOUT_S, tables
+from enmasse.cli.errors import UsageError
+from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
+from enmasse.cli.output import Writer
+from enmasse.cli.targets import only_space
+from enmasse.model.schema.kinds import ADDRESS_SPACE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+table = typer.Typer(no_args_is_help=True, help="The tables of a space's lake: list, look back, compact, restore.")
+table.command("list")(tables)
+
+Name = Annotated[str, typer.Argument(metavar="TABLE", help="Of the lake.")]
+_HISTORY: Final = "SELECT * FROM `history:{}` ORDER BY version DESC"
+
+
+@table.command("history")
+def history(
+    name: Name,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Versions at most.")] = 20,
+    space: Space = None,
+    namespace: Namespace = None,
+    output: Annotated[AnswerForm, typer.Option("--output", "-o", help="Form of the answer.")] = AnswerForm.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Show the versions of a table, the newest first."""
+    if "`" in name or output is AnswerForm.PARQUET:
+        raise UsageError("expected the name of a table, and a form other than parquet")
+    asked = {"sql": _HISTORY.format(name), "limit": limit}
+    write_answer(Writer(), output, _ask("query", asked, space, namespace, data))
+
+
+@table.command("optimize")
+def optimize(name: Name, space: Space = None, namespace: Namespace = None, data: Data = DEFAULT_DATA) -> None:
+    """Join the small files of a table now, and delete those that no version needs."""
+    _do(name, "optimize", {}, space, namespace, data)
+
+
+@table.command("restore")
+def restore(
+    name: Name,
+    version: Annotated[int | None, typer.Option("--version", metavar="N", min=0, help="The version.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="MOMENT", help="As it was then, RFC 3339.")] = None,
+    space: Space = None,
+    namespace: Namespace = None,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Have a table be as it was, as a new version.
+
+    What pipelines have written since is in it no more, and they do not write it again; what they write from now on is
+    added. To bring that back restore the version before this one.
+    """
+    if (version is None) == (at is None):
+        raise UsageError("name either a --version or a moment with --at; `enmasse table history` lists versions")
+    _do(name, "restore", {"version": version} if at is None else {"at": at}, space, namespace, data)
+
+
+def _do(name: str, action: str, body: dict[str, Any], space: str | None, namespace: str | None, data: Path) -> None:
+    if "/" in name:
+        raise UsageError(f"expected the name of a table, got '{name}'")
+    answer = _ask(f"tables/{name}/{action}", body, space, namespace, data)
+    Writer().say(f"table {name}: {answer['rows'][0][0]}")
+
+
+def _ask(path: str, body: dict[str, Any], space: str | None, namespace: str | None, data: Path) -> dict[str, Any]:
+    writer, kind = Writer(), ADDRESS_SPACE
+    place = namespace or kind.default_namespace
+    with ApiClient.find(data, warn=writer.warn) as api:
+        space = space or only_space(api, place)
+        root = f"{kind.base_path()}/namespaces/{place}/addressspaces/{space}"
+        with writer.err.status("asking ..."):
+            found: dict[str, Any] = api.call("POST", f"{root}/{path}", json=body, timeout=QUERY_TIMEOUT_S)
+    return found
