@@ -250,6 +250,7 @@ def test_a_table_is_read_as_it_was_as_long_as_its_files_are_there(lake: Lake) ->
     versions = {row["version"]: row for row in history(lake.spark, path).collect()}
     newest = max(versions)
     assert versions[newest]["operation"] == "MERGE"
+    assert (versions[newest]["files_added"], versions[newest]["files_removed"]) == (1, 1)
 
     def value(version: int | datetime) -> int:
         (row,) = relation(lake.spark, path, version).collect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
@@ -132,18 +133,22 @@ def restore(path: Path, version: int | datetime) -> str:
     Raises:
         TableSchemaError: there is no such table, or no such version of it any more.
     """
-    delta, past = open_delta(path), open_delta(path)
-    if delta is None or past is None:
-        raise TableSchemaError(f"there is no Delta table {path.name!r} in the lake")
-    with turn(path):
-        _go_back(past, path, version)
-        delta.restore(past.version())
-    delta.update_incremental()
-    for entry in (path / LOG / f"{delta.version():020d}.json", path / LOG):
-        sync(entry)
-    return f"is as version {past.version()} was, as version {delta.version()}"
+    for _ in range(_ATTEMPTS):
+        # Batches and compaction change the table meanwhile: each attempt begins with what is there.
+        with turn(path), suppress(CommitFailedError):
+            delta, past = open_delta(path), open_delta(path)
+            if delta is None or past is None:
+                raise TableSchemaError(f"there is no Delta table {path.name!r} in the lake")
+            _go_back(past, path, version)
+            delta.restore(past.version())
+            delta.update_incremental()
+            for entry in (path / LOG / f"{delta.version():020d}.json", path / LOG):
+                sync(entry)
+            return f"is as version {past.version()} was, as version {delta.version()}"
+    raise TableSchemaError(f"the table {path.name} is written all the time: pause its pipeline, and restore it then")
 
 
+_ATTEMPTS: Final = 5
 _KEPT: Final = "old ones go after maintenance.keepVersions, a day if nothing is said"
 HISTORY: Final = StructType(
     [
@@ -169,20 +174,20 @@ def history(spark: SparkSession, path: Path, most: int = 1000) -> DataFrame:
     rows = []
     for entry in delta.history(most):
         figures = entry.get("operationMetrics") or {}
-        counts = (_count(figures, "num_added_files"), _count(figures, "num_removed_files"), _added_rows(figures))
+        counts = (
+            _count(figures, "num_added_files", "num_target_files_added", "numFilesAdded"),
+            _count(figures, "num_removed_files", "num_target_files_removed", "numFilesRemoved"),
+            _count(figures, "num_added_rows", "num_target_rows_inserted", "num_output_rows"),
+        )
         at = datetime.fromtimestamp(entry.get("timestamp", 0) / 1000, UTC)
         rows.append((entry.get("version"), at, entry.get("operation"), *counts))
     return spark.createDataFrame(rows, HISTORY)
 
 
-def _count(figures: Mapping[str, Any], name: str) -> int | None:
-    value = figures.get(name)
-    return int(value) if isinstance(value, int | float | str) and str(value).isdigit() else None
-
-
-def _added_rows(figures: Mapping[str, Any]) -> int | None:
-    names = ("num_added_rows", "num_target_rows_inserted", "num_output_rows")
-    return next((count for name in names if (count := _count(figures, name)) is not None), None)
+def _count(figures: Mapping[str, Any], *names: str) -> int | None:
+    """Return the first of some figures that there is; operations call them differently."""
+    found = (str(figures[name]) for name in names if figures.get(name) is not None)
+    return next((int(text) for text in found if text.isdigit()), None)
 
 
 def _with_texts(rows: DataFrame, schema: StructType, files: Iterable[str]) -> DataFrame:
