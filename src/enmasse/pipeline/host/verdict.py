@@ -418,8 +418,8 @@ def compose(
             fields[name] = getattr(reported, name)
         if reported.restarted_at is None:
             fields["restarted_at"] = former.restarted_at
-    elif phase != "Starting":
-        state = "Paused" if phase == "Paused" else "Finished" if phase == "Finished" else "Waiting"
+    else:
+        state = phase if phase in ("Paused", "Finished", "Starting") else "Waiting"
         fields["queries"] = tuple(
             query.model_copy(
                 update={"state": state, "input_rows_per_second": None, "processed_rows_per_second": None}
