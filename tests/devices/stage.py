@@ -7,7 +7,7 @@ import queue
 import ssl
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -235,7 +235,9 @@ class Stage:
         client = httpx.Client(base_url=self.url("http"), auth=(f"{device}@{tenant}", password), timeout=WAIT_S)
         return self._stack.enter_context(client)
 
-    def amqp(self, device: str, tenant: str = GREEN, password: str = PASSWORD) -> Any:
+    @contextmanager
+    def amqp(self, device: str, tenant: str = GREEN, password: str = PASSWORD) -> Iterator[Any]:
+        """A connection of a device, closed at the end: once its node is killed, Proton would wait for an answer."""
         from proton.utils import BlockingConnection
 
         connection = BlockingConnection(
@@ -246,8 +248,10 @@ class Stage:
             allowed_mechs="PLAIN",
             allow_insecure_mechs=True,
         )
-        self._stack.callback(connection.close)
-        return connection
+        try:
+            yield connection
+        finally:
+            connection.close()
 
 
 def hashed(password: str) -> dict[str, Any]:

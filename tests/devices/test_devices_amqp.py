@@ -30,9 +30,12 @@ def message_of(to: str, body: bytes, **fields: Any) -> Any:
 def test_a_device_sends_and_is_commanded(stage: Stage) -> None:
     device = stage.device()
     application = stage.application()
-    connection = stage.amqp(device)
-    sender = connection.create_sender(None)
-    with application.listen("event") as events, application.listen("command_response", at="app-3") as responses:
+    with (
+        stage.amqp(device) as connection,
+        application.listen("event") as events,
+        application.listen("command_response", at="app-3") as responses,
+    ):
+        sender = connection.create_sender(None)
         sender.send(message_of("event", b"fire", content_type="text/plain", ttl=7.0, properties={"floor": 3}))
         message = events.next(device)
         assert (bytes(message.body), message.content_type) == (b"fire", "text/plain")
@@ -83,22 +86,22 @@ def test_a_device_sends_and_is_commanded(stage: Stage) -> None:
 def test_devices_have_no_other_links(stage: Stage) -> None:
     from proton.utils import LinkDetached
 
-    connection = stage.amqp(stage.device())
-    for address in (
-        f"telemetry/{GREEN}",
-        f"event/{GREEN}",
-        "$management",
-        "command/other.blue/x",
-        f"command/{GREEN}",
-    ):
+    with stage.amqp(stage.device()) as connection:
+        for address in (
+            f"telemetry/{GREEN}",
+            f"event/{GREEN}",
+            "$management",
+            "command/other.blue/x",
+            f"command/{GREEN}",
+        ):
+            with pytest.raises(LinkDetached):
+                connection.create_receiver(address)
         with pytest.raises(LinkDetached):
-            connection.create_receiver(address)
-    with pytest.raises(LinkDetached):
-        connection.create_sender(f"event/{GREEN}")
+            connection.create_sender(f"event/{GREEN}")
 
 
 def test_a_wrong_password_is_refused(stage: Stage) -> None:
     from proton import ConnectionException
 
-    with pytest.raises(ConnectionException):
-        stage.amqp(stage.device(), password="wrong")
+    with pytest.raises(ConnectionException), stage.amqp(stage.device(), password="wrong"):
+        pass

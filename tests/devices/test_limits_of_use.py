@@ -49,6 +49,7 @@ def test_a_data_volume_is_shared_by_all_devices_and_protocols_and_outlives_the_n
         assert not device.send("event", b"three").is_failure
         assert stage.application(BLUE).command(second, "four", b"!") == "accepted"
         assert device.next().topic == "command///req//four"
+        assert stage.application(BLUE).command(first, "nobody listens", b"!") == "released"  # and does not count
         assert client.post("/event", content=b"the last one, which goes over it").status_code == 202
         refused = client.post("/telemetry", content=b"one more")
         assert refused.status_code == 429
@@ -66,6 +67,11 @@ def test_a_data_volume_is_shared_by_all_devices_and_protocols_and_outlives_the_n
     volume["max-bytes"] = 10_000
     limit(stage, {"resource-limits": {"data-volume": volume}})
     eventually(lambda: again.post("/event", content=b"again").status_code == 202)
+    volume["max-bytes"] = 1
+    limit(stage, {"resource-limits": {"data-volume": volume}})
+    eventually(lambda: again.post("/event", content=b"too much").status_code == 429)
+    limit(stage)
+    eventually(lambda: again.post("/event", content=b"without a limit").status_code == 202)
 
 
 def test_who_was_connected_for_as_long_as_it_may_be_does_not_connect_again(stage: Stage) -> None:

@@ -82,6 +82,13 @@ def count_rows(table: Path, since: datetime) -> Counter[str]:
     return Counter(device for device, _, _ in _messages(table, since))
 
 
+def size(table: Path) -> int:
+    """All rows of a table; 0 if there is none yet."""
+    from deltalake import DeltaTable  # noqa: PLC0415  # an extra; without it there is no table either
+
+    return DeltaTable(table).count() if DeltaTable.is_deltatable(str(table)) else 0
+
+
 def last_minutes(
     table: Path, alerts: Iterable[Mapping[str, Any]], commands: Iterable[CommandFigures] = ()
 ) -> History:

@@ -19,7 +19,7 @@ import httpx
 from rich.console import Console
 from rich.markup import escape
 
-from enmasse.demo.chart import count_rows, draw, last_minutes, lines
+from enmasse.demo.chart import count_rows, draw, last_minutes, lines, size
 from enmasse.demo.devices import FLEET, OVER_HTTP, PAHO_FLEET, PROTON_FLEET, TENANT, HostDevice, make_fleet
 from enmasse.demo.figures import DeviceFigures, Figures, Verdict, watch_platform
 from enmasse.demo.fleet import Device, ForeignFleet, Measured, has_proton, listen
@@ -239,11 +239,16 @@ class _Demo:
                 await asyncio.wait_for(self._interrupted.wait(), PICTURE_S)
 
     async def _catch_up(self, pipelines: Pipelines) -> Counter[str]:
-        """Wait until the raw table has what was accepted, an alert has come, and its device has obeyed."""
+        """Wait until the raw table has what was accepted, an alert has come, and its device has obeyed.
+
+        The table of the devices' pipeline, which reads the same stream, is waited for, too.
+        """
         deadline = time.monotonic() + CATCH_UP_S
+        raw, columns = pipelines.lake / "raw", pipelines.lake / "plant_telemetry"
         while True:
-            rows = await asyncio.to_thread(count_rows, pipelines.lake / "raw", self._began)
+            rows = await asyncio.to_thread(count_rows, raw, self._began)
             complete = not Verdict(self._figures, rows).faults()
+            complete = complete and await asyncio.to_thread(size, columns) >= await asyncio.to_thread(size, raw)
             self._picture.update()
             if complete or self._interrupted.is_set() or time.monotonic() > deadline:
                 return rows

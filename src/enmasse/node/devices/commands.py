@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from enmasse.errors import RemoteError
 from enmasse.messaging.address import AttachOptions
 from enmasse.node.devices.directory import UNAVAILABLE, Directory, Found
-from enmasse.node.devices.messages import Command, DeviceError, RequestIds, command_of, count_payload, target_of
+from enmasse.node.devices.messages import Command, DeviceError, RequestIds, check_volume, command_of, target_of
 from enmasse.node.devices.tenants import COMMAND, Device, Tenant
 from enmasse.node.gathered import Gathered
 from enmasse.node.plain_values import as_bytes
@@ -285,8 +285,8 @@ class TenantCommands:
         if sections.application_properties.get(MODE) == "stored":
             self._store(command, sections, done)
             return
-        count_payload(self.tenant, len(command.payload))
-        if not _offer(self._exact.get(target, ()), command, done):
+        check_volume(self.tenant)
+        if not self._offer(self._exact.get(target, ()), command, done):
             self._directory.find_device(
                 self.tenant, target, lambda found: self._route_by_gateway(found, command, done)
             )
@@ -300,9 +300,16 @@ class TenantCommands:
             done(Rejected(AmqpError("amqp:not-found", f"device {command.device!r:.255} is disabled")))
         else:
             for gateway in self._gateways_of(device):
-                if _offer(self._gateways.get(gateway, ()), command, done):
+                if self._offer(self._gateways.get(gateway, ()), command, done):
                     return
             done(RELEASED)
+
+    def _offer(self, listeners: Iterable[Listener], command: Command, done: Done) -> bool:
+        """Offer a command to the newest that takes it; what nobody takes is not counted."""
+        is_taken = any(listener.offer(command, done) for listener in reversed(list(listeners)))
+        if is_taken:
+            self.tenant.usage.take(len(command.payload))
+        return is_taken
 
     def _gateways_of(self, device: Device) -> Iterable[str]:
         """Yield the gateways that may listen for a device, the one that has last acted for it first."""
@@ -356,7 +363,3 @@ def _add(listeners: dict[str, list[Listener]], key: str, listener: Listener) -> 
                 del listeners[key]
 
     return end
-
-
-def _offer(listeners: Iterable[Listener], command: Command, done: Done) -> bool:
-    return any(listener.offer(command, done) for listener in reversed(list(listeners)))

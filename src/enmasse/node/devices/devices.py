@@ -162,9 +162,9 @@ class Devices:
             self.link.core.call_later(SETTLE_S, self._take_authorities)
         tenant = self.directory.tenants.get(identity)
         self.commands.tenant_changed(identity)
-        if tenant is not None and tenant.has_usage_limits:
-            self._usage.enter_periods(tenant)
-            if not self._is_usage_due:
+        if tenant is not None:
+            self._usage.enter_periods(tenant)  # also when its limits are gone
+            if tenant.has_usage_limits and not self._is_usage_due:
                 self._is_usage_due = True
                 self.link.core.call_later(0.0, self._tell_usage)
         for connection, device in list(self._connected.get(identity, {}).items()):

@@ -211,7 +211,17 @@ def count_payload(tenant: Tenant, size: int) -> None:
     Raises:
         DeviceError: the tenant's data volume is used up.
     """
-    if not tenant.usage.take(size):
+    check_volume(tenant)
+    tenant.usage.take(size)
+
+
+def check_volume(tenant: Tenant) -> None:
+    """Check that a tenant may use more.
+
+    Raises:
+        DeviceError: its data volume is used up.
+    """
+    if not tenant.usage.may_send:
         raise DeviceError(429, f"the devices of tenant {tenant.id!r} have used up their data volume")
 
 

@@ -124,13 +124,17 @@ class Usage:
 
     def take(self, size: int) -> bool:
         """Count a payload; return false, and count nothing, if all that the tenant may use is used up."""
-        data = self.data
-        if data.used >= data.most:
+        if not self.may_send:
             return False
-        unit = self.unit
+        data, unit = self.data, self.unit
         data.used += size if not unit else -(-size // unit) * unit
         data.is_news = True
         return True
+
+    @property
+    def may_send(self) -> bool:
+        """False once all that the tenant's devices may send and be sent is used up."""
+        return self.data.used < self.data.most
 
     @property
     def may_connect(self) -> bool:
