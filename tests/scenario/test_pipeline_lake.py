@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import threading
@@ -22,10 +23,11 @@ from pyspark.errors import StreamingQueryException
 from enmasse.model.kinds.flow import DELETED
 from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableDamagedError, TableMismatchError, TableSchemaError
-from enmasse.pipeline.lake.batches import Table
-from enmasse.pipeline.lake.compaction import compact
-from enmasse.pipeline.lake.relation import facts, history, relation, tables
+from enmasse.pipeline.lake.batches import Mode, Table
+from enmasse.pipeline.lake.compaction import compact, order_rows
+from enmasse.pipeline.lake.relation import facts, history, relation, statistics, tables
 from enmasse.pipeline.lake.tables import open_table
+from tests.support.chance import SEED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -240,6 +242,85 @@ def test_deletions_hold_against_older_rows_that_come_late_and_are_repeated_witho
             open_table(lake.folder / "odd", mode="update", keys=["k"], order_by="m"),
             columns="k STRING, m MAP<STRING, INT>",
         )
+
+
+def test_every_version_of_a_row_is_kept_whatever_the_order_in_which_they_come(lake: Lake) -> None:
+    columns = f"k STRING, v INT, at INT, {DELETED} BOOLEAN"
+    made = [("a", 1, 10), ("a", 2, 20), ("a", None, 30), ("a", 3, 40), ("b", 1, 5), ("c", None, 7), (None, 1, 1)]
+    events: list[dict[str, Any]] = [{"k": k, "v": v, "at": at, DELETED: v is None} for k, v, at in made]
+    expected = [
+        ("a", 1, 10, 20, False),
+        ("a", 2, 20, 30, False),
+        ("a", 3, 40, None, True),
+        ("b", 1, 5, None, True),
+        ("c", 4, 6, 7, False),
+        (None, 1, 1, None, True),
+    ]
+    late: list[dict[str, Any]] = [{"k": "c", "v": 4, "at": 6, DELETED: False}]
+    chance = random.Random(SEED)
+    mixed = chance.sample(events, len(events))
+    for name, order in (
+        ("at_once", [*events, *late]),
+        ("backwards", [*events[::-1], *late]),
+        ("mixed", mixed + late),
+    ):
+        size = len(order) if name == "at_once" else 3
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        table = open_table(lake.folder / name, mode="update", keys=["k"], order_by="at", keeps_history=True)
+        lake.write(table, *batches, columns=columns)
+        assert lake.rows(name, "k", "v", "valid_from", "valid_to", "is_current") == expected, (name, order)
+    lake.write(table, [{"k": "a", "v": 7, "at": 20, DELETED: False}], columns=columns)
+    assert ("a", 7, 20, 30) in lake.rows("mixed", "k", "v", "valid_from", "valid_to")
+    lake.write(table, [{"k": "a", "v": None, "at": 20, DELETED: True}], columns=columns)
+    assert lake.rows("mixed", "k", "v", "valid_to")[:2] == [("a", 1, 20), ("a", 3, None)]
+    with pytest.raises(StreamingQueryException, match="no value of 'at', by which keepHistory places it"):
+        lake.write(table, [{"k": "a", "v": 1, DELETED: False}], columns=columns)
+
+
+def test_folders_are_made_of_moments_and_hashes_and_rows_are_put_in_order(lake: Lake) -> None:
+    table = open_table(lake.folder / "t", partition_by=["month(ts)", "bucket(2, k)"])
+    batches = [
+        [
+            {"k": f"k{number}", "v": number, "ts": f"2026-0{1 + number % 2}-0{1 + batch}T00:00:00Z"}
+            for number in range(20)
+        ]
+        for batch in range(2)
+    ]
+    lake.write(table, *batches)
+    path = lake.folder / "t"
+    assert DeltaTable(path).metadata().partition_columns == ["ts_month", "k_bucket"]
+    assert {row[0] for row in lake.rows("t", "ts_month")} == {"2026-01", "2026-02"}
+    assert {row[0] for row in lake.rows("t", "k_bucket")} == {0, 1}
+    found = {row["column"]: row for row in statistics(lake.spark, path).collect()}
+    assert (found["v"]["min"], found["v"]["max"], found["v"]["nulls"]) == ("0", "19", 0)
+    assert (found["ts_month"]["min"], found["ts_month"]["max"]) == ("2026-01", "2026-02")
+    before = lake.rows("t", "k", "v", "ts")
+    assert order_rows(path, ["v", "ts"]) >= 8
+    assert order_rows(path, ["v", "ts"]) == 0
+    assert lake.rows("t", "k", "v", "ts") == before
+    lake.write(table, [{"k": "k0", "v": 1, "ts": "2026-01-01T00:00:00Z"}])
+    assert order_rows(path, ["v", "ts"]) == 2
+    with pytest.raises(TableSchemaError, match=r"partitionBy has day\(v\), but 'v' is INTEGER; expected a TIMESTAMP"):
+        lake.write(open_table(lake.folder / "odd", partition_by=["day(v)"]), [{"k": "a"}])
+
+
+@pytest.mark.parametrize("mode", ["append", "update"])
+def test_a_row_that_a_constraint_forbids_fails_its_batch(lake: Lake, mode: Mode) -> None:
+    path, keys = lake.folder / "t", ["k"] if mode == "update" else []
+
+    def write(constraints: dict[str, str], *rows: dict[str, Any]) -> None:
+        lake.write(open_table(path, mode=mode, keys=keys, constraints=constraints), *([rows] if rows else []))
+
+    write({"positive": "v > 0"}, {"k": "a", "v": 1})
+    bad = {"k": "b", "v": -1 if mode == "append" else None}
+    with pytest.raises(StreamingQueryException, match=r"constraint positive \(v > 0\), which a row fails: .*b"):
+        write({"positive": "v > 0"}, {"k": "c", "v": 3}, bad)
+    assert lake.rows("t", "k", "v") == [("a", 1)]
+    with pytest.raises(TableSchemaError, match=r"cannot have the constraint large \(v > 9\)"):
+        write({"large": "v > 9"})
+    write({"named": "k IS NOT NULL"})
+    assert DeltaTable(path).metadata().configuration["delta.constraints.named"] == "k IS NOT NULL"
+    assert "delta.constraints.positive" not in DeltaTable(path).metadata().configuration
 
 
 def test_a_table_is_read_as_it_was_as_long_as_its_files_are_there(lake: Lake) -> None:

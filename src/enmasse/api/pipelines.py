@@ -282,7 +282,7 @@ async def _forward(parts: AsyncIterator[bytes], stack: AsyncExitStack) -> AsyncI
 
 
 def _table_change(table: str, action: str, body: Document) -> Document:
-    known = {"optimize": (), "restore": ("version", "at")}
+    known = {"optimize": ("zOrderBy",), "restore": ("version", "at")}
     if action not in known:
         raise RequestError(404, f"there is no action '{action}' for tables; there are {', '.join(known)}")
     for name in body:
@@ -290,6 +290,11 @@ def _table_change(table: str, action: str, body: Document) -> Document:
             expected = ", ".join(known[action]) or "nothing"
             raise RequestError(400, f"{name}: unknown; {action} takes {expected}")
     change: Document = {"name": table, "action": action}
+    columns = body.get("zOrderBy")
+    if columns is not None:
+        if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
+            raise RequestError(400, f"zOrderBy: expected names of columns, got {describe_value(columns)}")
+        change["zOrderBy"] = columns
     if action == "restore":
         version, at = body.get("version"), body.get("at")
         if (version is None) == (at is None):

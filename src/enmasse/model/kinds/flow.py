@@ -12,10 +12,12 @@ Rules:
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.partitions import partition_of
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem, is_label
 from enmasse.model.schema.schema import describe_value
@@ -35,7 +37,7 @@ EACH_BATCH, ON_START = "batch", "onStart"
 """When the version of a table that batches join is looked for."""
 
 _OF_FUNCTIONS: Final = ("input", "schema_", "parameters", "timeout")
-_OF_UPDATES: Final = ("order_by", "delete_when", "update")
+_OF_UPDATES: Final = ("order_by", "delete_when", "update", "keep_history")
 
 _WITH_DDL = ("json", "cbor")
 _WITHOUT_SCHEMA = ("raw", "text", "senml")
@@ -300,7 +302,7 @@ def _address_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Itera
         yield Problem(f"{path}.address", problem)
     if sink.bad_records is not None and (problem := address_problem(sink.bad_records)):
         yield Problem(f"{path}.badRecords", problem)
-    for field in ("format", "keys", "partition_by", "evolve", "maintenance", *_OF_UPDATES):
+    for field in ("format", "keys", "partition_by", "constraints", "evolve", "maintenance", *_OF_UPDATES):
         if getattr(sink, field):
             alias = type(sink).model_fields[field].alias
             yield Problem(f"{path}.{alias}", "only a table has it")
@@ -325,10 +327,42 @@ def _table_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterato
         for field in ("keys", *_OF_UPDATES):
             if getattr(sink, field):
                 yield Problem(f"{path}.{type(sink).model_fields[field].alias}", "only mode update has it")
-    for field, names in (("keys", sink.keys), ("partitionBy", sink.partition_by)):
-        yield from _column_problems(f"{path}.{field}", names, columns)
+    yield from _column_problems(f"{path}.keys", sink.keys, columns)
+    yield from _partition_problems(path, sink, columns)
     yield from _upsert_problems(path, sink, columns)
-    yield from _maintenance_problems(path, sink, columns)
+    yield from _constraint_problems(path, sink, columns)
+    yield from _maintenance_problems(path, sink, _with_history(sink, columns))
+
+
+def _partition_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    named = []
+    for index, text in enumerate(sink.partition_by):
+        try:
+            partition = partition_of(text)
+        except ValueError as error:
+            yield Problem(f"{path}.partitionBy[{index}]", str(error))
+            return
+        named.append(partition.column or partition.name)
+    yield from _column_problems(f"{path}.partitionBy", named, _with_history(sink, columns))
+
+
+def _with_history(sink: SinkSpec, columns: Columns) -> Columns:
+    """Return the columns of a table for rows with these."""
+    return columns if columns is None or not sink.keep_history else (*columns, *HISTORY_COLUMNS)
+
+
+def _constraint_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    if sink.constraints and sink.format == "parquet":
+        yield Problem(f"{path}.constraints", "only a Delta table has them")
+    for name, condition in sink.constraints.items():
+        if not re.fullmatch(r"[A-Za-z_]\w{0,62}", name):
+            yield Problem(
+                f"{path}.constraints", f"expected a name such as positive_amount, got {describe_value(name)}"
+            )
+        try:
+            checked_sql(deleting("rows", condition), {"rows": columns})
+        except SqlError as error:
+            yield Problem(f"{path}.constraints.{name}", str(error))
 
 
 def _maintenance_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
@@ -339,6 +373,7 @@ def _maintenance_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterat
     kept = sink.maintenance.keep_rows
     if kept is not None:
         yield from _column_problems(f"{path}.maintenance.keepRows.column", [kept.column], columns)
+    yield from _column_problems(f"{path}.maintenance.zOrderBy", sink.maintenance.z_order_by, columns)
     if sink.maintenance.keep_versions is not None and milliseconds(sink.maintenance.keep_versions) < 3_600_000:
         yield Problem(f"{path}.maintenance.keepVersions", "expected at least 1h, longer than any query takes")
 
@@ -347,12 +382,20 @@ def _upsert_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Pr
     if sink.order_by is not None and columns is not None and sink.order_by.lower() not in map(str.lower, columns):
         there = ", ".join(columns)
         yield Problem(f"{path}.orderBy", f"there is no column {describe_value(sink.order_by)}; there are {there}")
+    if sink.keep_history:
+        if sink.order_by is None:
+            yield Problem(f"{path}.orderBy", "required with keepHistory: the column that says from when a row holds")
+        if sink.update == "present":
+            yield Problem(f"{path}.update", "a version of keepHistory is whole: leave it out, or say whole")
     if sink.delete_when is not None:
         try:
             checked_sql(deleting("rows", sink.delete_when), {"rows": columns})
         except SqlError as error:
             yield Problem(f"{path}.deleteWhen", str(error))
 
+
+HISTORY_COLUMNS: Final = ("valid_from", "valid_to", "is_current")
+"""The columns that ``keepHistory`` makes."""
 
 DELETED: Final = "__enmasse_deleted"
 """The column that says of a row whether it deletes the one with its keys."""

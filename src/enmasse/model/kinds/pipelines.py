@@ -138,6 +138,9 @@ class TableMaintenance(Model):
     """How long files stay that are in the table no more, for readers of older versions; left out: 24h."""
     keep_rows: KeepRows | None = None
     """Rows that are older are deleted; left out: none is."""
+    z_order_by: tuple[str, ...] = Field(default=(), strict=False)
+    """Columns by which rows are laid beside each other, so that readers who ask for some of their values open few
+    files: each hour in partitions that have new files."""
 
 
 class SinkSpec(Model):
@@ -164,10 +167,18 @@ class SinkSpec(Model):
     update: Literal["whole", "present"] | None = None
     """Of a table with mode ``update``: whether a row replaces the ``whole`` one that is there (the default), or only
     the columns that are ``present`` in it, which are not NULL."""
+    keep_history: bool | None = None
+    """Of a table with mode ``update``, ``keys`` and ``orderBy``: rows do not replace those with their keys, but end
+    them. The columns ``valid_from``, ``valid_to`` and ``is_current`` say when each held (type 2 of slowly changing
+    dimensions)."""
+    constraints: dict[str, str] = Field(default_factory=dict)
+    """Of a Delta table: conditions in SQL by name, for which every row must be true; one that is not fails its
+    batch."""
     evolve: Literal["add"] | None = None
     """Of a table: ``add`` adds columns that are new; left out: they are refused."""
     partition_by: tuple[str, ...] = Field(default=(), strict=False)
-    """Of a table: the columns that lay out its folders."""
+    """Of a table: the columns that lay out its folders, or ``year(c)``, ``month(c)``, ``day(c)``, ``hour(c)`` of a
+    TIMESTAMP or ``bucket(16, c)``, which make a column ``c_year`` and so on."""
     maintenance: TableMaintenance | None = None
     """Of a Delta table: how it is kept."""
     on_no_consumer: Literal["fail", "skip"] | None = None

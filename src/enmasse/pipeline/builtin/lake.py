@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from enmasse.model.kinds.builtins import LakeParameters
 from enmasse.pipeline.builtin.plans import checked, compaction_of, seconds
 from enmasse.pipeline.builtin.telemetry import days_of, raw_messages, readings_of, telemetry_messages
+from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.running.plans import JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def build(context: PlanContext, parameters: LakeParameters | Mapping[str, Any]) 
     oldest_s = seconds(wanted.oldest)
     messages = days_of(raw_messages(context, wanted), oldest_s)
     plans: list[QueryPlan | JobPlan] = [
-        QueryPlan("messages", messages, TableTarget(wanted.table, partition_by=("day",)))
+        QueryPlan("messages", messages, TableTarget(wanted.table, Layout(partition_by=("day",))))
     ]
     if wanted.readings_table is not None:
         readings = readings_of(telemetry_messages(context, wanted)).selectExpr(
@@ -43,6 +44,8 @@ def build(context: PlanContext, parameters: LakeParameters | Mapping[str, Any]) 
             f"to_date(CASE WHEN time >= timestamp - make_dt_interval(0, 0, 0, {oldest_s:.3f}) "
             "THEN time ELSE timestamp END) AS day",
         )
-        plans.append(QueryPlan("readings", readings, TableTarget(wanted.readings_table, partition_by=("day",))))
+        plans.append(
+            QueryPlan("readings", readings, TableTarget(wanted.readings_table, Layout(partition_by=("day",))))
+        )
     every_s, keep_s = seconds(wanted.compact_every), seconds(wanted.keep_versions)
     return [*plans, *(compaction_of(context, table, every_s=every_s, keep_s=keep_s) for table in wanted.tables())]

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from enmasse.model.kinds.builtins import LastValueParameters
 from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of
 from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
+from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def build(context: PlanContext, parameters: LastValueParameters | Mapping[str, A
     last = last_values(readings_of(telemetry_messages(context, wanted), wanted.metrics))
     plans: list[QueryPlan | JobPlan] = []
     if wanted.table is not None:
-        plans.append(QueryPlan("table", last, TableTarget(wanted.table, mode="update", keys=KEYS), STATE))
+        plans.append(QueryPlan("table", last, TableTarget(wanted.table, Layout(mode="update", keys=KEYS)), STATE))
         plans.append(compaction_of(context, wanted.table))
     if wanted.to is not None:
         message_id = F.concat_ws("/", "metric", "device", F.concat_ws("-", "partition", "offset"))

@@ -21,6 +21,7 @@ from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines import SourceSpec
 from enmasse.pipeline.builtin.plans import checked, compaction_of
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.running.plans import AddressFacts, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def build(context: PlanContext, parameters: MeteringParameters | Mapping[str, An
     )
     state = (f"metering 1: {milliseconds(wanted.window)} ms, address -> messages, bytes", *names)
     return [
-        QueryPlan("usage", usage, TableTarget(wanted.table, mode="update", keys=KEYS), state),
+        QueryPlan("usage", usage, TableTarget(wanted.table, Layout(mode="update", keys=KEYS)), state),
         compaction_of(context, wanted.table),
     ]
 

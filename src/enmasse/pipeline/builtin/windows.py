@@ -12,6 +12,7 @@ from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines import OutputMode
 from enmasse.pipeline.builtin.plans import as_json_messages, checked, compaction_of
 from enmasse.pipeline.builtin.telemetry import readings_of, telemetry_messages
+from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, TableTarget
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def build(context: PlanContext, parameters: WindowsParameters | Mapping[str, Any
     state = (f"windows 1: {spans}, device, metric -> count, mean, min, max, stddev", f"output mode {mode}")
     plans: list[QueryPlan | JobPlan] = []
     if wanted.table is not None:
-        target = TableTarget(wanted.table, mode=mode, keys=KEYS if mode == "update" else ())
+        target = TableTarget(wanted.table, Layout(mode=mode, keys=KEYS if mode == "update" else ()))
         plans.append(QueryPlan("table", windows, target, state))
         plans.append(compaction_of(context, wanted.table))
     if wanted.to is not None:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 from weakref import WeakValueDictionary
 
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
-
+from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
-from enmasse.pipeline.lake.columns import DAY, check_columns, event_time, nullable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,6 +44,36 @@ def turn(path: Path) -> Iterator[None]:
 
 
 Mode = Literal["append", "update", "complete"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows are put into a table.
+
+    Attributes:
+        format: ``delta``, or ``parquet``: plain files that can only be appended to.
+        mode: ``append``: rows are added; ``update``: rows replace those with the same keys; ``complete``: each batch
+            is the whole table. Also the query's output mode.
+        keys: the columns that name a row; only for ``update``, and needed there.
+        partition_by: columns that lay out the folders, or such as ``day(ts)``, which make one (``partitions.py``);
+            ``day`` alone is made of the event's time if need be.
+        order_by: for ``update``: the column whose greater value wins; left out: what comes later.
+        is_partial: for ``update``: whether NULL leaves what is there.
+        keeps_history: for ``update`` with ``order_by``: rows end those with the same keys instead of replacing them
+            (``history.py``).
+        evolve: whether new columns are added to the table.
+        constraints: conditions in SQL by name, which every row of the table meets.
+    """
+
+    format: TableFormat = "delta"
+    mode: Mode = "append"
+    keys: Sequence[str] = ()
+    partition_by: Sequence[str] = ()
+    order_by: str | None = None
+    is_partial: bool = False
+    keeps_history: bool = False
+    evolve: bool = False
+    constraints: Mapping[str, str] = field(default_factory=dict)
 
 
 class Table(Protocol):
@@ -100,37 +129,3 @@ def checkpoint_query(checkpoint: Path) -> str | None:
         return str(json.loads((checkpoint / "metadata").read_text())["id"])
     except (OSError, ValueError, KeyError):
         return None
-
-
-def with_day(frame: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Return the rows, with the day of the event's time where the table is laid out by it and they have none.
-
-    Raises:
-        TableSchemaError: there is no time either.
-    """
-    if DAY not in partition_by or DAY in frame.columns:
-        return frame
-    time = event_time(json.loads(frame.schema.json())["fields"])
-    if time is None:
-        raise TableSchemaError(
-            f"partitionBy names {DAY!r}, but there is no such column, nor a TIMESTAMP to make it of"
-        )
-    return frame.withColumn(DAY, F.to_date(F.col(f"`{time.replace('`', '``')}`")))
-
-
-def table_fields(schema: StructType, keys: Sequence[str], partition_by: Sequence[str]) -> list[dict[str, object]]:
-    """Return the table's columns for rows of this schema.
-
-    Raises:
-        TableSchemaError: there can be no such table.
-    """
-    fields = nullable(json.loads(schema.json())["fields"])
-    names = [field["name"] for field in fields]
-    if DAY in partition_by and DAY not in names:
-        if event_time(fields) is None:
-            raise TableSchemaError(
-                f"partitionBy names {DAY!r}, but there is no such column, nor a TIMESTAMP to make it of"
-            )
-        fields.append({"name": DAY, "type": "date", "nullable": True, "metadata": {}})
-    check_columns(fields, keys, partition_by)
-    return fields

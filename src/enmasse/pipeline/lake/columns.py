@@ -17,9 +17,6 @@ from enmasse.pipeline.errors import TableSchemaError
 Field = Mapping[str, Any]
 """A column as both write it in JSON: ``name``, ``type``, ``nullable``, ``metadata``."""
 
-DAY: Final = "day"
-"""The column that is made of the event's time where a table is to be laid out by it and rows have none."""
-
 _SIMPLE: Final = (
     "boolean",
     "byte",

@@ -22,7 +22,8 @@ from deltalake import WriterProperties
 from deltalake.exceptions import CommitFailedError
 
 from enmasse.pipeline.lake.batches import turn
-from enmasse.pipeline.lake.delta import MODE, open_delta
+from enmasse.pipeline.lake.delta import MODE
+from enmasse.pipeline.lake.delta_reading import open_delta
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -35,6 +36,8 @@ FEW_FILES: Final = 6
 """A partition with fewer files of a size is left alone: rewriting it would cost more than it spares readers."""
 BYTES_AT_ONCE: Final = 1 << 30
 """A step takes seconds, beside queries that run."""
+_ORDERED: Final = "enmasse.orderedAt"
+"""The property of a table that says when the newest file was made of those whose rows are in order."""
 KEEP_H: Final = 24
 """Longer than any query over the table runs."""
 
@@ -110,7 +113,7 @@ def join_small_files(path: Path) -> int:
 def _join_files(table: DeltaTable, path: Path, target_bytes: int, bytes_at_once: int) -> tuple[int, int, int]:
     """Join files to such of a size; return how many files were joined and made, and how many partitions are left."""
     columns = list(table.metadata().partition_columns)
-    files = _files(table, columns)
+    files = [(partition, size) for partition, size, _ in _files(table, columns)]
     chosen, left = plan_compaction(files, bytes_at_once=bytes_at_once, target_bytes=target_bytes)
     merged = made = 0
     for partition in chosen:
@@ -118,7 +121,7 @@ def _join_files(table: DeltaTable, path: Path, target_bytes: int, bytes_at_once:
             table.update_incremental()
             try:
                 done = table.optimize.compact(
-                    partition_filters=[(n, "=", v or "") for n, v in zip(columns, partition, strict=True)] or None,
+                    partition_filters=_filters(columns, partition),
                     target_size=target_bytes,
                     max_concurrent_tasks=1,
                     writer_properties=WriterProperties(compression="ZSTD"),
@@ -132,6 +135,58 @@ def _join_files(table: DeltaTable, path: Path, target_bytes: int, bytes_at_once:
     if chosen:
         table.update_incremental()
     return merged, made, left
+
+
+def order_rows(path: Path, columns: Sequence[str], *, bytes_at_once: int | None = BYTES_AT_ONCE) -> int:
+    """Lay rows with like values of some columns beside each other (z-order), where files came since it was done last.
+
+    Args:
+        path: the table's folder.
+        columns: the columns; none of those that lay out the table.
+        bytes_at_once: what one step may rewrite, so that larger partitions are left alone; None: everything.
+
+    Returns:
+        How many files were rewritten.
+    """
+    table = open_delta(path)
+    if table is None:
+        return 0
+    names = list(table.metadata().partition_columns)
+    done_at = int(table.metadata().configuration.get(_ORDERED, "0"))
+    by_partition: dict[tuple[str | None, ...], list[tuple[int, int]]] = {}
+    for partition, size, made_at in _files(table, names):
+        by_partition.setdefault(partition, []).append((size, made_at))
+    rewritten = total = 0
+    for partition, files in sorted(by_partition.items(), key=lambda item: -len(item[1])):
+        size = sum(size for size, _ in files)
+        if len(files) < 2 or all(made_at <= done_at for _, made_at in files):
+            continue
+        if bytes_at_once is not None and total + size > bytes_at_once:
+            continue
+        total += size
+        with _turn_if_merged(table, path):
+            table.update_incremental()
+            try:
+                done = table.optimize.z_order(
+                    list(columns),
+                    partition_filters=_filters(names, partition),
+                    target_size=TARGET_BYTES,
+                    max_concurrent_tasks=1,
+                    writer_properties=WriterProperties(compression="ZSTD"),
+                )
+            except CommitFailedError:
+                continue  # another process rewrote one of the files; the next step sees it
+        rewritten += done["numFilesRemoved"]
+    if rewritten:
+        with turn(path):
+            table.update_incremental()
+            made = max(made_at for _, _, made_at in _files(table, names))
+            table.alter.set_table_properties({_ORDERED: str(made)}, raise_if_not_exists=False)
+    return rewritten
+
+
+def _filters(names: Sequence[str], partition: Sequence[str | None]) -> Any:
+    return [(n, "=", v or "") for n, v in zip(names, partition, strict=True)] or None
 
 
 def vacuum(path: Path, *, keep_h: int = KEEP_H) -> int:
@@ -185,7 +240,8 @@ def drop_rows(path: Path, column: str, before: datetime) -> int:
     return int(done.get("num_deleted_rows") or 0)
 
 
-def _files(table: DeltaTable, columns: Sequence[str]) -> list[tuple[tuple[str | None, ...], int]]:
+def _files(table: DeltaTable, columns: Sequence[str]) -> list[tuple[tuple[str | None, ...], int, int]]:
+    """Return each file's partition, bytes, and when it was made in milliseconds since 1970."""
     actions = table.get_add_actions(flatten=True)
     sizes = actions.column("size_bytes").to_pylist()
     partitions = [actions.column(f"partition.{name}").to_pylist() for name in columns]
@@ -193,7 +249,7 @@ def _files(table: DeltaTable, columns: Sequence[str]) -> list[tuple[tuple[str | 
         [None if value is None else _text(value) for value in column] for column in partitions
     ]
     rows = list(zip(*texts, strict=True)) if texts else [()] * len(sizes)
-    return list(zip(rows, sizes, strict=True))
+    return list(zip(rows, sizes, actions.column("modification_time").to_pylist(), strict=True))
 
 
 def _text(value: Any) -> str:

@@ -12,25 +12,26 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
-import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.model.kinds.flow import DELETED
 from enmasse.pipeline.errors import TableMismatchError, TableSchemaError
-from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of, table_fields, turn, with_day
+from enmasse.pipeline.lake import history
+from enmasse.pipeline.lake.batches import Layout, Mode, checkpoint_query, query_of, turn
 from enmasse.pipeline.lake.columns import added_columns, is_ordered
-from enmasse.pipeline.lake.file_writing import FILES_DDL, FileWriting, sync
+from enmasse.pipeline.lake.constraints import declare_constraints, meeting
+from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.file_writing import sync, written
 from enmasse.pipeline.lake.mending import LOG, QUERY, account_for, application, mend
-from enmasse.pipeline.lake.tombstones import Tombstones
+from enmasse.pipeline.lake.merging import STAGING, Merging
+from enmasse.pipeline.lake.partitions import Partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 _OWNER: Final = "enmasse.owner"
 MODE: Final = "enmasse.mode"
-_STAGING: Final = "_staging"
-"""Readers, and whatever cleans up, leave out what begins with an underscore."""
 _PROPERTIES: Final = {
     # A commit a second is 86,400 files a day; who reads an older version than yesterday's?
     "delta.logRetentionDuration": "interval 1 days",
@@ -49,16 +48,6 @@ _PROPERTIES: Final = {
 _KEPT_COMMITS: Final = 100
 """A table that follows its log commit by commit keeps a piece of each, needs 50 KB more for it, and looks through all
 of them: after so many it is read anew, from a checkpoint."""
-_ROW: Final = "__enmasse_row"
-_LAST: Final = "__enmasse_last"
-
-
-def open_delta(path: Path) -> DeltaTable | None:
-    """Return the table as it is now; None where there is none."""
-    try:
-        return DeltaTable(path)
-    except TableNotFoundError:
-        return None
 
 
 class DeltaLakeTable:
@@ -66,36 +55,16 @@ class DeltaLakeTable:
 
     Args:
         path: its folder.
-        mode: ``append``: rows are added; ``update``: rows replace those with the same keys;
-            ``complete``: each batch is the whole table.
-        keys: the columns that name a row; only for ``update``, and needed there.
-        partition_by: columns that lay out the folders; ``day`` is made of the event's time if need be.
-        order_by: for ``update``: the column whose greater value wins; left out: what comes later.
-        is_partial: for ``update``: whether NULL leaves what is there.
-        evolve: whether new columns are added to the table.
+        layout: how rows are put into it.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        mode: Mode = "append",
-        keys: Sequence[str] = (),
-        partition_by: Sequence[str] = (),
-        order_by: str | None = None,
-        is_partial: bool = False,
-        evolve: bool = False,
-    ) -> None:
-        if (mode == "update") != bool(keys):
+    def __init__(self, path: Path, layout: Layout | None = None) -> None:
+        self._layout = layout = layout or Layout()
+        if (layout.mode == "update") != bool(layout.keys):
             raise TableSchemaError(f"the table {path.name}: mode update needs keys, and only that mode has them")
         self._path = path
-        self._mode = mode
-        self._keys = tuple(keys)
-        self._partition_by = tuple(partition_by)
-        self._order_by = order_by
-        self._is_partial = is_partial
-        self._tombstones = Tombstones(path, keys, order_by) if order_by is not None else None
-        self._evolve = evolve
+        self._partitions = Partitions(layout.partition_by)
+        self._merging = Merging(path, layout, self._partitions) if layout.mode == "update" else None
         self._owner: str | None = None
         self._adopt = False
         self._opened: tuple[DeltaTable, int] | None = None
@@ -110,14 +79,15 @@ class DeltaLakeTable:
     @property
     def mode(self) -> Mode:
         """The mode of writing; also the query's output mode."""
-        return self._mode
+        return self._layout.mode
 
     def prepare(self, schema: StructType, *, owner: str, checkpoint: Path, adopt: bool = False) -> None:
         """See ``Table``."""
-        fields = table_fields(_kept(schema), (*self._keys, *filter(None, [self._order_by])), self._partition_by)
-        if self._order_by is not None and not is_ordered(fields, self._order_by):
+        fields = self._fields(schema)
+        order_by = self._layout.order_by
+        if order_by is not None and not is_ordered(fields, order_by):
             raise TableSchemaError(
-                f"the table {self._path.name}: orderBy names {self._order_by!r}, whose values have no order; "
+                f"the table {self._path.name}: orderBy names {order_by!r}, whose values have no order; "
                 "expected a number, a text, a date or a moment"
             )
         self._owner, self._adopt = owner, adopt
@@ -126,7 +96,21 @@ class DeltaLakeTable:
             table = self._open_or_create(fields)
             self._check_owner(table, checkpoint_query(checkpoint))
             self._fit(table, fields)
-        shutil.rmtree(self._path / _STAGING, ignore_errors=True)
+            declare_constraints(table, self._path.name, self._layout.constraints)
+        shutil.rmtree(self._path / STAGING, ignore_errors=True)
+
+    def _fields(self, schema: StructType) -> list[dict[str, object]]:
+        """Return the table's columns for rows of this schema.
+
+        Raises:
+            TableSchemaError: there can be no such table.
+        """
+        layout = self._layout
+        kept = type(schema)([field for field in schema.fields if field.name != DELETED])
+        named = [*layout.keys, *filter(None, [layout.order_by])]
+        if layout.keeps_history and layout.order_by in kept.names:
+            kept = history.with_columns(kept, layout.order_by)
+        return self._partitions.fields(kept, named)
 
     def _open_or_create(self, fields: Sequence[Mapping[str, Any]]) -> DeltaTable:
         table = self._open()
@@ -139,14 +123,14 @@ class DeltaLakeTable:
                 self._path,
                 _schema(fields),
                 mode="ignore",
-                partition_by=list(self._partition_by),
+                partition_by=list(self._partitions.names),
                 configuration=configuration,
                 raise_if_key_not_exists=False,
             )
             self._sync_log(table)
-        if tuple(table.metadata().partition_columns) != self._partition_by:
+        if tuple(table.metadata().partition_columns) != self._partitions.names:
             there = ", ".join(table.metadata().partition_columns) or "nothing"
-            asked = ", ".join(self._partition_by) or "nothing"
+            asked = ", ".join(self._partitions.names) or "nothing"
             raise TableSchemaError(
                 f"the table {self._path.name} is laid out by {there}, and not by {asked}; "
                 "that cannot change, so write to another table"
@@ -186,7 +170,7 @@ class DeltaLakeTable:
 
     def _fit(self, table: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> None:
         there = json.loads(table.schema().to_json())["fields"]
-        new = added_columns(there, fields, evolve=self._evolve, name=self._path.name)
+        new = added_columns(there, fields, evolve=self._layout.evolve, name=self._path.name)
         if new:
             table.alter.add_columns([Field.from_json(json.dumps(field)) for field in new])
             table.update_incremental()
@@ -194,7 +178,7 @@ class DeltaLakeTable:
     def add(self, frame: DataFrame, batch: int) -> None:
         """See ``Table``."""
         query = query_of(frame)
-        fields = table_fields(_kept(frame.schema), self._keys, self._partition_by)
+        fields = self._fields(frame.schema)
         with turn(self._path):
             table = self._open_or_create(fields)
             done = table.transaction_version(application(query))
@@ -202,11 +186,12 @@ class DeltaLakeTable:
                 return
             self._claim(table, query, batch)
             self._fit(table, fields)
-            rows = with_day(frame, self._partition_by)
+            # What is changed in part is complete in the table alone, which looks at it itself.
+            looked_at = {} if self._layout.is_partial else self._layout.constraints
+            rows = meeting(frame, self._path.name, looked_at)
             commit = CommitProperties(app_transactions=[Transaction(application(query), batch)])
             try:
-                add = self._merge if self._mode == "update" else self._put
-                if not add(table, rows, commit):
+                if not self._write(table, rows, commit):
                     account_for(self._path, query, batch)
             except CommitFailedError:
                 # Somebody else's transaction came between. If it was this very batch, it is in the table now.
@@ -224,21 +209,31 @@ class DeltaLakeTable:
 
     def _property(self) -> dict[str, str]:
         """Return what the table remembers of who writes it."""
-        return {MODE: self._mode} | ({_OWNER: self._owner} if self._owner else {})
+        return {MODE: self._layout.mode} | ({_OWNER: self._owner} if self._owner else {})
+
+    def _write(self, table: DeltaTable, rows: DataFrame, commit: CommitProperties) -> bool:
+        """Put rows into the table; whether that made an entry in the log."""
+        if self._merging is None:
+            return self._put(table, self._partitions.on(rows), commit)
+        if not self._merging.merge(table, rows, commit):
+            return False
+        self._sync_log(table)
+        return True
 
     def _put(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> bool:
         """Add rows, or put them in the place of all; whether that made an entry in the log."""
-        files = _written(frame, self._path, self._partition_by)
-        if not files and self._mode == "append":
+        files = written(frame, self._path, self._partitions.names)
+        if not files and self._layout.mode == "append":
             return False
-        mode = "overwrite" if self._mode == "complete" else "append"
+        mode = "overwrite" if self._layout.mode == "complete" else "append"
+        now_ms = time.time_ns() // 1_000_000
         actions: list[Any] = [
-            AddAction(file["path"], file["bytes"], json.loads(file["partition"]), 0, True, file["stats"])
+            AddAction(file["path"], file["bytes"], json.loads(file["partition"]), now_ms, True, file["stats"])
             for file in files
         ]
         try:
             table.create_write_transaction(
-                actions, mode, table.schema(), list(self._partition_by), commit_properties=commit
+                actions, mode, table.schema(), list(self._partitions.names), commit_properties=commit
             )
         except CommitFailedError:
             for file in files:
@@ -246,61 +241,6 @@ class DeltaLakeTable:
             raise
         self._sync_log(table)
         return True
-
-    def _merge(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> bool:
-        """Merge rows; whether that made an entry in the log."""
-        before = table.version()
-        with self._staged() as staging:
-            files = _written(self._last_of_each(frame), staging)
-            if not files:
-                return False
-            staged = ds.dataset([str(staging / file["path"]) for file in files], format="parquet")
-            reader: Any = staged.scanner().to_reader()
-            is_deleting = DELETED in frame.columns
-            if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
-                reader = self._tombstones.heeded(staged)
-            # DataFusion binds AND more tightly than IS NOT DISTINCT FROM.
-            same = " AND ".join(f"(t.{_quoted(key)} IS NOT DISTINCT FROM s.{_quoted(key)})" for key in self._keys)
-            columns = {_quoted(name): f"s.{_quoted(name)}" for name in frame.columns if name != DELETED}
-            changed = columns
-            if self._is_partial:
-                changed = {name: f"coalesce({value}, t.{name})" for name, value in columns.items()}
-            newer = None
-            if self._order_by:
-                by = _quoted(self._order_by)
-                newer = f"(t.{by} IS NULL OR s.{by} >= t.{by})"
-            merge = table.merge(reader, same, source_alias="s", target_alias="t", commit_properties=commit)
-            if is_deleting:
-                flag = f"s.{_quoted(DELETED)}"
-                both = f" AND {newer}" if newer else ""
-                merge = merge.when_matched_delete(f"{flag}{both}").when_matched_update(changed, f"NOT {flag}{both}")
-                merge = merge.when_not_matched_insert(columns, f"NOT {flag}")
-            else:
-                merge = merge.when_matched_update(changed, newer).when_not_matched_insert(columns)
-            merge.execute()
-        # Rows that are all older than those in the table change nothing.
-        if table.version() == before:
-            return False
-        self._sync_log(table)
-        return True
-
-    @contextmanager
-    def _staged(self) -> Iterator[Path]:
-        folder = self._path / _STAGING / uuid4().hex
-        folder.mkdir(parents=True)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _last_of_each(self, frame: DataFrame) -> DataFrame:
-        """One row for each key: the greatest by ``order_by``, else the last of the batch."""
-        numbered = frame.withColumn(_ROW, F.monotonically_increasing_id())
-        order = F.struct(*[F.col(_quoted(name)) for name in filter(None, [self._order_by, _ROW])])
-        rest = F.struct(*[F.col(_quoted(name)) for name in frame.columns])
-        keys = [F.col(_quoted(key)) for key in self._keys]
-        last = numbered.groupBy(*keys).agg(F.max_by(rest, order).alias(_LAST))
-        return last.select(*[F.col(f"{_LAST}.{_quoted(name)}") for name in frame.columns])
 
     def _sync_log(self, table: DeltaTable) -> None:
         """Put on disk what was committed since, by whomever."""
@@ -317,20 +257,5 @@ class DeltaLakeTable:
             sync(folder)
 
 
-def _written(frame: DataFrame, root: Path, partition_by: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Have Spark's tasks write the rows below a folder; return their report of each file."""
-    files = frame.mapInArrow(FileWriting(str(root), partition_by), FILES_DDL).collect()
-    return [row.asDict() for row in files]
-
-
-def _kept(schema: StructType) -> StructType:
-    """Return the columns that a table keeps of rows."""
-    return type(schema)([field for field in schema.fields if field.name != DELETED])
-
-
 def _schema(fields: Sequence[Mapping[str, Any]]) -> Schema:
     return Schema.from_json(json.dumps({"type": "struct", "fields": list(fields)}))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -23,6 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 FILES_DDL: Final = "path STRING, bytes BIGINT, rows BIGINT, partition STRING, stats STRING"
 """The report of a task about a file: ``partition`` and ``stats`` are JSON, as Delta's log has them."""
@@ -85,6 +88,12 @@ def put_whole(path: Path, text: str) -> None:
     sync(new)
     new.rename(path)
     sync(path.parent)
+
+
+def written(frame: DataFrame, root: Path, partition_by: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Have Spark's tasks write rows below a folder, and return their report of each file (``FILES_DDL``)."""
+    files = frame.mapInArrow(FileWriting(str(root), partition_by), FILES_DDL).collect()
+    return [row.asDict() for row in files]
 
 
 class FileWriting:

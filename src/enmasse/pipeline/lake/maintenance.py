@@ -3,7 +3,8 @@
 Rules:
 1. Small files are joined after every ``BATCHES`` batches, in a thread of its own: the next batch does not wait,
    unless it merges.
-2. Files that left the table, and rows that are older than the table keeps, go every ``CLEAN_S``.
+2. Files that left the table, and rows that are older than the table keeps, go every ``CLEAN_S``, and rows are put in
+   order where that was asked for.
 3. What fails is said and tried again; the query goes on.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from enmasse.errors import EnmasseError
-from enmasse.pipeline.lake.compaction import KEEP_H, drop_rows, join_small_files, vacuum
+from enmasse.pipeline.lake.compaction import KEEP_H, drop_rows, join_small_files, order_rows, vacuum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,12 +41,14 @@ class Upkeep:
         keep_h: hours that files stay after they left the table.
         rows_column: the TIMESTAMP or DATE by which rows are too old; empty: none is.
         rows_s: how old a row may become, in seconds.
+        z_order_by: columns by which rows are laid beside each other.
     """
 
     joins: bool = True
     keep_h: int = KEEP_H
     rows_column: str = ""
     rows_s: float = 0.0
+    z_order_by: Sequence[str] = ()
 
 
 class Maintenance:
@@ -108,6 +111,8 @@ class Maintenance:
             before = datetime.now(UTC) - timedelta(seconds=upkeep.rows_s)
             if gone := drop_rows(self._path, upkeep.rows_column, before):
                 self._log(f"table {self._path.name}: {gone:,} rows were older than they are kept")
+        if upkeep.z_order_by and (files := order_rows(self._path, upkeep.z_order_by)):
+            self._log(f"table {self._path.name}: {files:,} files were put in order by {', '.join(upkeep.z_order_by)}")
         if files := vacuum(self._path, keep_h=upkeep.keep_h):
             self._log(f"table {self._path.name}: {files:,} files that no version needs were deleted")
 

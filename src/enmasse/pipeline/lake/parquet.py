@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from enmasse.pipeline.errors import TableMismatchError
-from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of, table_fields, with_day
+from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of
 from enmasse.pipeline.lake.columns import added_columns
-from enmasse.pipeline.lake.file_writing import FILES_DDL, FileWriting, put_whole, sync
+from enmasse.pipeline.lake.file_writing import put_whole, sync, written
+from enmasse.pipeline.lake.partitions import Partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,14 +46,14 @@ class ParquetTable:
 
     Args:
         path: the table's folder. Batches are written beside it, in ``_staging``, where no reader looks.
-        partition_by: columns that lay out the folders within a batch.
+        partition_by: columns, or functions of one, that lay out the folders within a batch.
         evolve: whether later batches may have new columns.
     """
 
     def __init__(self, path: Path, *, partition_by: Sequence[str] = (), evolve: bool = False) -> None:
         self._path = path
         self._staging = path.parent / "_staging" / path.name
-        self._partition_by = tuple(partition_by)
+        self._partitions = Partitions(partition_by)
         self._evolve = evolve
         self._adopt = False
         self._owner = ""
@@ -97,7 +98,7 @@ class ParquetTable:
         return owner or None, query
 
     def _fit(self, schema: StructType) -> None:
-        fields = table_fields(schema, (), self._partition_by)
+        fields = self._partitions.fields(schema, ())
         there = parquet_fields(self._path)
         if there is not None:
             new = added_columns(there, fields, evolve=self._evolve, name=self._path.name)
@@ -118,8 +119,8 @@ class ParquetTable:
         aside = self._staging / home.name
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
-        rows = with_day(frame, self._partition_by)
-        files = rows.mapInArrow(FileWriting(str(aside), self._partition_by), FILES_DDL).collect()
+        rows = self._partitions.on(frame)
+        files = written(rows, aside, self._partitions.names)
         if files:
             sync(aside)
             aside.rename(home)

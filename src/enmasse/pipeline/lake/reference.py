@@ -30,7 +30,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from enmasse.pipeline.errors import TableSchemaError
-from enmasse.pipeline.lake.delta import open_delta
+from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.parquet import parquet_fields
 from enmasse.pipeline.workers.settling import settle

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError, DeltaError
-from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.batches import turn
-from enmasse.pipeline.lake.delta import open_delta
-from enmasse.pipeline.lake.file_writing import SAFE, sync
+from enmasse.pipeline.lake.delta_reading import open_delta, rows_of, with_texts
+from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.mending import LOG
 from enmasse.pipeline.lake.parquet import parquet_fields
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
-
-_NOT_ASCII: Final = re.compile("%[89A-Fa-f]")
 
 
 @dataclass(frozen=True)
@@ -89,13 +85,7 @@ def relation(spark: SparkSession, path: Path, version: int | datetime | None = N
     if delta is not None:
         if version is not None:
             _go_back(delta, path, version)
-        schema = StructType.fromJson(json.loads(delta.schema().to_json()))
-        files = delta.file_uris()
-        if not files:
-            return spark.createDataFrame([], schema)
-        # Folders carry the partition columns; the schema says their types, or 007 would become 7.
-        rows = spark.read.schema(schema).option("basePath", str(path.resolve())).parquet(*files)
-        return _with_texts(rows, schema, files)
+        return rows_of(spark, delta, path)
     fields = parquet_fields(path)
     if fields is None:
         raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
@@ -103,7 +93,7 @@ def relation(spark: SparkSession, path: Path, version: int | datetime | None = N
         raise TableSchemaError(f"the table {path.name} is plain Parquet and has no versions")
     schema = StructType.fromJson({"type": "struct", "fields": fields})
     rows = spark.read.schema(schema).parquet(str(path.resolve()))
-    return _with_texts(rows, schema, [str(file) for file in path.rglob("*.parquet")])
+    return with_texts(rows, schema, [str(file) for file in path.rglob("*.parquet")])
 
 
 def _go_back(delta: DeltaTable, path: Path, version: int | datetime) -> None:
@@ -184,22 +174,47 @@ def history(spark: SparkSession, path: Path, most: int = 1000) -> DataFrame:
     return spark.createDataFrame(rows, HISTORY)
 
 
+STATISTICS: Final = StructType(
+    [
+        StructField("column", StringType()),
+        StructField("type", StringType()),
+        StructField("min", StringType()),
+        StructField("max", StringType()),
+        StructField("nulls", LongType()),
+    ]
+)
+
+
+def statistics(spark: SparkSession, path: Path) -> DataFrame:
+    """Return the columns of a Delta table with their least and greatest values, as the log has them of its files.
+
+    Raises:
+        TableSchemaError: there is no such table.
+    """
+    delta = open_delta(path)
+    if delta is None:
+        raise TableSchemaError(f"there is no Delta table {path.name!r} in the lake")
+    files = delta.get_add_actions(flatten=True)
+
+    def values(prefix: str, name: str) -> list[Any]:
+        column = f"{prefix}.{name}"
+        found = files.column(column).to_pylist() if column in files.schema.names else ()
+        return [value for value in found if value is not None]
+
+    rows = []
+    for name, kind in _columns(json.loads(delta.schema().to_json())):
+        least = values("min", name) + values("partition", name)
+        most = values("max", name) + values("partition", name)
+        nulls = values("null_count", name)
+        texts = (str(min(least)) if least else None, str(max(most)) if most else None)
+        rows.append((name, kind, *texts, sum(nulls) if nulls else None))
+    return spark.createDataFrame(rows, STATISTICS)
+
+
 def _count(figures: Mapping[str, Any], *names: str) -> int | None:
     """Return the first of some figures that there is; operations call them differently."""
     found = (str(figures[name]) for name in names if figures.get(name) is not None)
     return next((int(text) for text in found if text.isdigit()), None)
-
-
-def _with_texts(rows: DataFrame, schema: StructType, files: Iterable[str]) -> DataFrame:
-    """Return rows with the names of folders unescaped: Spark takes the escaped bytes of UTF-8 for characters."""
-    escaped = {part.partition("=")[0] for file in files if _NOT_ASCII.search(file) for part in file.split("/")}
-    columns = []
-    for field in schema.fields:
-        column = F.col(f"`{field.name.replace('`', '``')}`")
-        if isinstance(field.dataType, StringType) and quote(field.name, safe=SAFE) in escaped:
-            column = F.decode(F.encode(column, "ISO-8859-1"), "UTF-8").alias(field.name)
-        columns.append(column)
-    return rows.select(*columns)
 
 
 def facts(path: Path) -> TableFacts:

@@ -40,13 +40,13 @@ class Tombstones:
     """
 
     def __init__(self, table: Path, keys: Sequence[str], order_by: str) -> None:
-        self._file = table.parent / _FOLDER / f"{table.name}.parquet"
+        self.file = table.parent / _FOLDER / f"{table.name}.parquet"
         self._keys = list(keys)
         self._order_by = order_by
 
     def exists(self) -> bool:
         """Return whether anything was deleted."""
-        return self._file.exists()
+        return self.file.exists()
 
     def heeded(self, rows: ds.Dataset) -> pa.Table:
         """Return rows without those that are older than a deletion, and remember what they delete.
@@ -55,7 +55,7 @@ class Tombstones:
             rows: one for each key; ``DELETED``, if they have it, says which ones delete.
         """
         found = rows.to_table()
-        known = pq.read_table(self._file) if self.exists() else None
+        known = pq.read_table(self.file) if self.exists() else None
         if DELETED in found.schema.names:
             gone = found.filter(pc.field(DELETED)).select([*self._keys, self._order_by])
             if gone.num_rows:
@@ -80,9 +80,9 @@ class Tombstones:
         return newest
 
     def _write(self, table: Any) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._file.with_suffix(".new")
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        new = self.file.with_suffix(".new")
         pq.write_table(table, new, compression="zstd")
         sync(new)
-        new.replace(self._file)
-        sync(self._file.parent)
+        new.replace(self.file)
+        sync(self.file.parent)

@@ -20,6 +20,7 @@ from enmasse.model.kinds.pipelines import Builtin, Pipeline, SinkSpec, SourceSpe
 from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.decoding import bad, decode, drift_counts, filled, good, unfailing
 from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
+from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.running.functions import FunctionCall, check_function
 from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
 from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, JobPlan, Place, QueryPlan, TableTarget
@@ -337,17 +338,18 @@ def _target(sink: SinkSpec) -> AddressTarget | TableTarget:
         return AddressTarget(sink.address, mode, sink.on_no_consumer or "fail", sink.bad_records)
     if sink.table is None:
         raise PlanError("a sink has neither address nor table")
-    return TableTarget(
-        sink.table,
-        sink.format or "delta",
-        mode,
-        sink.keys,
-        sink.partition_by,
+    layout = Layout(
+        format=sink.format or "delta",
+        mode=mode,
+        keys=sink.keys,
+        partition_by=sink.partition_by,
         order_by=sink.order_by,
         is_partial=sink.update == "present",
+        keeps_history=bool(sink.keep_history),
         evolve=sink.evolve is not None,
-        maintenance=sink.maintenance,
+        constraints=sink.constraints,
     )
+    return TableTarget(sink.table, layout, sink.maintenance)
 
 
 def _sink_name(sink: SinkSpec, before: Sequence[SinkSpec]) -> str:

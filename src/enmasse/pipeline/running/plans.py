@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableFormat, TableMaintenance
+from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableMaintenance
+from enmasse.pipeline.lake.batches import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,15 +62,13 @@ class TableTarget:
     """Rows go into a table of the lake."""
 
     table: str
-    format: TableFormat = "delta"
-    mode: OutputMode = "append"
-    keys: tuple[str, ...] = ()
-    partition_by: tuple[str, ...] = ()
-    order_by: str | None = None
-    is_partial: bool = False
-    """Whether NULL leaves what is there."""
-    evolve: bool = False
+    layout: Layout = field(default_factory=Layout)
     maintenance: TableMaintenance | None = None
+
+    @property
+    def mode(self) -> OutputMode:
+        """The query's output mode."""
+        return self.layout.mode
 
 
 @dataclass(frozen=True)

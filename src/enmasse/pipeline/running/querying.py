@@ -30,8 +30,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from enmasse.errors import EnmasseError
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.lake.compaction import compact
-from enmasse.pipeline.lake.relation import facts, history, relation, restore, tables
+from enmasse.pipeline.lake.compaction import compact, order_rows
+from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.plans import Place
 
@@ -52,8 +52,8 @@ MOST_AT_ONCE: Final = 4
 """Cores are few, and pipelines come first."""
 OF_TABLES, OF_ADDRESSES = "table:", "address:"
 """What stands before a name of which there are both a table and an address."""
-OF_HISTORIES: Final = "history:"
-"""What stands before the name of a table whose versions are asked for."""
+ABOUT_TABLES: Final = {"history:": history, "statistics:": statistics}
+"""What stands before the name of a table of which its log says something, and gives that."""
 TABLE_COLUMNS: Final = [
     {"name": "table", "type": "STRING"},
     {"name": "columns", "type": "ARRAY<STRUCT<NAME:STRING,TYPE:STRING>>"},
@@ -147,7 +147,7 @@ class Queries:
         there = tables(self._place.lake)
         text, versions = past_versions(text)
         known = {name: name for name in there} | {f"{OF_TABLES}{name}": name for name in there}
-        known |= {f"{OF_HISTORIES}{name}": name for name in there}
+        known |= {f"{about}{name}": name for about in ABOUT_TABLES for name in there}
         known |= {past: known[name] for past, (name, _) in versions.items() if name in known}
         given: Mapping[str, Any] = command.get("addresses") or {}
         addresses = {name: name for name in given} | {f"{OF_ADDRESSES}{name}": name for name in given}
@@ -162,8 +162,8 @@ class Queries:
             )
         session = self._spark.newSession()
         frames = {
-            name: history(session, self._place.lake / known[name])
-            if name.startswith(OF_HISTORIES)
+            name: about(session, self._place.lake / known[name])
+            if (about := ABOUT_TABLES.get(f"{name.partition(':')[0]}:"))
             else relation(session, self._place.lake / known[name], versions[name][1] if name in versions else None)
             if name in known
             else self._address(session, addresses[name], str(command.get("credentials") or ""))
@@ -192,7 +192,8 @@ def change_table(lake: Path, wanted: Mapping[str, Any]) -> str:
 
     Args:
         lake: the folder of tables.
-        wanted: ``name``, ``action`` (``optimize`` or ``restore``), and of the latter ``version`` or ``at``.
+        wanted: ``name``, and ``action``: ``optimize``, with ``zOrderBy`` (columns) or without, or ``restore`` with
+            ``version`` or ``at``.
 
     Raises:
         EnmasseError: there is no such table, or no such version of it.
@@ -201,7 +202,14 @@ def change_table(lake: Path, wanted: Mapping[str, Any]) -> str:
     if name not in tables(lake):
         raise PlanError(f"there is no table {name!r} in the lake; there are {', '.join(tables(lake)) or 'none'}")
     if wanted.get("action") == "optimize":
-        return str(compact(lake / name))
+        columns = [str(column) for column in wanted.get("zOrderBy") or ()]
+        there = [column for column, _ in facts(lake / name).columns if column not in facts(lake / name).partition_by]
+        if missing := next((column for column in columns if column not in there), None):
+            raise PlanError(f"zOrderBy: expected columns of {', '.join(there)}, got {missing!r}")
+        done = str(compact(lake / name))
+        if columns:
+            done += f"; {order_rows(lake / name, columns, bytes_at_once=None)} were put in order"
+        return done
     at, version = wanted.get("at"), wanted.get("version")
     try:
         moment = None if at is None else datetime.fromisoformat(str(at))

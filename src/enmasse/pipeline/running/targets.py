@@ -148,18 +148,9 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
         return _sharing([_adding(context, part, checkpoint, adopt=adopt, shares=True) for part in target.parts])
     if isinstance(target, AddressTarget):
         return _sending(target.address, _sink_options(context, plan.frame, target), plan.name if shares else None)
-    table = open_table(
-        context.place.lake / target.table,
-        format=target.format,
-        mode=target.mode,
-        keys=target.keys,
-        partition_by=target.partition_by,
-        order_by=target.order_by,
-        is_partial=target.is_partial,
-        evolve=target.evolve,
-    )
+    table = open_table(context.place.lake / target.table, target.layout)
     table.prepare(plan.frame.schema, owner=f"{context.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
-    if target.format == "parquet":
+    if target.layout.format == "parquet":
         return table.add
     return Maintenance(table.path, _upkeep(target.maintenance or TableMaintenance()), context.log).after(table.add)
 
@@ -171,6 +162,7 @@ def _upkeep(declared: TableMaintenance) -> Upkeep:
         keep_h=KEEP_H if kept is None else -(-milliseconds(kept) // 3_600_000),
         rows_column="" if rows is None else rows.column,
         rows_s=0.0 if rows is None else milliseconds(rows.duration) / 1000,
+        z_order_by=declared.z_order_by,
     )
 
 

@@ -22,6 +22,9 @@ table = typer.Typer(no_args_is_help=True, help="The tables of a space's lake: li
 table.command("list")(tables)
 
 Name = Annotated[str, typer.Argument(metavar="TABLE", help="Of the lake.")]
+Output = Annotated[AnswerForm, typer.Option("--output", "-o", help="Form of the answer.")]
+_STATISTICS: Final = "SELECT * FROM `statistics:{}`"
+_MOST_COLUMNS: Final = 1000
 _HISTORY: Final = "SELECT * FROM `history:{}` ORDER BY version DESC"
 
 
@@ -31,20 +34,47 @@ def history(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Versions at most.")] = 20,
     space: Space = None,
     namespace: Namespace = None,
-    output: Annotated[AnswerForm, typer.Option("--output", "-o", help="Form of the answer.")] = AnswerForm.TABLE,
+    output: Output = AnswerForm.TABLE,
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Show the versions of a table, the newest first."""
+    _show(name, _HISTORY, limit, output, space, namespace, data)
+
+
+@table.command("describe")
+def describe(
+    name: Name,
+    space: Space = None,
+    namespace: Namespace = None,
+    output: Output = AnswerForm.TABLE,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Show the columns of a table, with their least and greatest values."""
+    _show(name, _STATISTICS, _MOST_COLUMNS, output, space, namespace, data)
+
+
+def _show(
+    name: str, query: str, limit: int, output: AnswerForm, space: str | None, namespace: str | None, data: Path
+) -> None:
     if "`" in name or output is AnswerForm.PARQUET:
         raise UsageError("expected the name of a table, and a form other than parquet")
-    asked = {"sql": _HISTORY.format(name), "limit": limit}
+    asked = {"sql": query.format(name), "limit": limit}
     write_answer(Writer(), output, _ask("query", asked, space, namespace, data))
 
 
 @table.command("optimize")
-def optimize(name: Name, space: Space = None, namespace: Namespace = None, data: Data = DEFAULT_DATA) -> None:
+def optimize(
+    name: Name,
+    z_order_by: Annotated[
+        str | None, typer.Option("--z-order-by", metavar="COLUMN[,COLUMN...]", help="Put rows in order by these.")
+    ] = None,
+    space: Space = None,
+    namespace: Namespace = None,
+    data: Data = DEFAULT_DATA,
+) -> None:
     """Join the small files of a table now, and delete those that no version needs."""
-    _do(name, "optimize", {}, space, namespace, data)
+    columns = [column.strip() for column in (z_order_by or "").split(",") if column.strip()]
+    _do(name, "optimize", {"zOrderBy": columns} if columns else {}, space, namespace, data)
 
 
 @table.command("restore")

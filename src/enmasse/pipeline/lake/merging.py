@@ -1,0 +1,140 @@
+"""Merges rows into a Delta table by keys: the newest wins, some delete, and old ones may be kept as history."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pyarrow.dataset as ds
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.kinds.flow import DELETED
+from enmasse.pipeline.lake import history
+from enmasse.pipeline.lake.delta_reading import rows_of
+from enmasse.pipeline.lake.file_writing import written
+from enmasse.pipeline.lake.tombstones import Tombstones
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+    from enmasse.pipeline.lake.batches import Layout
+    from enmasse.pipeline.lake.partitions import Partitions
+
+STAGING: Final = "_staging"
+"""Readers, and whatever cleans up, leave out what begins with an underscore."""
+
+_ROW: Final = "__enmasse_row"
+_LAST: Final = "__enmasse_last"
+
+
+class Merging:
+    """Merges batches into one table.
+
+    Args:
+        path: the table's folder.
+        layout: how rows are put into it.
+        partitions: the columns that lay it out.
+    """
+
+    def __init__(self, path: Path, layout: Layout, partitions: Partitions) -> None:
+        self._path = path
+        self._layout = layout
+        self._partitions = partitions
+        order_by = layout.order_by
+        self._tombstones = Tombstones(path, layout.keys, order_by) if order_by is not None else None
+
+    def merge(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> bool:
+        """Merge rows; whether that made an entry in the log."""
+        layout, before = self._layout, table.version()
+        with _staged(self._path) as staging:
+            by = [*layout.keys, *filter(None, [layout.order_by if layout.keeps_history else None])]
+            files = written(self._partitions.on(self._last_of_each(frame, by)), staging)
+            if not files:
+                return False
+            staged = [str(staging / file["path"]) for file in files]
+            if layout.keeps_history:
+                self._keep_versions(table, frame.sparkSession, staged, staging / "versions", commit)
+            else:
+                self._replace(table, ds.dataset(staged, format="parquet"), commit)
+        # Rows that are all older than those in the table change nothing.
+        return bool(table.version() != before)
+
+    def _replace(self, table: DeltaTable, staged: ds.Dataset, commit: CommitProperties) -> None:
+        """Put rows in the place of older ones with the same keys."""
+        names = staged.schema.names
+        reader: Any = staged.scanner().to_reader()
+        is_deleting = DELETED in names
+        if self._tombstones is not None and (is_deleting or self._tombstones.exists()):
+            reader = self._tombstones.heeded(staged)
+        columns = {_quoted(name): f"s.{_quoted(name)}" for name in names if name != DELETED}
+        changed = columns
+        if self._layout.is_partial:
+            changed = {name: f"coalesce({value}, t.{name})" for name, value in columns.items()}
+        newer = None
+        if self._layout.order_by:
+            by = _quoted(self._layout.order_by)
+            newer = f"(t.{by} IS NULL OR s.{by} >= t.{by})"
+        merge = self._merge_by(table, reader, self._layout.keys, commit)
+        if is_deleting:
+            flag = f"s.{_quoted(DELETED)}"
+            both = f" AND {newer}" if newer else ""
+            merge = merge.when_matched_delete(f"{flag}{both}").when_matched_update(changed, f"NOT {flag}{both}")
+            merge = merge.when_not_matched_insert(columns, f"NOT {flag}")
+        else:
+            merge = merge.when_matched_update(changed, newer).when_not_matched_insert(columns)
+        merge.execute()
+
+    def _keep_versions(
+        self, table: DeltaTable, spark: SparkSession, staged: list[str], folder: Path, commit: CommitProperties
+    ) -> None:
+        """Add versions of rows, and end those before them."""
+        assert self._layout.order_by is not None
+        assert self._tombstones is not None
+        rows = spark.read.parquet(*staged)
+        if DELETED in rows.columns:
+            self._tombstones.heeded(ds.dataset(staged, format="parquet"))
+        gone = spark.read.parquet(str(self._tombstones.file)) if self._tombstones.exists() else None
+        there = rows_of(spark, table, self._path)
+        changes = history.changes(rows, there, gone, self._layout.keys, self._layout.order_by)
+        folder.mkdir()
+        files = written(self._partitions.on(changes), folder)
+        if not files:
+            return
+        versions = ds.dataset([str(folder / file["path"]) for file in files], format="parquet")
+        columns = {_quoted(name): f"s.{_quoted(name)}" for name in versions.schema.names if name != DELETED}
+        flag = f"s.{_quoted(DELETED)}"
+        merge = self._merge_by(table, versions.scanner().to_reader(), [*self._layout.keys, history.FROM], commit)
+        merge = merge.when_matched_delete(flag).when_matched_update(columns, f"NOT {flag}")
+        merge.when_not_matched_insert(columns, f"NOT {flag}").execute()
+
+    def _merge_by(self, table: DeltaTable, source: Any, keys: Sequence[str], commit: CommitProperties) -> Any:
+        # DataFusion binds AND more tightly than IS NOT DISTINCT FROM.
+        same = " AND ".join(f"(t.{_quoted(key)} IS NOT DISTINCT FROM s.{_quoted(key)})" for key in keys)
+        return table.merge(source, same, source_alias="s", target_alias="t", commit_properties=commit)
+
+    def _last_of_each(self, frame: DataFrame, by: Sequence[str]) -> DataFrame:
+        """One row for each value of some columns: the greatest by ``order_by``, else the last of the batch."""
+        numbered = frame.withColumn(_ROW, F.monotonically_increasing_id())
+        order = F.struct(*[F.col(_quoted(name)) for name in filter(None, [self._layout.order_by, _ROW])])
+        rest = F.struct(*[F.col(_quoted(name)) for name in frame.columns])
+        last = numbered.groupBy(*[F.col(_quoted(name)) for name in by]).agg(F.max_by(rest, order).alias(_LAST))
+        return last.select(*[F.col(f"{_LAST}.{_quoted(name)}") for name in frame.columns])
+
+
+@contextmanager
+def _staged(path: Path) -> Iterator[Path]:
+    folder = path / STAGING / uuid4().hex
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,103 @@
+"""The columns that lay out a table's folders: those of its rows, and those that are made of them.
+
+Rules:
+1. ``partitionBy`` names a column, or makes one: ``day(ts)`` the column ``ts_day``. A row that brings a column of that
+   name keeps it.
+2. What is made is a column of the table, which readers may ask for: ``WHERE ts_day = '2026-01-31'`` opens no other
+   folders.
+3. ``day`` alone is made of the event's time where rows have none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+
+from enmasse.model.kinds.partitions import Partition, partition_of
+from enmasse.pipeline.errors import TableSchemaError
+from enmasse.pipeline.lake.columns import check_columns, event_time, nullable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+DAY: Final = "day"
+
+_TYPES: Final = {"year": "integer", "month": "string", "day": "date", "hour": "string", "bucket": "integer"}
+_MAKE: Final[Mapping[str, Callable[[Column, int], Column]]] = {
+    "year": lambda column, _: F.year(column),
+    "month": lambda column, _: F.date_format(column, "yyyy-MM"),
+    "day": lambda column, _: F.to_date(column),
+    "hour": lambda column, _: F.date_format(column, "yyyy-MM-dd-HH"),
+    "bucket": lambda column, count: F.pmod(F.hash(column), F.lit(count)).cast("int"),
+}
+
+
+class Partitions:
+    """The columns that lay out a table.
+
+    Args:
+        declared: names of columns, and expressions that make one.
+    """
+
+    def __init__(self, declared: Sequence[str]) -> None:
+        self._declared = [partition_of(text) for text in declared]
+        self.names = tuple(partition.name for partition in self._declared)
+        """The columns."""
+
+    def on(self, frame: DataFrame) -> DataFrame:
+        """Return the rows with the columns that are made.
+
+        Raises:
+            TableSchemaError: there is nothing to make them of.
+        """
+        for partition in self._made(frame.columns, json.loads(frame.schema.json())["fields"]):
+            column = F.col(f"`{partition.column.replace('`', '``')}`")
+            frame = frame.withColumn(partition.name, _MAKE[partition.function](column, partition.count))
+        return frame
+
+    def fields(self, schema: StructType, keys: Sequence[str]) -> list[dict[str, object]]:
+        """Return the table's columns for rows of this schema.
+
+        Raises:
+            TableSchemaError: there can be no such table.
+        """
+        fields = nullable(json.loads(schema.json())["fields"])
+        for made in self._made([field["name"] for field in fields], list(fields)):
+            fields.append({"name": made.name, "type": _TYPES[made.function], "nullable": True, "metadata": {}})
+        check_columns(fields, keys, self.names)
+        return fields
+
+    def _made(self, names: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> list[Partition]:
+        """Return those that are made of other columns: the ones that rows do not bring."""
+        made = []
+        for partition in self._declared:
+            if partition.name in names:
+                continue
+            if partition == Partition(DAY):
+                partition = Partition(DAY, DAY, event_time(fields) or "")  # noqa: PLW2901
+                if not partition.column:
+                    raise TableSchemaError(
+                        f"partitionBy names {DAY!r}, but there is no such column, nor a TIMESTAMP to make it of"
+                    )
+            elif partition.function:
+                self._check(partition, {field["name"]: field["type"] for field in fields})
+            if partition.function:
+                made.append(partition)
+        return made
+
+    @staticmethod
+    def _check(partition: Partition, types: Mapping[str, Any]) -> None:
+        if partition.column not in types:
+            raise TableSchemaError(
+                f"partitionBy names {partition.column!r} in {partition}, but the columns are {', '.join(types)}"
+            )
+        found = types[partition.column]
+        if partition.function != "bucket" and found not in ("timestamp", "timestamp_ntz", "date"):
+            raise TableSchemaError(
+                f"partitionBy has {partition}, but {partition.column!r} is {str(found).upper()}; "
+                "expected a TIMESTAMP or a DATE"
+            )
