@@ -148,6 +148,23 @@ def test_changes_of_a_database_become_its_table(node: StreamNode, place: RunnerP
         change("c", 3, 8, "Eva"),
     )
     place.until(lambda: customers() == [(1, "Ada L."), (3, "Eva"), (4, "Kim")])
+
+    def versions() -> list[tuple[int, str, int, int | None]]:
+        rows = place.rows("customer_history")
+        times = [(row["valid_from"].second, row["valid_to"] and row["valid_to"].second) for row in rows]
+        return sorted((row["id"], row["name"], *time) for row, time in zip(rows, times, strict=True))
+
+    expected = [
+        (1, "Ada", 1, 5),
+        (1, "Ada K.", 5, 9),
+        (1, "Ada L.", 9, None),
+        (2, "Bob", 1, 6),
+        (2, "Bobby", 6, 7),
+        (3, "Eva", 8, None),
+        (3, "Eve", 1, 3),
+        (4, "Kim", 1, None),
+    ]
+    place.until(lambda: versions() == expected)
     place.send(command="delete", name="demo.customers", purge=True)
 
 
