@@ -69,6 +69,8 @@ class Refusal(NamedTuple):
     numbered: Numbered
     reason: str
     rows: int = 1
+    cause: str = "outcome"
+    """``address``: nothing can go there; ``row``: it cannot be packed; ``outcome``: the address said so."""
 
 
 FRAME_ROWS = 4_096

@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,9 @@ SENT_PARCELS = 5_000
 
 SORTED_BYTES = 256 << 20
 """Values of a task's rows that are brought into an order in memory."""
+
+_BUCKETS = 64
+"""Names under which rows to addresses that are none are numbered."""
 
 _MISSING_ADDRESS = "it names no address, and there is no option address"
 
@@ -118,14 +122,17 @@ class SinkTask:
 
     def _add(self, index: int, row: Row) -> None:
         address = row.address or self._options.address
-        problem = problem_of(row) if address else _MISSING_ADDRESS
+        problem, cause = problem_of(row) if address else _MISSING_ADDRESS, "row"
         if problem is None:
             packer = self._packers.get(address)
             if packer is None:
                 packer = self._packers[address] = self._packer(address)
-            problem = packer if isinstance(packer, str) else packer.add(index, row, self._out)
+            if isinstance(packer, str):
+                problem, cause = packer, "address"
+            else:
+                problem = packer.add(index, row, self._out)
         if problem is not None:
-            self._refuse(Refusal(Numbered(index, row, address), problem))
+            self._refuse(Refusal(Numbered(index, row, address), problem, cause=cause))
 
     def _packer(self, address: str) -> Packer | str:
         info = self._info(address, self._identity.producer)
@@ -163,7 +170,8 @@ class SinkTask:
     def _send(self) -> None:
         self._bury()
         parcels, self._out[:] = list(self._out), []
-        for refusal in self._delivering.deliver(parcels):
+        # Each address in the order of its rows, as their numbers have to rise at the address for bad records, too.
+        for refusal in sorted(self._delivering.deliver(parcels), key=lambda refusal: refusal.numbered.place):
             if refusal.rows > 1:
                 # Of an address that has changed meanwhile; a replay finds out about each row.
                 raise RowRefusedError(f"{self._describe(refusal)} (and of {refusal.rows - 1} rows after it)")
@@ -189,17 +197,25 @@ class SinkTask:
             if isinstance(info, str):
                 raise OptionError(f"option badRecords: cannot write to {address!r} at {self._options.url}: {info}")
         refusals, self._refusals = self._refusals, []
-        link = LinkKey(address)
-        parcels = [Parcel(link, self._bad_record(refusal), refusal.numbered) for refusal in refusals]
+        parcels = [self._bad_record(refusal, self._infos[address]) for refusal in refusals]
         for refusal in self._delivering.deliver(parcels):
             raise RowRefusedError(f"the address for bad records refuses it too: {self._describe(refusal)}")
         self.counts.refused += len(refusals)
         _log.warning("%d rows were refused and are in %r; the first: %s", len(refusals), address,
                      self._describe(refusals[0]))  # fmt: skip
 
-    def _bad_record(self, refusal: Refusal) -> bytes:
+    def _bad_record(self, refusal: Refusal, info: AddressInfo) -> Parcel:
+        """Return a refused row as a message that comes once, however often the batch is tried.
+
+        What was refused is numbered by cause and address: of these alone the same rows come in the same order again.
+        """
         place, row, address = refusal.numbered
         identity = self._identity
+        # Names of addresses that are none may be as many as there are rows.
+        of = zlib.crc32(address.encode()) % _BUCKETS if refusal.cause == "address" else address
+        link = LinkKey(
+            self._options.bad_records, "" if info.is_direct else f"{identity.producer}/{refusal.cause}/{of}"
+        )
         reason: dict[str, Any] = {
             "enmasse-reason": refusal.reason,
             "enmasse-address": address,
@@ -210,7 +226,9 @@ class SinkTask:
         }
         # Kept until somebody reads it, whatever expiry the row had.
         kept = row._replace(ttl=None, durable=True)
-        return self._encoder.message(kept, message_id=identity.message_id(place), extra=reason)
+        sequence = None if info.is_direct else identity.row_sequence(place)
+        payload = self._encoder.message(kept, message_id=identity.message_id(place), sequence=sequence, extra=reason)
+        return Parcel(link, payload, refusal.numbered)
 
     def _describe(self, refusal: Refusal) -> str:
         place, row, address = refusal.numbered

@@ -86,7 +86,18 @@ def test_refused_rows_go_to_the_address_for_bad_records_before_their_neighbours_
     assert counts == Counts(rows=3, refused=1)
     assert [parcel.link.address for parcel in space.parcels] == ["bad", "q", "q"]
     (bad, *_) = space.parcels
-    assert bad.link.producer == ""
+    assert bad.link.producer == "query/1/row/q"
+    space.write("c", "a", None, None, None, to=["x", "y", "", "", "z"], bad_records="bad")
+    numbers: dict[str, list[int]] = {}
+    for parcel in space.parcels[3:]:
+        sequence = Sections(parcel.payload).message_annotations["x-opt-sequence"]
+        numbers.setdefault(parcel.link.producer, []).append(sequence & 0xFFFF)
+    assert numbers == {
+        "query/1/address/3": [0],
+        "query/1/address/21": [1],
+        "query/1/row/": [2, 3],
+        "query/1/row/z": [4],
+    }
     assert Sections(bad.payload).application_properties == {
         "enmasse-reason": "its value is null",
         "enmasse-address": "q",
