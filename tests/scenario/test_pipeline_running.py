@@ -15,7 +15,7 @@ import yaml
 from enmasse.client.blocking import Message
 from tests.scenario.consumed_place import counts
 from tests.scenario.pipeline_runner_place import RunnerPlace
-from tests.scenario.taking import take_stream
+from tests.scenario.taking import take, take_stream
 from tests.support.stream_node import StreamNode
 
 pytestmark = [
@@ -386,6 +386,52 @@ def test_what_does_not_fit_a_schema_is_told_by_field_and_done_as_the_source_says
     place.until(lambda: "onDrift is fail" in place.statuses["demo.fail"]["queries"][0].get("error", ""))
     assert rows("failed") == []
     for name in ("null", "drop", "fail"):
+        place.send(command="delete", name=f"demo.{name}", purge=True)
+
+
+def test_rows_are_held_against_what_they_are_expected_to_meet_and_empty_messages_delete(
+    node: StreamNode, place: RunnerPlace
+) -> None:
+    node.create("orders", partitions=1)
+    node.create("letters", "queue")
+    dropped = {"name": "has_id", "condition": "id IS NOT NULL", "action": "drop"}
+    parted = {"name": "positive", "condition": "amount > 0", "action": "dead-letter"}
+    counted = {"name": "cheap", "condition": "amount < 100"}
+    source = {"name": "orders", "address": "orders", "format": "json", "schema": "amount INT", "tombstones": True}
+    sql = "SELECT try_cast(_key AS INT) AS id, if(_tombstone, 1, amount) AS amount, _tombstone AS gone FROM orders"
+    step = {"name": "fit", "sql": sql, "expectations": [dropped, parted, counted], "badRecords": "letters"}
+    sink = {"table": "orders", "mode": "update", "keys": ["id"], "deleteWhen": "gone"}
+    spec = {"sources": [source], "steps": [step], "sinks": [sink]}
+    strict = source | {"expectations": [counted | {"action": "fail"}]}
+    failing = {"sources": [strict], "sinks": [{"table": "failing"}]}
+    kinds = {"orders": STREAM, "letters": {"type": "queue"}}
+    place.put("demo.orders", spec, kinds)
+    place.put("demo.failing", failing, kinds)
+
+    def order(key: str, body: str) -> Message:
+        return Message(body, subject=key)
+
+    def orders() -> list[tuple[int, int]]:
+        return sorted((row["id"], row["amount"]) for row in place.rows("orders"))
+
+    with node.connect() as connection, connection.sender("orders") as sender:
+        for key, amount in (("1", 10), ("2", -5), ("x", 10), ("3", 150), ("x", -7)):
+            sender.send(order(key, json.dumps({"amount": amount})))
+        place.until(lambda: orders() == [(1, 10), (3, 150)])
+        sender.send(order("1", ""))
+    place.until(lambda: orders() == [(3, 150)])
+    (letter,) = take(node, "letters", 1)
+    assert json.loads(letter.body) == {"id": 2, "amount": -5, "gone": False}
+    assert letter.properties == {"reason": "positive: amount > 0", "relation": "fit"}
+
+    def told() -> list[tuple[str, int, int]]:
+        query = next(query for query in place.statuses["demo.orders"]["queries"] if query["name"] == "table-orders")
+        return [(rule["name"], rule["failed"], rule["rows"]) for rule in query.get("expectations", ())]
+
+    place.until(lambda: told() == [("has_id", 2, 6), ("positive", 2, 6), ("cheap", 1, 6)])
+    said = "orders: a row does not meet cheap (amount < 100): "
+    place.until(lambda: said in place.statuses["demo.failing"]["queries"][0].get("error", ""))
+    for name in ("orders", "failing"):
         place.send(command="delete", name=f"demo.{name}", purge=True)
 
 

@@ -139,6 +139,27 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "spec.sinks[0].maintenance.keepVersions",
             "expected at least 1h",
         ),
+        (
+            {"steps": [HOT | {"expectations": [{"name": "warm", "condition": "heat > 1"}]}]},
+            "spec.steps[0].expectations[0].condition",
+            "there is no column 'heat'",
+        ),
+        (
+            {"steps": [HOT | {"expectations": [{"name": "warm", "condition": "true", "action": "dead-letter"}]}]},
+            "spec.steps[0].badRecords",
+            "required with action dead-letter",
+        ),
+        (
+            {"steps": [HOT | {"expectations": [{"name": "a b", "condition": "true"}]}]},
+            "spec.steps[0].expectations[0].name",
+            "expected a name such as has_device",
+        ),
+        ({"steps": [HOT | {"badRecords": "bad"}]}, "spec.steps[0].badRecords", "nothing goes there without"),
+        (
+            {"sources": [READINGS | {"format": "raw", "tombstones": True}]},
+            "spec.sources[0].tombstones",
+            "is one like others",
+        ),
         ({"sinks": [UPSERT | {"keepHistory": True}]}, "spec.sinks[0].orderBy", "required with keepHistory"),
         (
             {"sinks": [UPSERT | {"keepHistory": True, "orderBy": "device", "update": "present"}]},

@@ -174,6 +174,9 @@ def _addresses(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:
             yield f"spec.sources[{index}].address", source.address, True
         if source.bad_records:
             yield f"spec.sources[{index}].badRecords", source.bad_records, False
+    for index, step in enumerate(spec.steps):
+        if step.bad_records:
+            yield f"spec.steps[{index}].badRecords", step.bad_records, False
     for index, sink in enumerate(spec.sinks):
         if sink.address and sink.address != "*":
             yield f"spec.sinks[{index}].address", sink.address, False

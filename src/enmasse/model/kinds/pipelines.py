@@ -10,12 +10,14 @@ from pydantic import Field
 
 from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters, builtin_problems
 from enmasse.model.kinds.durations import Duration
-from enmasse.model.kinds.flow import flow_problems, position_problem, trigger_problem
+from enmasse.model.kinds.flow import flow_problems, trigger_problem
+from enmasse.model.kinds.pipeline_status import PipelineStatus
+from enmasse.model.kinds.sources import position_problem
 from enmasse.model.schema.conditions import Unapplied
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import is_subdomain
 from enmasse.model.schema.quantities import Quantity, amount_of
-from enmasse.model.schema.resource import ResourceStatus, SpaceMember
+from enmasse.model.schema.resource import SpaceMember
 from enmasse.model.schema.schema import Model, describe_value
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 DecodingFormat = Literal["raw", "json", "cbor", "avro", "senml", "text"]
 OutputMode = Literal["append", "update", "complete"]
 TableFormat = Literal["delta", "parquet"]
-QueryState = Literal["Starting", "Running", "Waiting", "Failed", "Paused", "Finished"]
 
 DEFAULT_TRIGGER: Final = "1s"
 """The time between two micro-batches of a pipeline that does not say."""
@@ -51,6 +52,20 @@ class Watermark(Model):
     """The column with the moment of the event, a TIMESTAMP."""
     delay: Duration
     """How much older than the newest row one may be."""
+
+
+class Expectation(Model):
+    """A condition that rows are expected to meet, and what becomes of those that do not."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """Names it in status and in dead letters."""
+    condition: str = Field(min_length=1)
+    """In SQL over the columns of the relation; a row meets it where it is true."""
+    action: Literal["keep", "drop", "dead-letter", "fail"] | None = None
+    """``keep`` (the default): they are counted; ``drop``: they are left out; ``dead-letter``: they go to
+    ``badRecords``; ``fail``: the query fails."""
 
 
 class SourceSpec(Model):
@@ -86,6 +101,11 @@ class SourceSpec(Model):
     """What happens to a message that does not fit: ``drop`` (the default): it is left out and counted;
     ``dead-letter``: it goes to ``badRecords``; ``null``: of JSON, values that do not fit are NULL; ``fail``: the
     query fails."""
+    tombstones: bool | None = None
+    """Whether an empty message is a row in which ``_tombstone`` is true, ``_key`` is its key and all columns of the
+    schema are NULL; left out: it is a bad record."""
+    expectations: tuple[Expectation, ...] = Field(default=(), strict=False)
+    """What rows are expected to meet; the first one that is not met decides what becomes of a row."""
     degraded_above: float | None = Field(default=None, ge=0, le=1)
     """The share of messages that may not fit before the pipeline is said to be degraded; left out: 0.05."""
     max_rows_per_batch: int | None = Field(default=None, ge=1)
@@ -116,6 +136,10 @@ class StepSpec(Model):
     """The columns that a function gives."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the function, by name."""
+    expectations: tuple[Expectation, ...] = Field(default=(), strict=False)
+    """What its rows are expected to meet; the first one that is not met decides what becomes of a row."""
+    bad_records: str | None = None
+    """The address that rows go to, as JSON, that an expectation sends to dead letters."""
     timeout: Duration | None = None
     """How long one micro-batch may take before it is given up; left out: ten minutes."""
 
@@ -248,118 +272,6 @@ class PipelineSpec(Model):
     """Start again from another point."""
     resources: Resources | None = None
     """What it runs on."""
-
-
-class DriftedField(Model):
-    """What does not fit the schema of a source."""
-
-    entry_keys: ClassVar[tuple[str, ...]] = ("source", "field")
-
-    source: str
-    """The source's name."""
-    field: str
-    """The column; empty: the message as a whole."""
-    count: int
-    """Messages since the runner started."""
-    example: str | None = None
-    """What was wrong with the last of some of them."""
-
-
-class JoinedTable(Model):
-    """A table that a query joins."""
-
-    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
-
-    name: str
-    """Its name."""
-    version: str
-    """The version that the last batch joined: the number of the Delta table's."""
-    at: str
-    """When that was looked for."""
-
-
-class SourceStatus(Model):
-    """What a query reads of one of its sources."""
-
-    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
-
-    name: str
-    """The address."""
-    rows: int = 0
-    """Read since the runner started."""
-    input_rows_per_second: float | None = None
-    """How fast rows came before the last batch."""
-    lag: int | None = None
-    """Rows that are there and were not read yet."""
-
-
-class QueryStatus(Model):
-    """One streaming query of a pipeline."""
-
-    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
-
-    name: str
-    """After what it writes."""
-    state: QueryState = "Starting"
-    """What it does now."""
-    batch: int | None = None
-    """The number of the last micro-batch."""
-    rows: int = 0
-    """Read since the runner started."""
-    input_rows_per_second: float | None = None
-    """How fast rows came before the last batch."""
-    processed_rows_per_second: float | None = None
-    """How fast the last batch went through them."""
-    batch_duration_ms: int | None = None
-    """How long the last batch took."""
-    last_progress: str | None = None
-    """When the last batch ended."""
-    watermark: str | None = None
-    """The moment before which rows are too late."""
-    watermark_delay_ms: int | None = None
-    """How far the watermark is behind the present."""
-    state_rows: int | None = None
-    """Rows of state, such as windows that have not ended."""
-    state_bytes: int | None = None
-    """Memory that the state takes."""
-    late_rows: int | None = None
-    """Left out because they were older than the watermark."""
-    lag: int | None = None
-    """Rows that are there and were not read yet."""
-    bad_records: int | None = None
-    """That could not be decoded, or were refused."""
-    drift: tuple[DriftedField, ...] = Field(default=(), strict=False)
-    """What does not fit the schemas of its sources, by column."""
-    restarts: int = 0
-    """How often it was started again after a failure."""
-    sources: tuple[SourceStatus, ...] = Field(default=(), strict=False)
-    """What it reads of each address."""
-    tables: tuple[JoinedTable, ...] = Field(default=(), strict=False)
-    """The tables that its batches join, each as the last batch did."""
-    error: str | None = None
-    """Of the last failure."""
-
-
-class PipelineStatus(ResourceStatus):
-    """The progress of a pipeline."""
-
-    observed_generation: int | None = None
-    """The generation of the spec that this was found for."""
-    queries: tuple[QueryStatus, ...] = Field(default=(), strict=False)
-    """Each of its streaming queries."""
-    rows: int = 0
-    """Rows read since the runner started. What several queries read of one address counts once: as much as the
-    query that has read most."""
-    rate: float | None = None
-    """Rows read a second; of each address by the query that reads fastest."""
-    lag: int | None = None
-    """Rows that are there and were not read yet; of each address by the query that is furthest behind."""
-    last_error: str | None = None
-    """The last failure of any query."""
-    restarted_at: str | None = None
-    """The last ``restart.at`` that was done."""
-    warnings: tuple[str, ...] = Field(default=(), strict=False)
-    """What works and may surprise, as that a queue is consumed."""
 
 
 class Pipeline(SpaceMember):

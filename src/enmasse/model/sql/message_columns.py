@@ -79,7 +79,10 @@ COLUMNS: Final = (
 CARRIED: Final = tuple(row.name for row in COLUMNS if row.name != "value")
 """Columns that a decoded row keeps, with an underscore before their names."""
 
-RESERVED: Final = (*(f"_{name}" for name in CARRIED), "_problem", "_value")
+TOMBSTONE: Final = "_tombstone"
+"""The column that says of a row that its message was empty, where a source has ``tombstones``."""
+
+RESERVED: Final = (*(f"_{name}" for name in CARRIED), "_problem", "_value", TOMBSTONE)
 """Columns beside those of a schema."""
 
 NEVER_NULL: Final = frozenset(row.name for row in COLUMNS if not row.is_null)

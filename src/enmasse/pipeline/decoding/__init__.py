@@ -13,6 +13,17 @@ from enmasse.pipeline.decoding.relations import (
     filled,
     good,
     unfailing,
+    with_tombstones,
 )
 
-__all__ = ["COUNT_OF", "EXAMPLE_OF", "bad", "decode", "drift_counts", "filled", "good", "unfailing"]
+__all__ = [
+    "COUNT_OF",
+    "EXAMPLE_OF",
+    "bad",
+    "decode",
+    "drift_counts",
+    "filled",
+    "good",
+    "unfailing",
+    "with_tombstones",
+]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.model.sql.ddl import Column, written
-from enmasse.model.sql.message_columns import CARRIED
+from enmasse.model.sql.message_columns import CARRIED, TOMBSTONE
 from enmasse.model.sql.message_schema import MessageFormat, SchemaTextError, schema_columns
 from enmasse.pipeline.decoding.arrow_stage import ArrowDecoding
 from enmasse.pipeline.decoding.json_columns import json_columns
@@ -100,6 +100,13 @@ def _whole(rows: DataFrame, message_format: MessageFormat, carried: list[str]) -
 def good(decoded: DataFrame) -> DataFrame:
     """Return the rows that could be decoded, without the columns about problems."""
     return decoded.where(F.col("_problem").isNull()).drop("_problem", "_value")
+
+
+def with_tombstones(decoded: DataFrame) -> DataFrame:
+    """Return decoded rows in which an empty message is no problem but a row of its key, with ``_tombstone`` true."""
+    is_empty = F.coalesce(F.length("_value") == 0, F.lit(False))
+    problem, value = F.when(~is_empty, F.col("_problem")), F.when(~is_empty, F.col("_value"))
+    return decoded.withColumns({"_problem": problem, "_value": value, TOMBSTONE: is_empty})
 
 
 def filled(decoded: DataFrame) -> DataFrame:

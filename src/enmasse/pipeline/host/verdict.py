@@ -23,7 +23,8 @@ from typing import Any, Literal
 
 from enmasse.messaging.patterns import matches, parse
 from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters
-from enmasse.model.kinds.pipelines import Pipeline, PipelineStatus, unapplied_by_type
+from enmasse.model.kinds.pipeline_status import PipelineStatus
+from enmasse.model.kinds.pipelines import Pipeline, unapplied_by_type
 from enmasse.model.schema.conditions import READY, Condition, Truth, Unapplied, find, stamp, unmet, with_effect
 from enmasse.pipeline.host.reach import ANNOTATION, Reach, parse_hosts
 from enmasse.pipeline.host.separation import Separation
@@ -262,6 +263,7 @@ def named_addresses(pipeline: Pipeline) -> Iterator[str]:
     spec = pipeline.spec
     for source in spec.sources:
         yield from filter(None, (source.address, source.bad_records))
+    yield from (step.bad_records for step in spec.steps if step.bad_records)
     for sink in spec.sinks:
         yield from (address for address in (sink.address, sink.bad_records) if address and address != "*")
     if spec.builtin is not None and (kind := BUILTINS.get(spec.builtin.name)) is not None:

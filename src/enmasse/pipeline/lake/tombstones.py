@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from enmasse.model.kinds.flow import DELETED
+from enmasse.model.kinds.sinks import DELETED
 from enmasse.pipeline.lake.file_writing import sync
 
 if TYPE_CHECKING:

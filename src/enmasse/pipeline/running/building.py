@@ -10,17 +10,20 @@ import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.flow import DELETED, EACH_BATCH, ON_START, deleting
 from enmasse.model.kinds.pipelines import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
+from enmasse.model.kinds.sinks import DELETED, deleting
+from enmasse.model.kinds.sources import EACH_BATCH, ON_START
 from enmasse.model.schema.quantities import amount_of
-from enmasse.pipeline.decoding import bad, decode, drift_counts, filled, good, unfailing
+from enmasse.pipeline.decoding import bad, decode, drift_counts, filled, good, unfailing, with_tombstones
 from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
 from enmasse.pipeline.lake.batches import Layout
+from enmasse.pipeline.running.expectations import hold
 from enmasse.pipeline.running.functions import FunctionCall, check_function
 from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
 from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, JobPlan, Place, QueryPlan, TableTarget
@@ -132,6 +135,8 @@ class RunningContext:
             return raw
         is_as_declared = source.schema_ is None and format_ == declared.get("format")
         decoded = decode(raw, format=format_, schema=declared.get("definition") if is_as_declared else source.schema_)
+        if source.tombstones:
+            decoded = with_tombstones(decoded)
         if source.on_drift == "null" and format_ != "json":
             raise PlanError(
                 f"source {source.name}: onDrift null is for format json, and {source.address} has {format_}"
@@ -206,27 +211,87 @@ def build_plans(
     spec = pipeline.spec
     if spec.builtin is not None:
         return [*_builtin(spec.builtin, context), *context.bad_records]
+    made = _Made(context, pipeline, guard, code)
     plans: list[QueryPlan | JobPlan] = []
-    relations: dict[str, DataFrame] = {}
     for index, sink in enumerate(spec.sinks):
         name = _sink_name(sink, spec.sinks[:index])
-        if not relations or any(map(_is_followed, spec.sources)):
-            relations = _relations(context, pipeline, guard, code, name)
-        place = f"spec.sinks[{index}]"
-        plan = QueryPlan(name, _rows_of(context, guard, place, sink, relations), _target(sink))
-        if reads_any(plan, context.consumed) and any(map(_is_followed, spec.sources)):
-            # What is consumed is read by one query, whose batches those are.
-            relations = _relations(context, pipeline, guard, code, CONSUMING)
-            plan = QueryPlan(name, _rows_of(context, guard, place, sink, relations), _target(sink))
-        plans.append(plan)
+        rows = partial(_rows_of, context, guard, f"spec.sinks[{index}]", sink)
+        plans.append(made.plan(name, rows, _target(sink)))
+    parts: list[SourceSpec | StepSpec] = [*spec.sources, *spec.steps]
+    for part in parts:
+        if any(one.action == "dead-letter" for one in part.expectations):
+            target = AddressTarget(str(part.bad_records))
+            plans.append(made.plan(f"{part.name}-unmet", partial(_dead_of, part.name), target))
     return [*plans, *context.bad_records]
 
 
-def _rows_of(
-    context: RunningContext, guard: Guard, place: str, sink: SinkSpec, relations: Mapping[str, DataFrame]
-) -> DataFrame:
+@dataclass
+class _Relations:
+    """The relations of a pipeline by name, for one query."""
+
+    rows: dict[str, DataFrame] = field(default_factory=dict)
+    dead: dict[str, DataFrame] = field(default_factory=dict)
+    """Messages of the rows that their expectations send to dead letters."""
+
+
+class _Made:
+    """Makes plans over the relations of a pipeline, which are the same for all but for the tables that they join."""
+
+    def __init__(self, context: RunningContext, pipeline: Pipeline, guard: Guard, code: Mapping[str, str]) -> None:
+        self._context = context
+        self._sources, self._steps = pipeline.spec.sources, pipeline.spec.steps
+        self._guard = guard
+        self._code = code
+        self._relations: _Relations | None = None
+        self._follows = any(map(_is_followed, self._sources))
+
+    def plan(
+        self, name: str, rows: Callable[[_Relations], DataFrame], target: AddressTarget | TableTarget
+    ) -> QueryPlan:
+        """Return the plan of a query over the relations."""
+        if self._relations is None or self._follows:
+            self._relations = self._relations_for(name)
+        plan = QueryPlan(name, rows(self._relations), target)
+        if self._follows and reads_any(plan, self._context.consumed):
+            # What is consumed is read by one query, whose batches those are.
+            self._relations = self._relations_for(CONSUMING)
+            plan = QueryPlan(name, rows(self._relations), target)
+        return plan
+
+    def _relations_for(self, query: str) -> _Relations:
+        """Return the relations for the query with a checkpoint: it joins tables by its batches."""
+        made, context = _Relations(), self._context
+        for source in self._sources:
+            frame = context.follow_table(source, query) if _is_followed(source) else context.read(source)
+            self._hold(made, f"source {source.name}", source, frame)
+        for index, step in enumerate(self._steps):
+            place = f"spec.steps[{index}] ({step.name})"
+            if step.sql is not None:
+                frame = _sql(context, self._guard, f"{place}.sql", step.sql, made.rows)
+            elif step.drop_duplicates:
+                frame = _without_duplicates(step, place, made.rows)
+            else:
+                frame = _function(step, place, made.rows, self._code)
+            self._hold(made, place, step, frame)
+        return made
+
+    def _hold(self, made: _Relations, place: str, part: SourceSpec | StepSpec, frame: DataFrame) -> None:
+        if not part.expectations:
+            made.rows[part.name] = frame
+            return
+
+        def sql(text: str, rows: DataFrame) -> DataFrame:
+            return _sql(self._context, self._guard, f"{place}.expectations", text, {"rows": rows})
+
+        held = hold(frame, part.name, part.expectations, sql)
+        made.rows[part.name] = held.rows
+        if held.dead is not None:
+            made.dead[part.name] = held.dead
+
+
+def _rows_of(context: RunningContext, guard: Guard, place: str, sink: SinkSpec, relations: _Relations) -> DataFrame:
     """Return the rows that go to a sink, with whether each deletes another one if the sink says when."""
-    frame = _relation(f"{place}.input", sink.input, relations)
+    frame = _relation(f"{place}.input", sink.input, relations.rows)
     if sink.delete_when is None:
         return frame
     marked = _sql(context, guard, f"{place}.deleteWhen", deleting("rows", sink.delete_when), {"rows": frame})
@@ -235,28 +300,12 @@ def _rows_of(
     return marked
 
 
+def _dead_of(name: str, relations: _Relations) -> DataFrame:
+    return relations.dead[name]
+
+
 def _is_followed(source: SourceSpec) -> bool:
     return source.table is not None and source.refresh != ON_START
-
-
-def _relations(
-    context: RunningContext, pipeline: Pipeline, guard: Guard, code: Mapping[str, str], query: str
-) -> dict[str, DataFrame]:
-    """Return the relations of a pipeline by name, for the query with a checkpoint: it joins tables by its batches."""
-    spec = pipeline.spec
-    relations = {
-        source.name: context.follow_table(source, query) if _is_followed(source) else context.read(source)
-        for source in spec.sources
-    }
-    for index, step in enumerate(spec.steps):
-        place = f"spec.steps[{index}] ({step.name})"
-        if step.sql is not None:
-            relations[step.name] = _sql(context, guard, f"{place}.sql", step.sql, relations)
-        elif step.drop_duplicates:
-            relations[step.name] = _without_duplicates(step, place, relations)
-        else:
-            relations[step.name] = _function(step, place, relations, code)
-    return relations
 
 
 def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | JobPlan]:

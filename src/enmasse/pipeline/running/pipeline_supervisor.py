@@ -14,13 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.flow import AVAILABLE_NOW
-from enmasse.model.kinds.pipelines import (
-    DEFAULT_TRIGGER,
-    JoinedTable,
-    Pipeline,
-    PipelineStatus,
-    QueryStatus,
-)
+from enmasse.model.kinds.pipeline_status import JoinedTable, PipelineStatus, QueryStatus
+from enmasse.model.kinds.pipelines import DEFAULT_TRIGGER, Pipeline
 from enmasse.model.schema.conditions import READY, Condition
 from enmasse.pipeline.errors import CheckpointMisfitError, TableEmptyError
 from enmasse.pipeline.lake.reference import forget_pins, joined_tables

@@ -10,8 +10,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from enmasse.model.kinds.pipelines import DriftedField, QueryState, QueryStatus, SourceStatus
+from enmasse.model.kinds.pipeline_status import (
+    DriftedField,
+    ExpectationStatus,
+    QueryState,
+    QueryStatus,
+    SourceStatus,
+)
 from enmasse.pipeline.decoding import COUNT_OF, EXAMPLE_OF
+from enmasse.pipeline.running.expectations import ALL, EXPECTED
 
 BAD_ROWS: Final = "bad rows of "
 """Prefix of the observations that count what could not be decoded; the source's name follows."""
@@ -34,6 +41,8 @@ class Progress:
     bad: int = 0
     drift: dict[tuple[str, str], tuple[int, str | None]] = field(default_factory=dict)
     """By source and column, how many rows did not fit, and an example."""
+    expected: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """By relation and expectation, how many rows there were, and how many did not meet it."""
     recent: deque[dict[str, tuple[int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Of the last batches with rows, by source, how many there were and how many of them did not fit."""
     late: int = 0
@@ -58,6 +67,7 @@ class Progress:
             self.rows_of[name] = self.rows_of.get(name, 0) + int(source.get("numInputRows") or 0) // count
         self.bad += bad_rows(report)
         self._note_drift(report)
+        self._note_expectations(report)
         self.late += sum(int(o.get("numRowsDroppedByWatermark") or 0) for o in report.get("stateOperators", ()))
         if "addBatch" in report.get("durationMs", {}):
             self.batch = int(report["batchId"])
@@ -105,6 +115,10 @@ class Progress:
                 DriftedField(source=source, field=column, count=count, example=example)
                 for (source, column), (count, example) in sorted(self.drift.items())
             ),
+            expectations=tuple(
+                ExpectationStatus(relation=relation, name=rule, rows=rows, failed=failed)
+                for (relation, rule), (rows, failed) in self.expected.items()
+            ),
             restarts=restarts,
             error=error,
         )
@@ -127,6 +141,14 @@ class Progress:
                     self.drift[source, column] = known + count, row.get(f"{EXAMPLE_OF}{column}")
         if shares:
             self.recent.append(shares)
+
+    def _note_expectations(self, report: Mapping[str, Any]) -> None:
+        for name, row in (report.get("observedMetrics") or {}).items():
+            if name.startswith(EXPECTED):
+                relation, every = name.removeprefix(EXPECTED), int(row.get(ALL) or 0)
+                for rule in (key for key in row if key != ALL):
+                    rows, failed = self.expected.get((relation, rule), (0, 0))
+                    self.expected[relation, rule] = rows + every, failed + int(row[rule] or 0)
 
     def bad_share(self, source: str) -> float:
         """Return the share of a source's rows in the last batches that did not fit."""

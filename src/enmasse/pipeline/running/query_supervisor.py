@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from enmasse.model.kinds.pipelines import JoinedTable, QueryState, QueryStatus
+from enmasse.model.kinds.pipeline_status import JoinedTable, QueryState, QueryStatus
 from enmasse.pipeline.errors import CheckpointMisfitError
 from enmasse.pipeline.running.failures import is_of_java, sentence_of
 from enmasse.pipeline.running.plans import JobPlan

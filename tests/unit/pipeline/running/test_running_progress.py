@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from enmasse.model.kinds.pipelines import QueryStatus, SourceStatus
+from enmasse.model.kinds.pipeline_status import QueryStatus, SourceStatus
 from enmasse.pipeline.running.progress import BAD_ROWS, Progress, sum_of_most
 
 

@@ -37,7 +37,7 @@ from enmasse.cli.options import (
 from enmasse.cli.output import Writer, make_table, write_structured
 from enmasse.cli.targets import only_space
 from enmasse.model.kinds.builtins import BUILTINS
-from enmasse.model.kinds.flow import position_problem
+from enmasse.model.kinds.sources import position_problem
 from enmasse.model.schema.kinds import PIPELINE
 from enmasse.model.schema.objects import decode
 from enmasse.model.schema.openapi import structural
@@ -442,6 +442,16 @@ def show(found: Document) -> RenderableType:
     parts += [
         Text(f"  source {source}: {count:,} did not fit by {field}, as {example}", style="yellow")
         for source, field, count, example in sorted(drift)
+    ]
+    unmet = {
+        (item["relation"], item["name"], item["failed"], item["rows"])
+        for query in status.get("queries", ())
+        for item in query.get("expectations", ())
+        if item.get("failed")
+    }
+    parts += [
+        Text(f"  {relation}: {failed:,} of {rows:,} rows do not meet {name}", style="yellow")
+        for relation, name, failed, rows in sorted(unmet)
     ]
     joined = {
         (table["name"], table["version"], table["at"])

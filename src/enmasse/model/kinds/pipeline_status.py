@@ -1,0 +1,141 @@
+"""What is observed of a pipeline: its queries, their sources, and what does not fit."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from enmasse.model.schema.resource import ResourceStatus
+from enmasse.model.schema.schema import Model
+
+QueryState = Literal["Starting", "Running", "Waiting", "Failed", "Paused", "Finished"]
+
+
+class DriftedField(Model):
+    """What does not fit the schema of a source."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("source", "field")
+
+    source: str
+    """The source's name."""
+    field: str
+    """The column; empty: the message as a whole."""
+    count: int
+    """Messages since the runner started."""
+    example: str | None = None
+    """What was wrong with the last of some of them."""
+
+
+class ExpectationStatus(Model):
+    """How many rows of a relation did not meet an expectation."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("relation", "name")
+
+    relation: str
+    """The source or step."""
+    name: str
+    """The expectation."""
+    rows: int = 0
+    """Rows that were looked at."""
+    failed: int = 0
+    """Rows that did not meet it."""
+
+
+class JoinedTable(Model):
+    """A table that a query joins."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """Its name."""
+    version: str
+    """The version that the last batch joined: the number of the Delta table's."""
+    at: str
+    """When that was looked for."""
+
+
+class SourceStatus(Model):
+    """What a query reads of one of its sources."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """The address."""
+    rows: int = 0
+    """Read since the runner started."""
+    input_rows_per_second: float | None = None
+    """How fast rows came before the last batch."""
+    lag: int | None = None
+    """Rows that are there and were not read yet."""
+
+
+class QueryStatus(Model):
+    """One streaming query of a pipeline."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """After what it writes."""
+    state: QueryState = "Starting"
+    """What it does now."""
+    batch: int | None = None
+    """The number of the last micro-batch."""
+    rows: int = 0
+    """Read since the runner started."""
+    input_rows_per_second: float | None = None
+    """How fast rows came before the last batch."""
+    processed_rows_per_second: float | None = None
+    """How fast the last batch went through them."""
+    batch_duration_ms: int | None = None
+    """How long the last batch took."""
+    last_progress: str | None = None
+    """When the last batch ended."""
+    watermark: str | None = None
+    """The moment before which rows are too late."""
+    watermark_delay_ms: int | None = None
+    """How far the watermark is behind the present."""
+    state_rows: int | None = None
+    """Rows of state, such as windows that have not ended."""
+    state_bytes: int | None = None
+    """Memory that the state takes."""
+    late_rows: int | None = None
+    """Left out because they were older than the watermark."""
+    lag: int | None = None
+    """Rows that are there and were not read yet."""
+    bad_records: int | None = None
+    """That could not be decoded, or were refused."""
+    drift: tuple[DriftedField, ...] = Field(default=(), strict=False)
+    """What does not fit the schemas of its sources, by column."""
+    expectations: tuple[ExpectationStatus, ...] = Field(default=(), strict=False)
+    """What rows were expected to meet, and how many did not, since the runner started."""
+    restarts: int = 0
+    """How often it was started again after a failure."""
+    sources: tuple[SourceStatus, ...] = Field(default=(), strict=False)
+    """What it reads of each address."""
+    tables: tuple[JoinedTable, ...] = Field(default=(), strict=False)
+    """The tables that its batches join, each as the last batch did."""
+    error: str | None = None
+    """Of the last failure."""
+
+
+class PipelineStatus(ResourceStatus):
+    """The progress of a pipeline."""
+
+    observed_generation: int | None = None
+    """The generation of the spec that this was found for."""
+    queries: tuple[QueryStatus, ...] = Field(default=(), strict=False)
+    """Each of its streaming queries."""
+    rows: int = 0
+    """Rows read since the runner started. What several queries read of one address counts once: as much as the
+    query that has read most."""
+    rate: float | None = None
+    """Rows read a second; of each address by the query that reads fastest."""
+    lag: int | None = None
+    """Rows that are there and were not read yet; of each address by the query that is furthest behind."""
+    last_error: str | None = None
+    """The last failure of any query."""
+    restarted_at: str | None = None
+    """The last ``restart.at`` that was done."""
+    warnings: tuple[str, ...] = Field(default=(), strict=False)
+    """What works and may surprise, as that a queue is consumed."""

@@ -1,0 +1,79 @@
+"""Checks that the sources, steps and sinks of a pipeline share: names of relations, tables and columns."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from enmasse.model.schema.errors import Problem
+from enmasse.model.schema.names import is_label
+from enmasse.model.schema.schema import describe_value
+from enmasse.model.sql.ddl import DdlError, parse_ddl
+from enmasse.model.sql.sql import Columns, SqlError, checked_sql
+
+# A pipeline and the rules for it know each other: the rules are a subject of their own.
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from enmasse.model.kinds.pipelines import SourceSpec, StepSpec
+
+
+def table_problem(name: str) -> str | None:
+    """Return what is wrong with the name of a table, or of a relation, or None."""
+    if is_label(name.replace("_", "-")):
+        return None
+    return (
+        "expected lower-case letters, digits and '_', beginning and ending with a letter or digit, "
+        f"at most 63 characters, got {describe_value(name)}"
+    )
+
+
+def name_problems(path: str, name: str, known: Mapping[str, Columns]) -> Iterator[Problem]:
+    """Yield what is wrong with the name of a relation."""
+    if problem := table_problem(name):
+        yield Problem(f"{path}.name", problem)
+    if name in known:
+        yield Problem(f"{path}.name", f"there is another relation {describe_value(name)} above")
+
+
+def input_problems(path: str, name: str | None, relations: Mapping[str, Columns]) -> Iterator[Problem]:
+    """Yield what is wrong with the relation that is read; None: the last one is."""
+    if name is not None and name not in relations:
+        there = ", ".join(relations) or "none"
+        yield Problem(f"{path}.input", f"there is no relation {describe_value(name)} above; there are {there}")
+
+
+def column_problems(path: str, names: Sequence[str], columns: Columns) -> Iterator[Problem]:
+    """Yield which names are no columns, or stand there twice."""
+    known = None if columns is None else {column.lower() for column in columns}
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Problem(f"{path}[{index}]", f"{describe_value(name)} stands there twice")
+        if known is not None and name.lower() not in known:
+            there = ", ".join(columns or ())
+            yield Problem(f"{path}[{index}]", f"there is no column {describe_value(name)}; there are {there}")
+
+
+def expectation_problems(path: str, part: SourceSpec | StepSpec, columns: Columns) -> Iterator[Problem]:
+    """Yield what is wrong with what the rows of a source or step are expected to meet."""
+    names = [one.name for one in part.expectations]
+    for index, one in enumerate(part.expectations):
+        place = f"{path}.expectations[{index}]"
+        if not re.fullmatch(r"[A-Za-z_][\w-]{0,62}", one.name):
+            yield Problem(f"{place}.name", f"expected a name such as has_device, got {describe_value(one.name)}")
+        if one.name in names[:index]:
+            yield Problem(f"{place}.name", f"there is another one {describe_value(one.name)} above")
+        if one.action == "dead-letter" and part.bad_records is None:
+            yield Problem(f"{path}.badRecords", "required with action dead-letter: the address that rows go to")
+        try:
+            checked_sql(f"SELECT ({one.condition}) AS met FROM rows", {"rows": columns})  # noqa: S608  # that is what is checked
+        except SqlError as error:
+            yield Problem(f"{place}.condition", str(error))
+
+
+def ddl_problems(path: str, schema: str) -> Iterator[Problem]:
+    """Yield what is wrong with columns as Spark writes them."""
+    try:
+        parse_ddl(schema)
+    except DdlError as error:
+        yield Problem(path, str(error))

@@ -1,0 +1,159 @@
+"""Checks of a pipeline's sinks, as far as its declaration alone allows them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.partitions import partition_of
+from enmasse.model.kinds.relations import column_problems, input_problems, table_problem
+from enmasse.model.schema.errors import Problem
+from enmasse.model.schema.names import address_problem
+from enmasse.model.schema.schema import describe_value
+from enmasse.model.sql.sql import Columns, SqlError, checked_sql
+
+# A pipeline and the rules for it know each other: the rules are a subject of their own.
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from enmasse.model.kinds.pipelines import SinkSpec
+
+_OF_UPDATES: Final = ("order_by", "delete_when", "update", "keep_history")
+
+HISTORY_COLUMNS: Final = ("valid_from", "valid_to", "is_current")
+"""The columns that ``keepHistory`` makes."""
+
+DELETED: Final = "__enmasse_deleted"
+"""The column that says of a row whether it deletes the one with its keys."""
+
+
+def deleting(relation: str, condition: str) -> str:
+    """Return the query that gives a relation with the column ``DELETED``."""
+    return f"SELECT *, coalesce(({condition}), false) AS {DELETED} FROM {relation}"  # noqa: S608  # what it reads is checked by who gets it
+
+
+def sink_problems(path: str, sink: SinkSpec, relations: Mapping[str, Columns]) -> Iterator[Problem]:
+    """Yield what is wrong with a sink."""
+    yield from input_problems(path, sink.input, relations)
+    last = list(relations)[-1] if relations else None
+    name = sink.input if sink.input is not None else last
+    columns = relations.get(name) if name is not None else None
+    if (sink.address is None) == (sink.table is None):
+        yield Problem(path, f"expected either an address or a table, got {'neither' if not sink.table else 'both'}")
+        return
+    if sink.table is None:
+        yield from _address_sink_problems(path, sink, columns)
+    else:
+        yield from _table_sink_problems(path, sink, columns)
+
+
+def _address_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    if sink.address == "*":
+        if columns is not None and "address" not in columns:
+            there = ", ".join(columns)
+            yield Problem(f"{path}.address", f"'*' needs a column 'address' that names each row's; there are {there}")
+    elif sink.address is not None and (problem := address_problem(sink.address)):
+        yield Problem(f"{path}.address", problem)
+    if sink.bad_records is not None and (problem := address_problem(sink.bad_records)):
+        yield Problem(f"{path}.badRecords", problem)
+    for field in ("format", "keys", "partition_by", "constraints", "evolve", "maintenance", *_OF_UPDATES):
+        if getattr(sink, field):
+            alias = type(sink).model_fields[field].alias
+            yield Problem(f"{path}.{alias}", "only a table has it")
+    if sink.mode == "complete":
+        yield Problem(f"{path}.mode", "an address takes append or update: complete would send everything each time")
+
+
+def _table_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    assert sink.table is not None
+    if problem := table_problem(sink.table):
+        yield Problem(f"{path}.table", problem)
+    for field in ("on_no_consumer", "bad_records"):
+        if getattr(sink, field) is not None:
+            alias = type(sink).model_fields[field].alias
+            yield Problem(f"{path}.{alias}", "only an address has it")
+    if sink.mode == "update":
+        if sink.format == "parquet":
+            yield Problem(f"{path}.mode", "rows of a Parquet table cannot change; use format delta")
+        elif not sink.keys:
+            yield Problem(f"{path}.keys", "required with mode update: the columns that name a row")
+    else:
+        for field in ("keys", *_OF_UPDATES):
+            if getattr(sink, field):
+                yield Problem(f"{path}.{type(sink).model_fields[field].alias}", "only mode update has it")
+    yield from column_problems(f"{path}.keys", sink.keys, columns)
+    yield from _partition_problems(path, sink, columns)
+    yield from _upsert_problems(path, sink, columns)
+    yield from _constraint_problems(path, sink, columns)
+    yield from _maintenance_problems(path, sink, _with_history(sink, columns))
+
+
+def _partition_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    named = []
+    for index, text in enumerate(sink.partition_by):
+        try:
+            partition = partition_of(text)
+        except ValueError as error:
+            yield Problem(f"{path}.partitionBy[{index}]", str(error))
+            return
+        named.append(partition.column or partition.name)
+    yield from column_problems(f"{path}.partitionBy", named, _with_history(sink, columns))
+
+
+def _with_history(sink: SinkSpec, columns: Columns) -> Columns:
+    """Return the columns of a table for rows with these."""
+    return columns if columns is None or not sink.keep_history else (*columns, *HISTORY_COLUMNS)
+
+
+def _constraint_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    if sink.constraints and sink.format == "parquet":
+        yield Problem(f"{path}.constraints", "only a Delta table has them")
+    for name, condition in sink.constraints.items():
+        if not re.fullmatch(r"[A-Za-z_]\w{0,62}", name):
+            yield Problem(
+                f"{path}.constraints", f"expected a name such as positive_amount, got {describe_value(name)}"
+            )
+        try:
+            checked_sql(deleting("rows", condition), {"rows": columns})
+        except SqlError as error:
+            yield Problem(f"{path}.constraints.{name}", str(error))
+
+
+def _maintenance_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    if sink.maintenance is None:
+        return
+    if sink.format == "parquet":
+        yield Problem(f"{path}.maintenance", "only a Delta table has it")
+    kept = sink.maintenance.keep_rows
+    if kept is not None:
+        yield from column_problems(f"{path}.maintenance.keepRows.column", [kept.column], columns)
+    yield from column_problems(f"{path}.maintenance.zOrderBy", sink.maintenance.z_order_by, columns)
+    if sink.maintenance.keep_versions is not None and milliseconds(sink.maintenance.keep_versions) < 3_600_000:
+        yield Problem(f"{path}.maintenance.keepVersions", "expected at least 1h, longer than any query takes")
+
+
+def _upsert_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    if sink.order_by is not None and columns is not None and sink.order_by.lower() not in map(str.lower, columns):
+        there = ", ".join(columns)
+        yield Problem(f"{path}.orderBy", f"there is no column {describe_value(sink.order_by)}; there are {there}")
+    if sink.keep_history:
+        if sink.order_by is None:
+            yield Problem(f"{path}.orderBy", "required with keepHistory: the column that says from when a row holds")
+        if sink.update == "present":
+            yield Problem(f"{path}.update", "a version of keepHistory is whole: leave it out, or say whole")
+    if sink.delete_when is not None:
+        try:
+            checked_sql(deleting("rows", sink.delete_when), {"rows": columns})
+        except SqlError as error:
+            yield Problem(f"{path}.deleteWhen", str(error))
+
+
+def repeated_table_problems(sinks: Sequence[SinkSpec]) -> Iterator[Problem]:
+    """Yield the tables that more than one sink writes."""
+    seen: set[str] = set()
+    for index, sink in enumerate(sinks):
+        if sink.table in seen:
+            yield Problem(f"spec.sinks[{index}].table", f"another sink writes {describe_value(sink.table)} already")
+        if sink.table is not None:
+            seen.add(sink.table)

@@ -1,0 +1,183 @@
+"""Checks of a pipeline's sources, as far as its declaration alone allows them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.relations import ddl_problems, expectation_problems, table_problem
+from enmasse.model.schema.errors import Problem
+from enmasse.model.schema.names import address_problem
+from enmasse.model.schema.schema import describe_value
+from enmasse.model.sql.ddl import Column, DdlError, parse_ddl
+from enmasse.model.sql.message_columns import TOMBSTONE, carried_columns, raw_columns
+from enmasse.model.sql.sql import Columns
+
+# A pipeline and the rules for it know each other: the rules are a subject of their own.
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enmasse.model.kinds.pipelines import SourceSpec
+
+EACH_BATCH, ON_START = "batch", "onStart"
+"""When the version of a table that batches join is looked for."""
+
+_WITH_DDL = ("json", "cbor")
+_WITHOUT_SCHEMA = ("raw", "text", "senml")
+
+
+def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+    """Yield what is wrong with a source."""
+    if (source.address is None) == (source.table is None):
+        yield Problem(path, f"expected either an address or a table, got {'neither' if not source.table else 'both'}")
+    if source.address is not None and (problem := address_problem(source.address)):
+        yield Problem(f"{path}.address", problem)
+    if source.bad_records is not None:
+        if problem := address_problem(source.bad_records):
+            yield Problem(f"{path}.badRecords", problem)
+        elif source.bad_records == source.address:
+            yield Problem(f"{path}.badRecords", "expected another address than the one that is read")
+    if source.table is not None:
+        yield from _table_source_problems(path, source)
+    else:
+        for field in ("refresh", "when_empty"):
+            if getattr(source, field) is not None:
+                yield Problem(f"{path}.{type(source).model_fields[field].alias}", "only a table has it")
+    if source.starting_offsets is not None and (problem := position_problem(source.starting_offsets)):
+        yield Problem(f"{path}.startingOffsets", problem)
+    yield from _schema_problems(path, source)
+    yield from _drift_problems(path, source)
+    yield from _tombstone_problems(path, source)
+    yield from _watermark_problems(path, source)
+    yield from expectation_problems(path, source, source_columns(source))
+
+
+def _table_source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+    assert source.table is not None
+    if problem := table_problem(source.table):
+        yield Problem(f"{path}.table", problem)
+    of_addresses = ("format", "schema_", "starting_offsets", "include_properties", "watermark", "bad_records")
+    for field in (
+        *of_addresses,
+        "on_drift",
+        "tombstones",
+        "degraded_above",
+        "max_rows_per_batch",
+        "max_bytes_per_batch",
+        "fail_on_data_loss",
+    ):
+        if getattr(source, field) is not None:
+            alias = type(source).model_fields[field].alias
+            yield Problem(f"{path}.{alias}", "only an address has it; a table is read as it is")
+    if source.refresh not in (None, EACH_BATCH, ON_START):
+        try:
+            milliseconds(source.refresh)
+        except ValueError:
+            expected = f"expected {EACH_BATCH}, {ON_START} or a duration such as 5m"
+            yield Problem(f"{path}.refresh", f"{expected}, got {describe_value(source.refresh)}")
+
+
+def _drift_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+    if source.on_drift == "dead-letter" and source.bad_records is None:
+        yield Problem(f"{path}.badRecords", "required with onDrift dead-letter: the address that they go to")
+    has_letters = any(one.action == "dead-letter" for one in source.expectations)
+    if source.on_drift in ("null", "fail") and source.bad_records is not None and not has_letters:
+        yield Problem(f"{path}.badRecords", f"nothing goes there with onDrift {source.on_drift}")
+    if source.on_drift == "null" and source.format not in (None, "json"):
+        yield Problem(f"{path}.onDrift", f"null is for format json; a message of {source.format} is read as a whole")
+
+
+def _tombstone_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+    if source.tombstones and source.format in ("raw", "text"):
+        yield Problem(f"{path}.tombstones", f"an empty message is one like others with format {source.format}")
+
+
+def _schema_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+    if source.schema_ is None:
+        return
+    if source.format is None:
+        yield Problem(f"{path}.format", "required where there is a schema: json, cbor or avro")
+    elif source.format in _WITHOUT_SCHEMA:
+        yield Problem(f"{path}.schema", f"format {source.format} has columns of its own; leave it out")
+    elif source.format == "avro":
+        yield from _avro_problems(path, source.schema_)
+    else:
+        yield from ddl_problems(f"{path}.schema", source.schema_)
+
+
+def _avro_problems(path: str, schema: str) -> Iterator[Problem]:
+    try:
+        found = json.loads(schema)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("type") != "record" or not isinstance(found.get("fields"), list):
+        yield Problem(f"{path}.schema", "expected the JSON of an Avro record, with type, name and fields")
+
+
+def _watermark_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+    if source.watermark is None or source.table is not None:
+        return
+    name, columns = source.watermark.column, _source_types(source)
+    if columns is None:
+        return
+    found = next((column for column in columns if column.name.lower() == name.lower()), None)
+    if found is None:
+        there = ", ".join(column.name for column in columns)
+        yield Problem(f"{path}.watermark.column", f"there is no column {describe_value(name)}; there are {there}")
+    elif found.type.name not in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+        yield Problem(f"{path}.watermark.column", f"expected a TIMESTAMP, but '{name}' is {found.type}")
+
+
+def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
+    """Return the columns of an address with their types; None where the source does not declare them."""
+    if source.format == "raw":
+        return raw_columns(with_properties=bool(source.include_properties))
+    if source.format not in _WITH_DDL or source.schema_ is None:
+        return None
+    carried = carried_columns(with_properties=bool(source.include_properties))
+    if source.tombstones:
+        carried = (*carried, *parse_ddl(f"{TOMBSTONE} BOOLEAN"))
+    names = {column.name for column in carried}
+    try:
+        return (*(column for column in parse_ddl(source.schema_) if column.name not in names), *carried)
+    except DdlError:
+        return None
+
+
+def source_columns(source: SourceSpec) -> Columns:
+    """Return the columns of a source; None where its declaration alone does not tell them."""
+    types = _source_types(source) if source.table is None else None
+    return None if types is None else tuple(column.name for column in types)
+
+
+_FORMS = (
+    "expected earliest, latest, a moment such as 2026-01-31T12:00:00Z, "
+    'or JSON by partition such as {"0": 120, "1": "latest"}'
+)
+
+
+def position_problem(text: str) -> str | None:
+    """Return what is wrong with a starting position, or None."""
+    stripped = text.strip()
+    if not stripped.startswith("{"):
+        return None if _is_point(stripped) else f"{_FORMS}, got {describe_value(text)}"
+    try:
+        given: Any = json.loads(stripped)
+    except (ValueError, RecursionError):
+        return f"{_FORMS}, got {describe_value(text)}"
+    for partition, value in given.items():
+        is_offset = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not partition.isdecimal() or not (is_offset or (isinstance(value, str) and _is_point(value.strip()))):
+            return f"{_FORMS}; partition {describe_value(partition)} has {describe_value(value)}"
+    return None
+
+
+def _is_point(text: str) -> bool:
+    if text.lower() in ("earliest", "latest"):
+        return True
+    try:
+        return not text.isdecimal() and bool(datetime.fromisoformat(text))
+    except ValueError:
+        return False
