@@ -435,6 +435,52 @@ def test_rows_are_held_against_what_they_are_expected_to_meet_and_empty_messages
         place.send(command="delete", name=f"demo.{name}", purge=True)
 
 
+def test_steps_are_done_with_each_batch_as_a_whole(node: StreamNode, place: RunnerPlace) -> None:
+    node.create("games", partitions=1)
+    node.create("best", "queue")
+    best = "SELECT *, row_number() OVER (PARTITION BY game ORDER BY score DESC) AS place FROM scores"
+    spec = {
+        "sources": [
+            {"name": "scores", "address": "games", "format": "json", "schema": "game STRING, who STRING, score INT"}
+        ],
+        "steps": [
+            {"name": "placed", "sql": best, "perBatch": True},
+            {"name": "first", "sql": "SELECT game, who, score FROM placed WHERE place = 1"},
+            {"name": "halved", "function": "frames:halved", "inputs": ["first"], "parameters": {"by": 2}},
+        ],
+        "sinks": [
+            {"input": "first", "table": "best", "mode": "update", "keys": ["game"], "orderBy": "score"},
+            {"input": "placed", "table": "placed", "mode": "update", "keys": ["game", "who"]},
+            {"input": "halved", "address": "best"},
+        ],
+        "resources": {"session": "own"},
+        "code": {"configMap": "frames"},
+    }
+    write_code(
+        place,
+        "demo.games",
+        frames="def halved(first, by):\n    return first.selectExpr('game', f'score div {by} AS score')\n",
+    )
+    kinds = {"games": STREAM, "best": {"type": "queue"}}
+
+    def score(game: str, who: str, points: int) -> str:
+        return json.dumps({"game": game, "who": who, "score": points})
+
+    # Each time all of it in one batch.
+    send(node, "games", score("a", "x", 1), score("a", "y", 5), score("b", "x", 2))
+    place.put("demo.games", spec, kinds)
+    place.until(lambda: len(place.rows("best")) == 2 and len(place.rows("placed")) == 3)
+    place.put("demo.games", spec | {"paused": True}, kinds)
+    place.until(lambda: place.statuses["demo.games"]["conditions"][0]["reason"] == "Paused")
+    send(node, "games", score("a", "z", 9), score("a", "x", 3))
+    place.put("demo.games", spec, kinds)
+    place.until(lambda: sorted((r["game"], r["who"]) for r in place.rows("best")) == [("a", "z"), ("b", "x")])
+    placed = [("a", "x", 2), ("a", "y", 1), ("a", "z", 1), ("b", "x", 1)]
+    place.until(lambda: sorted((row["game"], row["who"], row["place"]) for row in place.rows("placed")) == placed)
+    assert sorted(json.loads(message.body)["score"] for message in take(node, "best", 3)) == [1, 2, 4]
+    place.send(command="delete", name="demo.games", purge=True)
+
+
 def test_a_change_that_does_not_fit_is_refused_until_a_restart_is_asked_for(
     node: StreamNode, place: RunnerPlace
 ) -> None:

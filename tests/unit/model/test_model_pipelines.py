@@ -154,6 +154,31 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "spec.steps[0].expectations[0].name",
             "expected a name such as has_device",
         ),
+        (
+            {"steps": [HOT | {"perBatch": True, "expectations": [{"name": "warm", "condition": "true"}]}]},
+            "spec.steps[0].expectations",
+            "not with perBatch",
+        ),
+        (
+            {"steps": [{"name": "once", "dropDuplicates": ["device"], "perBatch": True}]},
+            "spec.steps[0].perBatch",
+            "over batches",
+        ),
+        ({"steps": [HOT | {"inputs": ["readings"]}]}, "spec.steps[0].inputs", "only a step with a function has it"),
+        (
+            {"steps": [{"name": "f", "function": "a:b", "inputs": ["readings"]}], "code": {"configMap": "c"}},
+            "spec.resources.session",
+            "expected own",
+        ),
+        (
+            {
+                "steps": [{"name": "f", "function": "a:b", "inputs": ["reading"], "schema": "a INT"}],
+                "code": {"configMap": "c"},
+                "resources": {"session": "own"},
+            },
+            "spec.steps[0].schema",
+            "a function of whole relations",
+        ),
         ({"steps": [HOT | {"badRecords": "bad"}]}, "spec.steps[0].badRecords", "nothing goes there without"),
         (
             {"sources": [READINGS | {"format": "raw", "tombstones": True}]},

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 AVAILABLE_NOW: Final = "availableNow"
 
-_OF_FUNCTIONS: Final = ("input", "schema_", "parameters", "timeout")
+_OF_FUNCTIONS: Final = ("input", "inputs", "schema_", "parameters", "timeout")
 _MAX_SQL = 100_000  # characters of all steps: control checks them while others wait
 
 
@@ -66,6 +66,8 @@ def flow_problems(spec: PipelineSpec) -> Iterator[Problem]:
         relations[step.name] = columns
     if spec.code is not None and not any(step.function for step in spec.steps):
         yield Problem("spec.code", "only a pipeline with functions needs code, and no step has a function")
+    if any(step.inputs for step in spec.steps) and (spec.resources is None or spec.resources.session != "own"):
+        yield Problem("spec.resources.session", "expected own: a step has a function of whole relations (inputs)")
     for index, sink in enumerate(spec.sinks):
         yield from sink_problems(f"spec.sinks[{index}]", sink, relations)
     yield from repeated_table_problems(spec.sinks)
@@ -101,11 +103,15 @@ def _step_problems(
         yield Problem(path, f"expected one of sql, function and dropDuplicates, got {names or 'none'}")
         return
     if step.function is None:
-        of_functions = ("schema_", "parameters", "timeout") if step.drop_duplicates else _OF_FUNCTIONS
+        of_functions = ("inputs", "schema_", "parameters", "timeout") if step.drop_duplicates else _OF_FUNCTIONS
         for field in of_functions:
             if getattr(step, field):
                 alias = type(step).model_fields[field].alias
                 yield Problem(f"{path}.{alias}", "only a step with a function has it")
+    if step.per_batch and step.drop_duplicates:
+        yield Problem(f"{path}.perBatch", "duplicates are left out over batches, not within one")
+    if step.per_batch and step.expectations:
+        yield Problem(f"{path}.expectations", "not with perBatch: have the step before it hold them")
     if step.drop_duplicates:
         yield from input_problems(path, step.input, relations)
         yield from column_problems(f"{path}.dropDuplicates", step.drop_duplicates, _input_columns(step, relations))
@@ -122,6 +128,14 @@ def _step_problems(
         yield Problem(f"{path}.function", f"expected module:function, got {describe_value(step.function)}")
     if not has_code:
         yield Problem("spec.code", f"required: the ConfigMap with the module of {path}.function")
+    if step.inputs:
+        for field in ("input", "schema_", "timeout"):
+            if getattr(step, field) is not None:
+                alias = type(step).model_fields[field].alias
+                yield Problem(f"{path}.{alias}", "a function of whole relations (inputs) does not have it")
+        for name in step.inputs:
+            yield from input_problems(path, name, relations)
+        return
     if step.schema_ is None:
         yield Problem(
             f"{path}.schema", "required: the columns that the function gives, as device STRING, score DOUBLE"

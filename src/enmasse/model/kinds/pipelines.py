@@ -130,6 +130,11 @@ class StepSpec(Model):
     drop_duplicates: tuple[str, ...] = Field(default=(), strict=False)
     """The columns of which a row with the same values as an earlier one is left out, if it comes within the delay of
     the source's watermark."""
+    per_batch: bool | None = None
+    """Whether it is done with each micro-batch as a whole, as if that were a table: windows (``OVER``), ``ORDER BY``
+    and ``LIMIT`` see the batch. What reads it is done so, too."""
+    inputs: tuple[str, ...] = Field(default=(), strict=False)
+    """Relations that a function gets as DataFrames of Spark; it returns one. Needs ``resources.session: own``."""
     input: str | None = None
     """What a function gets, or where duplicates are; left out: the relation above."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)

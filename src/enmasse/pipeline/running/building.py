@@ -10,24 +10,20 @@ import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.pipelines import Builtin, Pipeline, SinkSpec, SourceSpec, StepSpec
-from enmasse.model.kinds.sinks import DELETED, deleting
-from enmasse.model.kinds.sources import EACH_BATCH, ON_START
+from enmasse.model.kinds.sources import EACH_BATCH
 from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.decoding import bad, decode, drift_counts, filled, good, unfailing, with_tombstones
 from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
 from enmasse.pipeline.lake.batches import Layout
-from enmasse.pipeline.running.expectations import hold
-from enmasse.pipeline.running.functions import FunctionCall, check_function
-from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
 from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, JobPlan, Place, QueryPlan, TableTarget
 from enmasse.pipeline.running.progress import BAD_ROWS
+from enmasse.pipeline.running.relations import CONSUMING, Relations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,9 +31,6 @@ if TYPE_CHECKING:
     from enmasse.pipeline.running.guard import Guard
 
 CONSUMED: Final = frozenset(ADDRESS_TYPES) - {"stream"}
-
-CONSUMING: Final = "consuming"
-"""The checkpoint of the query that reads what is consumed, whatever its name: the source must know it."""
 
 
 @dataclass
@@ -191,9 +184,6 @@ class RunningContext:
         return options
 
 
-DEFAULT_TIMEOUT: Final = "10m"
-
-
 def build_plans(
     context: RunningContext, pipeline: Pipeline, guard: Guard, code: Mapping[str, str]
 ) -> list[QueryPlan | JobPlan]:
@@ -211,101 +201,17 @@ def build_plans(
     spec = pipeline.spec
     if spec.builtin is not None:
         return [*_builtin(spec.builtin, context), *context.bad_records]
-    made = _Made(context, pipeline, guard, code)
+    relations = Relations(context, spec, guard, code)
     plans: list[QueryPlan | JobPlan] = []
     for index, sink in enumerate(spec.sinks):
         name = _sink_name(sink, spec.sinks[:index])
-        rows = partial(_rows_of, context, guard, f"spec.sinks[{index}]", sink)
-        plans.append(made.plan(name, rows, _target(sink)))
+        plans.append(relations.plan_of(name, f"spec.sinks[{index}]", sink, _target(sink)))
     parts: list[SourceSpec | StepSpec] = [*spec.sources, *spec.steps]
     for part in parts:
         if any(one.action == "dead-letter" for one in part.expectations):
             target = AddressTarget(str(part.bad_records))
-            plans.append(made.plan(f"{part.name}-unmet", partial(_dead_of, part.name), target))
+            plans.append(relations.plan_of_dead(f"{part.name}-unmet", part.name, target))
     return [*plans, *context.bad_records]
-
-
-@dataclass
-class _Relations:
-    """The relations of a pipeline by name, for one query."""
-
-    rows: dict[str, DataFrame] = field(default_factory=dict)
-    dead: dict[str, DataFrame] = field(default_factory=dict)
-    """Messages of the rows that their expectations send to dead letters."""
-
-
-class _Made:
-    """Makes plans over the relations of a pipeline, which are the same for all but for the tables that they join."""
-
-    def __init__(self, context: RunningContext, pipeline: Pipeline, guard: Guard, code: Mapping[str, str]) -> None:
-        self._context = context
-        self._sources, self._steps = pipeline.spec.sources, pipeline.spec.steps
-        self._guard = guard
-        self._code = code
-        self._relations: _Relations | None = None
-        self._follows = any(map(_is_followed, self._sources))
-
-    def plan(
-        self, name: str, rows: Callable[[_Relations], DataFrame], target: AddressTarget | TableTarget
-    ) -> QueryPlan:
-        """Return the plan of a query over the relations."""
-        if self._relations is None or self._follows:
-            self._relations = self._relations_for(name)
-        plan = QueryPlan(name, rows(self._relations), target)
-        if self._follows and reads_any(plan, self._context.consumed):
-            # What is consumed is read by one query, whose batches those are.
-            self._relations = self._relations_for(CONSUMING)
-            plan = QueryPlan(name, rows(self._relations), target)
-        return plan
-
-    def _relations_for(self, query: str) -> _Relations:
-        """Return the relations for the query with a checkpoint: it joins tables by its batches."""
-        made, context = _Relations(), self._context
-        for source in self._sources:
-            frame = context.follow_table(source, query) if _is_followed(source) else context.read(source)
-            self._hold(made, f"source {source.name}", source, frame)
-        for index, step in enumerate(self._steps):
-            place = f"spec.steps[{index}] ({step.name})"
-            if step.sql is not None:
-                frame = _sql(context, self._guard, f"{place}.sql", step.sql, made.rows)
-            elif step.drop_duplicates:
-                frame = _without_duplicates(step, place, made.rows)
-            else:
-                frame = _function(step, place, made.rows, self._code)
-            self._hold(made, place, step, frame)
-        return made
-
-    def _hold(self, made: _Relations, place: str, part: SourceSpec | StepSpec, frame: DataFrame) -> None:
-        if not part.expectations:
-            made.rows[part.name] = frame
-            return
-
-        def sql(text: str, rows: DataFrame) -> DataFrame:
-            return _sql(self._context, self._guard, f"{place}.expectations", text, {"rows": rows})
-
-        held = hold(frame, part.name, part.expectations, sql)
-        made.rows[part.name] = held.rows
-        if held.dead is not None:
-            made.dead[part.name] = held.dead
-
-
-def _rows_of(context: RunningContext, guard: Guard, place: str, sink: SinkSpec, relations: _Relations) -> DataFrame:
-    """Return the rows that go to a sink, with whether each deletes another one if the sink says when."""
-    frame = _relation(f"{place}.input", sink.input, relations.rows)
-    if sink.delete_when is None:
-        return frame
-    marked = _sql(context, guard, f"{place}.deleteWhen", deleting("rows", sink.delete_when), {"rows": frame})
-    if marked.columns != [*frame.columns, DELETED]:
-        raise PlanError(f"{place}.deleteWhen: expected one condition, got {sink.delete_when!r}")
-    return marked
-
-
-def _dead_of(name: str, relations: _Relations) -> DataFrame:
-    return relations.dead[name]
-
-
-def _is_followed(source: SourceSpec) -> bool:
-    return source.table is not None and source.refresh != ON_START
 
 
 def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | JobPlan]:
@@ -318,67 +224,6 @@ def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | 
         raise PlanError(f"built-in pipeline {builtin.name}: the module {error.name!r} is not installed") from None
     plans: Sequence[QueryPlan | JobPlan] = module.build(context, builtin.parameters)
     return plans
-
-
-def _relation(place: str, name: str | None, relations: Mapping[str, DataFrame]) -> DataFrame:
-    if name is None:
-        return relations[list(relations)[-1]]
-    if name not in relations:
-        raise PlanError(f"{place}: there is no relation {name!r} above; there are {', '.join(relations)}")
-    return relations[name]
-
-
-def _sql(
-    context: RunningContext, guard: Guard, place: str, text: str, relations: Mapping[str, DataFrame]
-) -> DataFrame:
-    canonical = guard.check(place, text, {name: frame.schema for name, frame in relations.items()})
-    for name, frame in relations.items():
-        frame.createOrReplaceTempView(name)
-    return context.spark.sql(canonical)
-
-
-def _without_duplicates(step: StepSpec, place: str, relations: Mapping[str, DataFrame]) -> DataFrame:
-    frame = _relation(f"{place}.input", step.input, relations)
-    unknown = [name for name in step.drop_duplicates if name not in frame.columns]
-    if unknown:
-        raise PlanError(
-            f"{place}.dropDuplicates: there is no column {unknown[0]!r}; there are {', '.join(frame.columns)}"
-        )
-    if not has_watermark(frame):
-        raise PlanError(
-            f"{place}: dropDuplicates needs a source with a watermark, or it would remember rows for ever"
-        )
-    return frame.dropDuplicatesWithinWatermark(list(step.drop_duplicates))
-
-
-def _function(step: StepSpec, place: str, relations: Mapping[str, DataFrame], code: Mapping[str, str]) -> DataFrame:
-    if step.function is None or step.schema_ is None:
-        raise PlanError(f"{place}: expected sql, or function with schema")
-    module, function = check_function(f"{place}.function", step.function, code)
-    frame = _relation(f"{place}.input", step.input, relations)
-    call = FunctionCall(
-        module=module,
-        function=function,
-        modules=code,
-        columns=_columns_of(step.schema_, f"{place}.schema"),
-        timeout_s=milliseconds(step.timeout or DEFAULT_TIMEOUT) / 1000,
-        parameters=step.parameters,
-    )
-    return frame.mapInPandas(call.over, step.schema_)
-
-
-def _columns_of(schema: str, place: str) -> tuple[str, ...]:
-    from pyspark.errors import PySparkException  # noqa: PLC0415  # loaded when the frame was made
-    from pyspark.sql.types import StructType  # noqa: PLC0415
-
-    try:
-        columns = StructType.fromDDL(schema)
-    except PySparkException:
-        expected = "expected columns such as device STRING, score DOUBLE"
-        raise PlanError(f"{place}: {expected}, got {schema!r}") from None
-    if not isinstance(columns, StructType):
-        raise PlanError(f"{place}: expected columns with names and types, got {schema!r}")
-    return tuple(columns.names)
 
 
 def _target(sink: SinkSpec) -> AddressTarget | TableTarget:

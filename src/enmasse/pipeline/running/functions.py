@@ -1,7 +1,8 @@
 """Runs a pipeline's Python functions: read by the driver, loaded in the workers, called with pandas frames.
 
 Rules:
-1. The driver never runs a user's code; it reads it to say what is missing before a query starts.
+1. The driver reads a user's code to say what is missing before a query starts. It runs it for functions of whole
+   frames alone, which only a pipeline with a session, and so a process, of its own has.
 2. The source travels with the query. An update is another source, so no worker uses an old one.
 3. Modules of one pipeline import each other by name; two pipelines may have modules of the same name.
 4. What the code raises, and that it takes too long, is reported with module, function and line.
@@ -17,7 +18,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +31,7 @@ from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql import DataFrame
 
 GRACE_S: Final = 5.0
 """Code that cannot be interrupted (it is in a C library) has its process ended so much later."""
@@ -128,16 +130,8 @@ class FunctionCall:
                 f"function {self.where}{line}: took longer than {self.timeout_s:g} s for a batch; "
                 "raise the step's timeout or have it do less"
             ) from None
-        except ModuleNotFoundError as error:
-            line = _line_of(error, self.modules)
-            raise FunctionError(
-                f"function {self.where}{line}: the module {error.name!r} is not installed where Spark runs, "
-                "and is not among the pipeline's code"
-            ) from None
         except (Exception, SystemExit) as error:  # noqa: BLE001  # it is anybody's code
-            line = _line_of(error, self.modules)
-            text = str(error).partition("\n")[0][:300]
-            raise FunctionError(f"function {self.where}{line}: {type(error).__name__}: {text}") from None
+            raise _told(error, self.where, self.modules) from None
 
     def _checked(self, result: Any) -> pd.DataFrame:
         import pandas as pd  # noqa: PLC0415  # slow to load, and only workers need it
@@ -167,6 +161,37 @@ class FunctionCall:
             signal.setitimer(signal.ITIMER_REAL, 0)
             faulthandler.cancel_dump_traceback_later()
             signal.signal(signal.SIGALRM, former)
+
+
+def _told(error: BaseException, where: str, modules: Mapping[str, str]) -> FunctionError:
+    """Return what a user's code raised, with the place in it."""
+    line = _line_of(error, modules)
+    if isinstance(error, ModuleNotFoundError):
+        return FunctionError(
+            f"function {where}{line}: the module {error.name!r} is not installed where Spark runs, "
+            "and is not among the pipeline's code"
+        )
+    return FunctionError(f"function {where}{line}: {type(error).__name__}: {str(error).partition(chr(10))[0][:300]}")
+
+
+def call_with_frames(
+    module: str, function: str, modules: Mapping[str, str], frames: Sequence[DataFrame], parameters: Mapping[str, Any]
+) -> DataFrame:
+    """Call a function of whole frames, in this process.
+
+    Raises:
+        FunctionError: it raised, or gave no frame; the message says where.
+    """
+    from pyspark.sql import DataFrame as Frame  # noqa: PLC0415  # workers need it not
+
+    where = f"{module}:{function}"
+    try:
+        result = getattr(_load(modules)[module], function)(*frames, **parameters)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # it is anybody's code
+        raise _told(error, where, modules) from None
+    if not isinstance(result, Frame):
+        raise FunctionError(f"function {where}: expected a DataFrame of Spark, got {type(result).__name__}")
+    return result
 
 
 def _too_long(_number: int, _frame: FrameType | None) -> None:

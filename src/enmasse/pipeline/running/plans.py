@@ -12,6 +12,7 @@ from enmasse.pipeline.lake.batches import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,16 @@ class SharedTarget:
 
 
 @dataclass(frozen=True)
+class PerBatch:
+    """What is done with each micro-batch of a query as a whole, before it goes to its target."""
+
+    schema: StructType
+    """The columns of the rows that it gives."""
+    rows_of: Callable[[DataFrame], DataFrame]
+    """Takes a batch."""
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """One streaming query, with a checkpoint of its own."""
 
@@ -91,6 +102,7 @@ class QueryPlan:
     """The states that must stay the same for a checkpoint to fit: a line for each stateful step, with its schema."""
     trigger_s: float | None = None
     """Seconds between two batches; None: as the pipeline says."""
+    per_batch: PerBatch | None = None
     on_start: Callable[[], None] = field(default=lambda: None)
     """Called before the query starts, each time."""
 

@@ -119,7 +119,7 @@ def start_query(
     plan.on_start()
     _activate(context.spark)
     target = plan.target
-    if isinstance(target, AddressTarget) and target.mode == "append":
+    if isinstance(target, AddressTarget) and target.mode == "append" and plan.per_batch is None:
         messages = as_messages(plan.frame, target.address)
         writer = (
             messages.writeStream.format("enmasse")
@@ -147,12 +147,23 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
     if isinstance(target, SharedTarget):
         return _sharing([_adding(context, part, checkpoint, adopt=adopt, shares=True) for part in target.parts])
     if isinstance(target, AddressTarget):
-        return _sending(target.address, _sink_options(context, plan.frame, target), plan.name if shares else None)
+        options = _sink_options(context, plan.frame, target)
+        if plan.per_batch is not None:
+            options["order"] = "content"  # as what it does may shuffle
+        return _of_batch(plan, _sending(target.address, options, plan.name if shares else None))
     table = open_table(context.place.lake / target.table, target.layout)
-    table.prepare(plan.frame.schema, owner=f"{context.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
+    schema = plan.frame.schema if plan.per_batch is None else plan.per_batch.schema
+    table.prepare(schema, owner=f"{context.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
     if target.layout.format == "parquet":
-        return table.add
-    return Maintenance(table.path, _upkeep(target.maintenance or TableMaintenance()), context.log).after(table.add)
+        return _of_batch(plan, table.add)
+    upkeep = _upkeep(target.maintenance or TableMaintenance())
+    return _of_batch(plan, Maintenance(table.path, upkeep, context.log).after(table.add))
+
+
+def _of_batch(plan: QueryPlan, add: Add) -> Add:
+    """Return what does with a batch what its plan says, and adds what comes of it."""
+    done = plan.per_batch
+    return add if done is None else lambda rows, batch: add(done.rows_of(rows), batch)
 
 
 def _upkeep(declared: TableMaintenance) -> Upkeep:

@@ -1,0 +1,258 @@
+"""The relations of a declared pipeline: rows of its sources, what its steps make of them, and what sinks get.
+
+Rules:
+1. A relation is made once for all queries, but where it joins a table that changes: then each query has its own,
+   which joins what its batches do.
+2. A step with ``perBatch``, and what reads it, is done with each micro-batch as a whole. The query reads the relation
+   before that step; the rest is done to its batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from enmasse.model.kinds.durations import milliseconds
+from enmasse.model.kinds.sinks import DELETED, deleting
+from enmasse.model.kinds.sources import ON_START
+from enmasse.model.sql.sql import SqlError, checked_sql
+from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.running.expectations import hold
+from enmasse.pipeline.running.functions import FunctionCall, call_with_frames, check_function
+from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
+from enmasse.pipeline.running.plans import AddressTarget, PerBatch, QueryPlan, TableTarget
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from enmasse.model.kinds.pipelines import PipelineSpec, SinkSpec, SourceSpec, StepSpec
+    from enmasse.pipeline.running.building import RunningContext
+    from enmasse.pipeline.running.guard import Guard
+
+CONSUMING: Final = "consuming"
+"""The checkpoint of the query that reads what is consumed, whatever its name: the source must know it."""
+
+DEFAULT_TIMEOUT: Final = "10m"
+
+
+@dataclass
+class _Made:
+    """The relations for one query, by name."""
+
+    rows: dict[str, DataFrame] = field(default_factory=dict)
+    """Of those that are made of batches an empty one, for its columns."""
+    dead: dict[str, DataFrame] = field(default_factory=dict)
+    """Messages of the rows that their expectations send to dead letters."""
+    base: dict[str, str] = field(default_factory=dict)
+    """For relations that are made of batches, of which relation."""
+
+
+class Relations:
+    """Makes the plans of a pipeline's queries.
+
+    Args:
+        context: what they are made with.
+        spec: as the pipeline was declared.
+        guard: judges SQL.
+        code: the pipeline's Python, source by module name.
+    """
+
+    def __init__(self, context: RunningContext, spec: PipelineSpec, guard: Guard, code: Mapping[str, str]) -> None:
+        self._context = context
+        self._sources, self._steps = spec.sources, spec.steps
+        self._guard = guard
+        self._code = code
+        self._made: _Made | None = None
+        self._follows = any(map(_is_followed, self._sources))
+
+    def plan_of(self, name: str, place: str, sink: SinkSpec, target: AddressTarget | TableTarget) -> QueryPlan:
+        """Return the plan of the query that feeds a sink.
+
+        Raises:
+            PlanError: it cannot be run as declared; the message names the place.
+        """
+        return self._plan(name, partial(self._feed, name, place, sink, target))
+
+    def plan_of_dead(self, name: str, part: str, target: AddressTarget) -> QueryPlan:
+        """Return the plan of the query that brings to dead letters what its expectations send there."""
+        return self._plan(name, lambda made: QueryPlan(name, made.dead[part], target))
+
+    def _plan(self, name: str, plan_over: Callable[[_Made], QueryPlan]) -> QueryPlan:
+        if self._made is None or self._follows:
+            self._made = self._make(name)
+        plan = plan_over(self._made)
+        if self._follows and reads_any(plan, self._context.consumed):
+            # What is consumed is read by one query, whose batches those are.
+            self._made = self._make(CONSUMING)
+            plan = plan_over(self._made)
+        return plan
+
+    def _feed(
+        self, name: str, place: str, sink: SinkSpec, target: AddressTarget | TableTarget, made: _Made
+    ) -> QueryPlan:
+        source = sink.input if sink.input is not None else list(made.rows)[-1]
+        base = made.base.get(source)
+        rows = self._rows_of(place, sink, made.rows)
+        if base is None:
+            return QueryPlan(name, rows, target)
+        steps = [(index, step) for index, step in enumerate(self._steps) if made.base.get(step.name) == base]
+
+        def of_batch(batch: DataFrame) -> DataFrame:
+            relations = {base: batch}
+            for index, step in steps:
+                relations[step.name] = self._step(index, step, relations)
+            return self._rows_of(place, sink, relations)
+
+        return QueryPlan(name, made.rows[base], target, per_batch=PerBatch(rows.schema, of_batch))
+
+    def _make(self, query: str) -> _Made:
+        """Return the relations for the query with a checkpoint: it joins tables by its batches."""
+        made, context = _Made(), self._context
+        for source in self._sources:
+            frame = context.follow_table(source, query) if _is_followed(source) else context.read(source)
+            self._hold(made, f"source {source.name}", source, frame)
+        for index, step in enumerate(self._steps):
+            read = self._read_by(step, made)
+            base = self._base_of(index, step, read, made)
+            if base is None:
+                self._hold(made, _place(index, step), step, self._step(index, step, made.rows))
+                continue
+            empty = made.rows[base].sparkSession.createDataFrame([], made.rows[base].schema)
+            made.rows[step.name] = self._step(index, step, {name: made.rows[name] for name in read} | {base: empty})
+            made.base[step.name] = base
+        return made
+
+    @staticmethod
+    def _read_by(step: StepSpec, made: _Made) -> Sequence[str]:
+        """Return the relations that a step reads."""
+        if step.inputs:
+            return step.inputs
+        if step.sql is None:
+            return [step.input if step.input is not None else list(made.rows)[-1]]
+        try:
+            known = {name: tuple(frame.columns) for name, frame in made.rows.items()}
+            return sorted(checked_sql(step.sql, known).relations)
+        except SqlError:
+            return ()  # said with its place when it is run
+
+    @staticmethod
+    def _base_of(index: int, step: StepSpec, read: Sequence[str], made: _Made) -> str | None:
+        """Return the relation whose batches a step is done with; None: it is done with streams."""
+        bases = {made.base.get(name, name if step.per_batch else "") for name in read}
+        if bases <= {""}:
+            return None
+        place = _place(index, step)
+        if len(bases) > 1:
+            raise PlanError(
+                f"{place}: it reads {', '.join(read)}, and is done with each batch of one relation: join what else "
+                "it needs in a step before it"
+            )
+        if step.expectations:
+            raise PlanError(f"{place}: it is done with each batch, and expectations are held by the step before that")
+        if step.drop_duplicates:
+            raise PlanError(f"{place}: dropDuplicates is for streams: put it before the step with perBatch")
+        return bases.pop()
+
+    def _step(self, index: int, step: StepSpec, relations: Mapping[str, DataFrame]) -> DataFrame:
+        place = _place(index, step)
+        if step.sql is not None:
+            return self._sql(f"{place}.sql", step.sql, relations)
+        if step.drop_duplicates:
+            return _without_duplicates(step, place, relations)
+        return _function(step, place, relations, self._code)
+
+    def _hold(self, made: _Made, place: str, part: SourceSpec | StepSpec, frame: DataFrame) -> None:
+        if not part.expectations:
+            made.rows[part.name] = frame
+            return
+
+        def sql(text: str, rows: DataFrame) -> DataFrame:
+            return self._sql(f"{place}.expectations", text, {"rows": rows})
+
+        held = hold(frame, part.name, part.expectations, sql)
+        made.rows[part.name] = held.rows
+        if held.dead is not None:
+            made.dead[part.name] = held.dead
+
+    def _rows_of(self, place: str, sink: SinkSpec, relations: Mapping[str, DataFrame]) -> DataFrame:
+        """Return the rows that go to a sink, with whether each deletes another one if the sink says when."""
+        frame = _relation(f"{place}.input", sink.input, relations)
+        if sink.delete_when is None:
+            return frame
+        marked = self._sql(f"{place}.deleteWhen", deleting("rows", sink.delete_when), {"rows": frame})
+        if marked.columns != [*frame.columns, DELETED]:
+            raise PlanError(f"{place}.deleteWhen: expected one condition, got {sink.delete_when!r}")
+        return marked
+
+    def _sql(self, place: str, text: str, relations: Mapping[str, DataFrame]) -> DataFrame:
+        canonical = self._guard.check(place, text, {name: frame.schema for name, frame in relations.items()})
+        for name, frame in relations.items():
+            frame.createOrReplaceTempView(name)
+        # Batches are in a session of their query's own.
+        return next(iter(relations.values())).sparkSession.sql(canonical)
+
+
+def _is_followed(source: SourceSpec) -> bool:
+    return source.table is not None and source.refresh != ON_START
+
+
+def _place(index: int, step: StepSpec) -> str:
+    return f"spec.steps[{index}] ({step.name})"
+
+
+def _relation(place: str, name: str | None, relations: Mapping[str, DataFrame]) -> DataFrame:
+    if name is None:
+        return relations[list(relations)[-1]]
+    if name not in relations:
+        raise PlanError(f"{place}: there is no relation {name!r} above; there are {', '.join(relations)}")
+    return relations[name]
+
+
+def _without_duplicates(step: StepSpec, place: str, relations: Mapping[str, DataFrame]) -> DataFrame:
+    frame = _relation(f"{place}.input", step.input, relations)
+    unknown = [name for name in step.drop_duplicates if name not in frame.columns]
+    if unknown:
+        raise PlanError(
+            f"{place}.dropDuplicates: there is no column {unknown[0]!r}; there are {', '.join(frame.columns)}"
+        )
+    if not has_watermark(frame):
+        raise PlanError(
+            f"{place}: dropDuplicates needs a source with a watermark, or it would remember rows for ever"
+        )
+    return frame.dropDuplicatesWithinWatermark(list(step.drop_duplicates))
+
+
+def _function(step: StepSpec, place: str, relations: Mapping[str, DataFrame], code: Mapping[str, str]) -> DataFrame:
+    if step.function is None or (step.schema_ is None and not step.inputs):
+        raise PlanError(f"{place}: expected sql, or function with schema or inputs")
+    module, function = check_function(f"{place}.function", step.function, code)
+    if step.inputs:
+        frames = [_relation(f"{place}.inputs", name, relations) for name in step.inputs]
+        return call_with_frames(module, function, code, frames, step.parameters)
+    assert step.schema_ is not None
+    frame = _relation(f"{place}.input", step.input, relations)
+    call = FunctionCall(
+        module=module,
+        function=function,
+        modules=code,
+        columns=_columns_of(step.schema_, f"{place}.schema"),
+        timeout_s=milliseconds(step.timeout or DEFAULT_TIMEOUT) / 1000,
+        parameters=step.parameters,
+    )
+    return frame.mapInPandas(call.over, step.schema_)
+
+
+def _columns_of(schema: str, place: str) -> tuple[str, ...]:
+    from pyspark.errors import PySparkException  # noqa: PLC0415  # loaded when the frame was made
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    try:
+        columns = StructType.fromDDL(schema)
+    except PySparkException:
+        expected = "expected columns such as device STRING, score DOUBLE"
+        raise PlanError(f"{place}: {expected}, got {schema!r}") from None
+    if not isinstance(columns, StructType):
+        raise PlanError(f"{place}: expected columns with names and types, got {schema!r}")
+    return tuple(columns.names)
