@@ -25,8 +25,8 @@ from benchmarks.spark_place import spark_beside_node
 from enmasse.client.blocking import Message, connect
 from enmasse.model.kinds.pipelines import SourceSpec
 from enmasse.pipeline.builtin import anomalies
-from enmasse.pipeline.running.building import RunningContext
 from enmasse.pipeline.running.command import SETTINGS
+from enmasse.pipeline.running.context import RunningContext
 from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, Place, QueryPlan
 from enmasse.pipeline.running.targets import start_query
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from enmasse.model.kinds.pipelines import SourceSpec
-    from enmasse.pipeline.running.building import RunningContext
+    from enmasse.pipeline.running.context import RunningContext
     from tests.support.stream_node import StreamNode
 
 __all__ = ["Stage", "body", "send"]

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from deltalake import DeltaTable
 
 from enmasse.client.blocking import Message
+from enmasse.pipeline.lake.compaction import compact
 from tests.scenario.consumed_place import counts
 from tests.scenario.pipeline_runner_place import RunnerPlace
 from tests.scenario.taking import take, take_stream
@@ -432,6 +434,68 @@ def test_rows_are_held_against_what_they_are_expected_to_meet_and_empty_messages
     said = "orders: a row does not meet cheap (amount < 100): "
     place.until(lambda: said in place.statuses["demo.failing"]["queries"][0].get("error", ""))
     for name in ("orders", "failing"):
+        place.send(command="delete", name=f"demo.{name}", purge=True)
+
+
+def test_files_and_versions_of_a_table_are_read_once_each(node: StreamNode, place: RunnerPlace) -> None:
+    node.create("misfits", "queue")
+    lake = place.folder / "lake"
+    orders = {
+        "name": "orders",
+        "files": {"path": "orders/new", "format": "csv", "header": True},
+        "schema": "id INT, amount DOUBLE, at TIMESTAMP",
+        "badRecords": "misfits",
+    }
+    archive = {
+        "sources": [orders],
+        "sinks": [{"input": "orders", "table": "orders_raw", "partitionBy": ["day(at)"]}],
+    }
+    source = {"name": "raw", "table": "orders_raw", "stream": True}
+    seen_spec = {
+        "sources": [source],
+        "steps": [{"name": "days", "sql": "SELECT id, at_day AS day FROM raw"}],
+        "sinks": [{"table": "orders_seen"}],
+    }
+    place.put("demo.seen", seen_spec, {})
+    place.until(lambda: "there is no Delta table 'orders_raw'" in str(place.statuses["demo.seen"]))
+    place.put("demo.archive", archive, {"misfits": {"type": "queue"}})
+
+    def drop(name: str, *lines: str) -> None:
+        folder = lake / "files/orders/new/today"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f".{name}").write_text("\n".join(("id,amount,at", *lines)))
+        (folder / f".{name}").rename(folder / name)
+
+    def seen() -> list[tuple[int, str]]:
+        return sorted((row["id"], str(row["day"])) for row in place.rows("orders_seen"))
+
+    drop("first.csv", "1,2.5,2026-01-31T10:00:00Z", "two,x,", "2,1,2026-02-01T10:00:00Z")
+    place.until(lambda: seen() == [(1, "2026-01-31"), (2, "2026-02-01")])
+    (misfit,) = take(node, "misfits", 1)
+    assert (misfit.body, misfit.properties["address"]) == (b"two,x,", "files/orders/new")
+    for number in range(3, 13):
+        drop(f"{number}.csv", f"{number},1,2026-02-01T10:00:00Z")
+        place.until(lambda number=number: len(seen()) == number)  # type: ignore[misc]
+    compact(lake / "orders_raw")  # what was joined has no new rows
+    drop("last.csv", "13,1,2026-02-01T10:00:00Z")
+    place.until(lambda: len(seen()) == 13)
+    assert [row["id"] for row in place.rows("orders_raw") if "today/last.csv" in row["_file"]] == [13]
+    readings = {
+        "name": "r",
+        "files": {"path": "readings", "format": "json"},
+        "schema": "d STRING, t INT",
+        "onDrift": "null",
+    }
+    place.put("demo.readings", {"sources": [readings], "sinks": [{"table": "readings"}]}, {})
+    place.until((lake / "files/readings").is_dir)
+    (lake / "files/readings/a.json").write_text('{"d":"x","t":1}\n\n{"d":"y","t":"hot"}\nnothing\n')
+    place.until(lambda: sorted((r["d"], r["t"]) for r in place.rows("readings")) == [("x", 1), ("y", None)])
+    DeltaTable(lake / "orders_raw").delete("id = 1")
+    place.until(lambda: "deletes or replaces rows" in place.statuses["demo.seen"]["queries"][0].get("error", ""))
+    place.put("demo.seen", seen_spec | {"sources": [source | {"skipChangeCommits": True}]}, {})
+    drop("after.csv", "14,1,2026-02-01T10:00:00Z")
+    place.until(lambda: [identity for identity, _ in seen()] == list(range(1, 15)))
+    for name in ("seen", "archive", "readings"):
         place.send(command="delete", name=f"demo.{name}", purge=True)
 
 

@@ -259,3 +259,8 @@ def _errors_to(path: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def activate(session: SparkSession) -> None:
+    """Spark looks a Python data source up in the session that is the thread's active one, whatever the frame's."""
+    session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]  # noqa: SLF001

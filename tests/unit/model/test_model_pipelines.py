@@ -18,6 +18,7 @@ READINGS: dict[str, Any] = {
     "format": "json",
     "schema": "device STRING, temperature DOUBLE, ts TIMESTAMP, day DATE",
 }
+FILE: dict[str, Any] = {"name": "f", "files": {"path": "a", "format": "csv"}, "schema": "a INT"}
 HOT = {"name": "hot", "sql": "SELECT device, temperature FROM readings WHERE temperature > 30"}
 TO_ALERTS = {"input": "hot", "address": "alerts"}
 SCORED = {"name": "scored", "function": "scoring:score", "schema": "device STRING, score DOUBLE"}
@@ -94,8 +95,8 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ({"sources": [READINGS, READINGS]}, "spec.sources[1].name", "there is another relation 'readings' above"),
         ({"steps": [HOT | {"name": "readings"}]}, "spec.steps[0].name", "another relation 'readings' above"),
         ({"steps": [HOT | {"name": "Hot"}]}, "spec.steps[0].name", "expected lower-case letters"),
-        ({"sources": [{"name": "readings"}]}, "spec.sources[0]", "either an address or a table, got neither"),
-        ({"sources": [READINGS | {"table": "t"}]}, "spec.sources[0]", "either an address or a table, got both"),
+        ({"sources": [{"name": "readings"}]}, "spec.sources[0]", "one of address, table and files, got none"),
+        ({"sources": [READINGS | {"table": "t"}]}, "spec.sources[0]", "got address and table"),
         ({"sources": [READINGS | {"address": "a b"}]}, "spec.sources[0].address", "without white space"),
         ({"sources": [READINGS | {"onDrift": "dead-letter"}]}, "spec.sources[0].badRecords", "required with onDrift"),
         (
@@ -108,6 +109,38 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "spec.sources[0].onDrift",
             "for format json",
         ),
+        (
+            {"sources": [READINGS | {"stream": True}]},
+            "spec.sources[0].stream",
+            "only a table has it",
+        ),
+        (
+            {"sources": [READINGS, {"name": "t", "table": "t", "stream": True, "startingOffsets": "1d"}]},
+            "spec.sources[1].startingOffsets",
+            "expected earliest",
+        ),
+        (
+            {"sources": [READINGS, {"name": "t", "table": "t", "skipChangeCommits": True}]},
+            "spec.sources[1].skipChangeCommits",
+            "a table with stream: true",
+        ),
+        (
+            {"sources": [READINGS, FILE | {"files": {"path": "../other", "format": "csv"}}]},
+            "spec.sources[1].files.path",
+            "expected a folder below lake/files",
+        ),
+        (
+            {"sources": [READINGS, {"name": "f", "files": {"path": "a", "format": "csv"}}]},
+            "spec.sources[1].schema",
+            "required",
+        ),
+        (
+            {"sources": [READINGS, FILE | {"files": {"path": "a", "format": "json", "header": True}}]},
+            "spec.sources[1].files",
+            "are of csv",
+        ),
+        ({"sources": [READINGS, FILE | {"address": "a"}]}, "spec.sources[1]", "got address and files"),
+        ({"sinks": [{"table": "files"}]}, "spec.sinks[0].table", "holds the files that sources read"),
         ({"sources": [READINGS | {"refresh": "5m"}]}, "spec.sources[0].refresh", "only a table has it"),
         ({"sources": [READINGS | {"whenEmpty": "warn"}]}, "spec.sources[0].whenEmpty", "only a table has it"),
         (
@@ -259,7 +292,7 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         (
             {"sources": [{"name": "readings", "table": "t", "startingOffsets": "latest"}]},
             "spec.sources[0].startingOffsets",
-            "only an address has it; a table is read as it is",
+            "only an address has it, or a table with stream: true",
         ),
         (
             {"steps": [{"name": "hot", "sql": "SELECT devise, temperature FROM readings"}]},

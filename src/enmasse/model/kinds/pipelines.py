@@ -68,6 +68,21 @@ class Expectation(Model):
     ``badRecords``; ``fail``: the query fails."""
 
 
+class Files(Model):
+    """Files of the space, below ``lake/files``."""
+
+    path: str
+    """A folder; files that come into it, or a folder below it, are read once each."""
+    format: Literal["csv", "json", "parquet"]
+    """``json``: an object on each line."""
+    header: bool | None = None
+    """Of CSV: whether the first line names the columns; left out: it does not."""
+    delimiter: str | None = Field(default=None, min_length=1, max_length=1)
+    """Of CSV: what is between values; left out: a comma."""
+    max_files_per_batch: int | None = Field(default=None, ge=1)
+    """Files of one micro-batch at most."""
+
+
 class SourceSpec(Model):
     """An address or a table that the pipeline reads: a relation by its name."""
 
@@ -79,6 +94,13 @@ class SourceSpec(Model):
     """An address of the space; a stream is read by offset, everything else is consumed."""
     table: str | None = None
     """A table of the space's lake. Each batch joins it as it is then."""
+    files: Files | None = None
+    """Files that are read as they come."""
+    stream: bool | None = None
+    """Of a Delta table: whether its rows are read as a stream, those that are there and then those that each version
+    adds; left out: batches join it."""
+    skip_change_commits: bool | None = None
+    """Of a table as a stream: whether versions that delete or replace rows are skipped; left out: the query fails."""
     refresh: str | None = None
     """Of a table: `batch` (the default): each batch looks for its present version; a duration: it may be so old;
     `onStart`: as it is when the query starts."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.partitions import partition_of
 from enmasse.model.kinds.relations import column_problems, input_problems, table_problem
+from enmasse.model.kinds.sources import FILES
 from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.schema import describe_value
@@ -69,6 +70,8 @@ def _table_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterato
     assert sink.table is not None
     if problem := table_problem(sink.table):
         yield Problem(f"{path}.table", problem)
+    if sink.table == FILES:
+        yield Problem(f"{path}.table", f"expected another name: {FILES} holds the files that sources read")
     for field in ("on_no_consumer", "bad_records"):
         if getattr(sink, field) is not None:
             alias = type(sink).model_fields[field].alias

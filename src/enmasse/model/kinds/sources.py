@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.relations import ddl_problems, expectation_problems, table_problem
@@ -17,12 +17,25 @@ from enmasse.model.sql.sql import Columns
 
 # A pipeline and the rules for it know each other: the rules are a subject of their own.
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from enmasse.model.kinds.pipelines import SourceSpec
+    from enmasse.model.kinds.pipelines import Files, SourceSpec
 
 EACH_BATCH, ON_START = "batch", "onStart"
 """When the version of a table that batches join is looked for."""
+
+FILES: Final = "files"
+"""The folder of the lake with the files that sources read."""
+
+_OF_MESSAGES: Final = (
+    "include_properties",
+    "tombstones",
+    "degraded_above",
+    "max_rows_per_batch",
+    "max_bytes_per_batch",
+    "fail_on_data_loss",
+)
+_OF_STREAMED_TABLES: Final = ("stream", "skip_change_commits")
 
 _WITH_DDL = ("json", "cbor")
 _WITHOUT_SCHEMA = ("raw", "text", "senml")
@@ -30,8 +43,9 @@ _WITHOUT_SCHEMA = ("raw", "text", "senml")
 
 def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     """Yield what is wrong with a source."""
-    if (source.address is None) == (source.table is None):
-        yield Problem(path, f"expected either an address or a table, got {'neither' if not source.table else 'both'}")
+    given = [name for name in ("address", "table", "files") if getattr(source, name) is not None]
+    if len(given) != 1:
+        yield Problem(path, f"expected one of address, table and files, got {' and '.join(given) or 'none'}")
     if source.address is not None and (problem := address_problem(source.address)):
         yield Problem(f"{path}.address", problem)
     if source.bad_records is not None:
@@ -39,17 +53,51 @@ def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
             yield Problem(f"{path}.badRecords", problem)
         elif source.bad_records == source.address:
             yield Problem(f"{path}.badRecords", "expected another address than the one that is read")
+    if source.files is not None:
+        yield from _files_problems(path, source, source.files)
+        return
     if source.table is not None:
         yield from _table_source_problems(path, source)
     else:
-        for field in ("refresh", "when_empty"):
-            if getattr(source, field) is not None:
-                yield Problem(f"{path}.{type(source).model_fields[field].alias}", "only a table has it")
-    if source.starting_offsets is not None and (problem := position_problem(source.starting_offsets)):
-        yield Problem(f"{path}.startingOffsets", problem)
+        of_tables = ("refresh", "when_empty", *_OF_STREAMED_TABLES)
+        yield from _alien_problems(path, source, of_tables, "only a table has it")
+        if source.starting_offsets is not None and (problem := position_problem(source.starting_offsets)):
+            yield Problem(f"{path}.startingOffsets", problem)
     yield from _schema_problems(path, source)
     yield from _drift_problems(path, source)
     yield from _tombstone_problems(path, source)
+    yield from _watermark_problems(path, source)
+    yield from expectation_problems(path, source, source_columns(source))
+
+
+def _alien_problems(path: str, source: SourceSpec, fields: Sequence[str], said: str) -> Iterator[Problem]:
+    """Yield the fields that are given, and that such a source does not have."""
+    for field in fields:
+        if getattr(source, field) is not None:
+            yield Problem(f"{path}.{type(source).model_fields[field].alias}", said)
+
+
+def _files_problems(path: str, source: SourceSpec, files: Files) -> Iterator[Problem]:
+    parts = files.path.split("/")
+    if any(not part or part.startswith((".", "_")) or "\\" in part or not part.isprintable() for part in parts):
+        expected = "expected a folder below lake/files, without ., .. and names that begin with . or _"
+        yield Problem(f"{path}.files.path", f"{expected}, got {describe_value(files.path)}")
+    said = "files do not have it"
+    of_messages = [field for field in _OF_MESSAGES if field != "degraded_above"]
+    aliens = (*of_messages, "format", "starting_offsets", "refresh", "when_empty", *_OF_STREAMED_TABLES)
+    yield from _alien_problems(path, source, aliens, said)
+    if source.schema_ is None:
+        yield Problem(f"{path}.schema", "required: the columns of the files, as device STRING, temperature DOUBLE")
+    else:
+        yield from ddl_problems(f"{path}.schema", source.schema_)
+    if files.format != "csv" and (files.header is not None or files.delimiter is not None):
+        yield Problem(f"{path}.files", f"header and delimiter are of csv, and the format is {files.format}")
+    if files.format == "parquet" and (source.on_drift or source.bad_records):
+        yield Problem(f"{path}.onDrift", "rows of parquet have their types; csv and json can be told not to fit")
+    if files.format == "csv" and source.on_drift == "null":
+        yield Problem(f"{path}.onDrift", "null is for json; a line of csv is read as a whole")
+    if source.on_drift == "dead-letter" and source.bad_records is None:
+        yield Problem(f"{path}.badRecords", "required with onDrift dead-letter: the address that they go to")
     yield from _watermark_problems(path, source)
     yield from expectation_problems(path, source, source_columns(source))
 
@@ -58,19 +106,16 @@ def _table_source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     assert source.table is not None
     if problem := table_problem(source.table):
         yield Problem(f"{path}.table", problem)
-    of_addresses = ("format", "schema_", "starting_offsets", "include_properties", "watermark", "bad_records")
-    for field in (
-        *of_addresses,
-        "on_drift",
-        "tombstones",
-        "degraded_above",
-        "max_rows_per_batch",
-        "max_bytes_per_batch",
-        "fail_on_data_loss",
-    ):
-        if getattr(source, field) is not None:
-            alias = type(source).model_fields[field].alias
-            yield Problem(f"{path}.{alias}", "only an address has it; a table is read as it is")
+    said = "only an address has it; a table is read as it is"
+    yield from _alien_problems(path, source, (*_OF_MESSAGES, "format", "schema_", "bad_records", "on_drift"), said)
+    if source.stream:
+        yield from _alien_problems(path, source, ("refresh", "when_empty"), "only a table that is joined has it")
+        if source.starting_offsets not in (None, "earliest", "latest"):
+            expected = "expected earliest, with the rows that are there, or latest"
+            yield Problem(f"{path}.startingOffsets", f"{expected}, got {describe_value(source.starting_offsets)}")
+    else:
+        of_streams = ("starting_offsets", "watermark", "skip_change_commits")
+        yield from _alien_problems(path, source, of_streams, "only an address has it, or a table with stream: true")
     if source.refresh not in (None, EACH_BATCH, ON_START):
         try:
             milliseconds(source.refresh)
@@ -131,7 +176,12 @@ def _watermark_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
 
 
 def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
-    """Return the columns of an address with their types; None where the source does not declare them."""
+    """Return the columns of an address or of files with their types; None where the source does not declare them."""
+    if source.files is not None:
+        try:
+            return (*parse_ddl(source.schema_ or ""), *parse_ddl("_file STRING"))
+        except DdlError:
+            return None
     if source.format == "raw":
         return raw_columns(with_properties=bool(source.include_properties))
     if source.format not in _WITH_DDL or source.schema_ is None:

@@ -33,6 +33,7 @@ from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.parquet import parquet_fields
+from enmasse.pipeline.session import activate
 from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def query_key(pipeline: str, query: str) -> str:
     return f"{pipeline}_{query}"
 
 
-class _Files(InputPartition):
+class FilesPartition(InputPartition):
     """Files that one task reads."""
 
     def __init__(self, root: str, files: Sequence[TableFile]) -> None:
@@ -279,19 +280,23 @@ class ReferenceReader(DataSourceReader):
         version = pins.of_present_batch(float(given["refresh"]), json.loads(self._schema.json())["fields"])
         root = version.folder or given["path"]
         count = max(1, min(_TASKS, len(version.files)))
-        return [_Files(root, version.files[number::count]) for number in range(count)]
+        return [FilesPartition(root, version.files[number::count]) for number in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a task's files."""
-        settle()
-        found = cast("_Files", partition)
-        schema = to_arrow_schema(self._schema, timezone="UTC")
-        for file in found.files:
-            parquet = pq.ParquetFile(Path(found.root, file.path))
-            there = set(parquet.schema_arrow.names)
-            columns = [name for name in schema.names if name in there]
-            for rows in parquet.iter_batches(50_000, columns=columns):
-                yield _fitted(rows, schema, file.values)
+        return read_files(cast("FilesPartition", partition), self._schema)
+
+
+def read_files(part: FilesPartition, of: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files of a table with all of its columns."""
+    settle()
+    schema = to_arrow_schema(of, timezone="UTC")
+    for file in part.files:
+        parquet = pq.ParquetFile(Path(part.root, file.path))
+        there = set(parquet.schema_arrow.names)
+        columns = [name for name in schema.names if name in there]
+        for rows in parquet.iter_batches(50_000, columns=columns):
+            yield _fitted(rows, schema, file.values)
 
 
 def _fitted(rows: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None]) -> pa.RecordBatch:
@@ -340,6 +345,7 @@ def followed(spark: SparkSession, path: Path, checkpoint: Path, query: str, refr
     """
     from enmasse.pipeline.lake.relation import facts, schema_of  # noqa: PLC0415  # which itself reads tables
 
+    activate(spark)
     spark.dataSource.register(ReferenceSource)
     options = {
         "path": str(path.resolve()),

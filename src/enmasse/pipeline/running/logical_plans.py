@@ -160,9 +160,12 @@ def _describe(plan: Any, lines: list[str]) -> None:
 
 
 def _address_of(plan: Any) -> str:
+    if plan.getClass().getSimpleName() == "StreamingRelation":  # of files
+        path = plan.dataSource().options().get("path")
+        return str(path.get()).rpartition("/lake/")[2] if path.isDefined() else "files"
     options = plan.extraOptions().asCaseSensitiveMap() if hasattr(plan, "extraOptions") else {}
     found = {str(key).lower(): str(options[key]) for key in options}
-    return found.get("address") or found.get("path") or str(plan.getClass().getSimpleName())
+    return found.get("address") or found.get("path", "").rpartition("/lake/")[2] or plan.getClass().getSimpleName()
 
 
 def _keys_of(name: str, plan: Any) -> str:

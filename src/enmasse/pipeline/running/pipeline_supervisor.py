@@ -19,8 +19,9 @@ from enmasse.model.kinds.pipelines import DEFAULT_TRIGGER, Pipeline
 from enmasse.model.schema.conditions import READY, Condition
 from enmasse.pipeline.errors import CheckpointMisfitError, TableEmptyError
 from enmasse.pipeline.lake.reference import forget_pins, joined_tables
-from enmasse.pipeline.running.building import RunningContext, build_plans
+from enmasse.pipeline.running.building import build_plans
 from enmasse.pipeline.running.checkpoints import Checkpoints
+from enmasse.pipeline.running.context import CONSUMING, RunningContext
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.functions import read_code
 from enmasse.pipeline.running.logical_plans import fingerprint_of, readings_of, reads_any
@@ -33,7 +34,6 @@ from enmasse.pipeline.running.query_supervisor import (
     QuerySupervisor,
     StartLimiter,
 )
-from enmasse.pipeline.running.relations import CONSUMING
 from enmasse.pipeline.running.targets import share_what_is_consumed, start_query
 
 if TYPE_CHECKING:

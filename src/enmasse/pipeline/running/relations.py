@@ -19,6 +19,7 @@ from enmasse.model.kinds.sinks import DELETED, deleting
 from enmasse.model.kinds.sources import ON_START
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.running.context import CONSUMING, RunningContext
 from enmasse.pipeline.running.expectations import hold
 from enmasse.pipeline.running.functions import FunctionCall, call_with_frames, check_function
 from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from enmasse.model.kinds.pipelines import PipelineSpec, SinkSpec, SourceSpec, StepSpec
-    from enmasse.pipeline.running.building import RunningContext
     from enmasse.pipeline.running.guard import Guard
-
-CONSUMING: Final = "consuming"
-"""The checkpoint of the query that reads what is consumed, whatever its name: the source must know it."""
 
 DEFAULT_TIMEOUT: Final = "10m"
 
@@ -195,7 +192,7 @@ class Relations:
 
 
 def _is_followed(source: SourceSpec) -> bool:
-    return source.table is not None and source.refresh != ON_START
+    return source.table is not None and not source.stream and source.refresh != ON_START
 
 
 def _place(index: int, step: StepSpec) -> str:

@@ -22,13 +22,14 @@ from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
 from enmasse.pipeline.lake.tables import open_table
 from enmasse.pipeline.running.logical_plans import fingerprint_of, has_fixed_order, reads_any
 from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, SharedTarget
+from enmasse.pipeline.session import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from enmasse.model.kinds.pipelines import OutputMode
-    from enmasse.pipeline.running.building import RunningContext
+    from enmasse.pipeline.running.context import RunningContext
 
     Add = Callable[[DataFrame, int], None]
 
@@ -117,7 +118,7 @@ def start_query(
         adopt: take a table over that was written under another checkpoint, as a restart was asked for.
     """
     plan.on_start()
-    _activate(context.spark)
+    activate(context.spark)
     target = plan.target
     if isinstance(target, AddressTarget) and target.mode == "append" and plan.per_batch is None:
         messages = as_messages(plan.frame, target.address)
@@ -134,11 +135,6 @@ def start_query(
     if trigger_s is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
-
-
-def _activate(session: SparkSession) -> None:
-    """Spark looks a Python data source up in the session that is the thread's active one, whatever the frame's."""
-    session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]  # noqa: SLF001
 
 
 def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt: bool, shares: bool = False) -> Add:
@@ -180,7 +176,7 @@ def _upkeep(declared: TableMaintenance) -> Upkeep:
 def _sending(address: str, options: dict[str, str], part: str | None) -> Add:
     def send(rows: DataFrame, batch: int) -> None:
         session = rows.sparkSession
-        _activate(session)
+        activate(session)
         query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
         assert query is not None
         # Plans that share a query number their rows apart.
