@@ -287,3 +287,31 @@ def test_the_rules_for_alerts_name_metrics_that_exist() -> None:
     }
     assert len(named) > 10
     assert named <= told
+
+
+def test_queries_of_pipelines_are_told_apart_and_what_they_read_twice_counts_once() -> None:
+    drift = [{"source": "readings", "field": "t", "count": 2}]
+    rules = [{"relation": "fit", "name": "positive", "rows": 9, "failed": 4}]
+    queries = [
+        {
+            "name": "table-a",
+            "state": "Running",
+            "lag": 7,
+            "batchDurationMs": 250,
+            "drift": drift,
+            "expectations": rules,
+        },
+        {"name": "table-b", "state": "Failed", "drift": drift},
+        {"name": "table-c", "state": "Paused"},
+    ]
+    pipeline = {"metadata": {"namespace": "default", "name": "shop.hot"}, "status": {"queries": queries}}
+    found = {family.name: family.samples for family in metrics_module._pipelines([pipeline])}
+
+    def told(name: str, label: str) -> list[tuple[str, float]]:
+        return [(sample.labels[label], sample.value) for sample in found[f"enmasse_{name}"]]
+
+    assert told("pipeline_query_running", "query") == [("table-a", 1), ("table-b", 0)]
+    assert told("pipeline_query_lag", "query") == [("table-a", 7)]
+    assert told("pipeline_query_batch_duration_seconds", "query") == [("table-a", 0.25)]
+    assert told("pipeline_drift", "field") == [("t", 2)]
+    assert told("pipeline_unmet_expectations", "expectation") == [("positive", 4)]

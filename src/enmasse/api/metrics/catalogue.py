@@ -22,6 +22,7 @@ COUNT_LABELS = ("addressspace", "namespace")
 CONNECTOR_LABELS = (*SPACE_LABELS, "connector")
 NODE_LABELS = ("node",)
 PIPELINE_LABELS = ("pipeline", "addressspace", "namespace")
+QUERY_LABELS = (*PIPELINE_LABELS, "query")
 
 BEGIN, END = "<!-- begin: generated -->", "<!-- end: generated -->"
 
@@ -65,6 +66,26 @@ class Metric:
 
 def _sum_of_queries(status: dict[str, Any], field: str) -> int:
     return sum(query.get(field) or 0 for query in status.get("queries") or ())
+
+
+def _by_query(field: str, scale: float = 1.0) -> Callable[[dict[str, Any]], dict[str, float]]:
+    """Return what reads a field of each query of a pipeline's status."""
+
+    def read(status: dict[str, Any]) -> dict[str, float]:
+        found = {query["name"]: query.get(field) for query in status.get("queries") or ()}
+        return {name: value * scale for name, value in found.items() if value is not None}
+
+    return read
+
+
+def _most_of(status: dict[str, Any], field: str, key: tuple[str, str], count: str) -> dict[tuple[str, str], int]:
+    """Return counts that several queries have of the same rows, as the one has it that has read most."""
+    most: dict[tuple[str, str], int] = {}
+    for query in status.get("queries") or ():
+        for item in query.get(field) or ():
+            name = (str(item[key[0]]), str(item.get(key[1]) or ""))
+            most[name] = max(most.get(name, 0), int(item.get(count) or 0))
+    return most
 
 
 PHASES = ("pending", "configuring", "active", "failed", "terminating")
@@ -143,6 +164,70 @@ PIPELINE_METRICS: tuple[Metric, ...] = (
         "Messages that a pipeline could not decode or deliver, since its runner started.",
         PIPELINE_LABELS,
         read=lambda status: _sum_of_queries(status, "badRecords"),
+    ),
+    Metric(
+        "pipeline_query_running",
+        "gauge",
+        "1 while a query of a pipeline runs or waits for rows, 0 while it does not; none while it is not to.",
+        QUERY_LABELS,
+        read=lambda status: {
+            query["name"]: int(query.get("state") in ("Running", "Waiting"))
+            for query in status.get("queries") or ()
+            if query.get("state") not in ("Paused", "Finished")
+        },
+    ),
+    Metric("pipeline_query_lag", "gauge", "Rows that a query did not read yet.", QUERY_LABELS, read=_by_query("lag")),
+    Metric(
+        "pipeline_query_rows_per_second",
+        "gauge",
+        "Rows that a query dealt with in a second of its last batch.",
+        QUERY_LABELS,
+        read=_by_query("processedRowsPerSecond"),
+    ),
+    Metric(
+        "pipeline_query_batch_duration_seconds",
+        "gauge",
+        "How long the last batch of a query took.",
+        QUERY_LABELS,
+        read=_by_query("batchDurationMs", 0.001),
+    ),
+    Metric(
+        "pipeline_query_watermark_delay_seconds",
+        "gauge",
+        "How far a query's watermark was behind the clock at its last report.",
+        QUERY_LABELS,
+        read=_by_query("watermarkDelayMs", 0.001),
+    ),
+    Metric(
+        "pipeline_query_late_rows",
+        "gauge",
+        "Rows that came behind the watermark and were left out, since the runner started.",
+        QUERY_LABELS,
+        read=_by_query("lateRows"),
+    ),
+    Metric(
+        "pipeline_query_state_rows", "gauge", "Rows of a query's state.", QUERY_LABELS, read=_by_query("stateRows")
+    ),
+    Metric(
+        "pipeline_query_state_bytes",
+        "gauge",
+        "Bytes of memory of a query's state.",
+        QUERY_LABELS,
+        read=_by_query("stateBytes"),
+    ),
+    Metric(
+        "pipeline_drift",
+        "gauge",
+        "Messages of a source that did not fit its schema, by column (empty: as a whole), since the runner started.",
+        (*PIPELINE_LABELS, "source", "field"),
+        read=lambda status: _most_of(status, "drift", ("source", "field"), "count"),
+    ),
+    Metric(
+        "pipeline_unmet_expectations",
+        "gauge",
+        "Rows of a relation that did not meet an expectation, since the runner started.",
+        (*PIPELINE_LABELS, "relation", "expectation"),
+        read=lambda status: _most_of(status, "expectations", ("relation", "name"), "failed"),
     ),
 )
 

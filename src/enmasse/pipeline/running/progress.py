@@ -43,6 +43,8 @@ class Progress:
     """By source and column, how many rows did not fit, and an example."""
     expected: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """By relation and expectation, how many rows there were, and how many did not meet it."""
+    news: list[str] = field(default_factory=list)
+    """Lines for the log about what does not fit or is not met for the first time."""
     recent: deque[dict[str, tuple[int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Of the last batches with rows, by source, how many there were and how many of them did not fit."""
     late: int = 0
@@ -137,6 +139,10 @@ class Progress:
                 counts[""] = max(1, int(row.get("bad") or 0) - sum(counts.values()))
             for column, count in counts.items():
                 if count:
+                    if (source, column) not in self.drift:
+                        example = row.get(f"{EXAMPLE_OF}{column}")
+                        by = f"by {column}" if column else "as a whole"
+                        self.news.append(f"source {source}: {count:,} messages do not fit {by}, as {example}")
                     known, _ = self.drift.get((source, column), (0, None))
                     self.drift[source, column] = known + count, row.get(f"{EXAMPLE_OF}{column}")
         if shares:
@@ -148,6 +154,8 @@ class Progress:
                 relation, every = name.removeprefix(EXPECTED), int(row.get(ALL) or 0)
                 for rule in (key for key in row if key != ALL):
                     rows, failed = self.expected.get((relation, rule), (0, 0))
+                    if not failed and row[rule]:
+                        self.news.append(f"{relation}: {row[rule]:,} of {every:,} rows do not meet {rule}")
                     self.expected[relation, rule] = rows + every, failed + int(row[rule] or 0)
 
     def bad_share(self, source: str) -> float:

@@ -186,6 +186,9 @@ class QuerySupervisor:
                 if not self._has_done_batch:
                     self._has_done_batch = True
                     self._on_first_batch()
+        for line in self._progress.news:
+            self._log(f"query {self.name}: {line}")
+        self._progress.news.clear()
         self.state = "Running"
         self.error = None
 
