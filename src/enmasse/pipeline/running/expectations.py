@@ -44,7 +44,11 @@ class Held:
 
 
 def hold(
-    frame: DataFrame, name: str, expectations: Sequence[Expectation], sql: Callable[[str, DataFrame], DataFrame]
+    frame: DataFrame,
+    name: str,
+    expectations: Sequence[Expectation],
+    sql: Callable[[str, DataFrame], DataFrame],
+    origin: str | None = None,
 ) -> Held:
     """Hold rows against expectations.
 
@@ -53,6 +57,7 @@ def hold(
         name: of the relation.
         expectations: what they are to meet.
         sql: runs checked SQL over the relation ``rows``.
+        origin: the address that the rows came from as they are; None: they were made of others.
 
     Raises:
         PlanError: a condition is none.
@@ -81,15 +86,21 @@ def hold(
         goes_on = goes_on | F.when(F.col(_FATE) == number, F.raise_error(said).cast("boolean")).otherwise(False)
     dead = [number for number, one in enumerate(expectations) if one.action == "dead-letter"]
     kept = rows.observe(f"{EXPECTED}{name}", *counts).where(goes_on).select(*shown)
-    return Held(kept, _letters(rows.where(F.col(_FATE).isin(dead)), name, columns, expectations) if dead else None)
+    return Held(
+        kept, _letters(rows.where(F.col(_FATE).isin(dead)), name, columns, expectations, origin) if dead else None
+    )
 
 
-def _letters(rows: DataFrame, name: str, columns: Sequence[str], expectations: Sequence[Expectation]) -> DataFrame:
+def _letters(
+    rows: DataFrame, name: str, columns: Sequence[str], expectations: Sequence[Expectation], origin: str | None
+) -> DataFrame:
     """Return rows as messages that say what they did not meet."""
     reason = F.lit(None).cast("string")
     for number, one in enumerate(expectations):
         reason = F.when(F.col(_FATE) == number, F.lit(f"{one.name}: {one.condition}")).otherwise(reason)
     entries = [F.lit("reason"), reason, F.lit("relation"), F.lit(name)]
+    if origin is not None:
+        entries += [F.lit("address"), F.lit(origin)]
     for place in ("partition", "offset"):
         if f"_{place}" in columns:
             entries += [F.lit(place), F.col(f"_{place}").cast("string")]

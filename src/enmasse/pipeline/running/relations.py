@@ -168,7 +168,7 @@ class Relations:
         def sql(text: str, rows: DataFrame) -> DataFrame:
             return self._sql(f"{place}.expectations", text, {"rows": rows})
 
-        held = hold(frame, part.name, part.expectations, sql)
+        held = hold(frame, part.name, part.expectations, sql, getattr(part, "address", None))
         made.rows[part.name] = held.rows
         if held.dead is not None:
             made.dead[part.name] = held.dead

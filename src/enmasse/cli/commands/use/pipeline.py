@@ -20,6 +20,7 @@ from rich.text import Text
 
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.charts import AnswerForm, write_answer, write_file
+from enmasse.cli.commands.use.replay import replay
 from enmasse.cli.errors import NotFoundError, UsageError
 from enmasse.cli.manifests import read_manifests
 from enmasse.cli.objects import object_label, write_objects
@@ -53,6 +54,8 @@ pipeline = typer.Typer(
     no_args_is_help=True,
     help="Run pipelines over the addresses of a space, see how far they are, and query their tables.",
 )
+
+pipeline.command("replay")(replay)
 
 _PARQUET = "application/vnd.apache.parquet"
 QUERY_TIMEOUT_S = 180.0  # the API gives up before; Spark may have to start first
