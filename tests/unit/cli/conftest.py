@@ -111,9 +111,11 @@ def api(tmp_path: Path) -> Iterator[str]:
     write_endpoints(layout.endpoints, Endpoints((Endpoint("api", url),)))
     stop = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
+    is_serving = threading.Event()
 
     async def serve() -> None:
         loops.append(asyncio.get_running_loop())
+        is_serving.set()
         uids = itertools.count(1)
         with (
             ResourceStore(layout.data / "resources.db") as store,
@@ -146,6 +148,7 @@ def api(tmp_path: Path) -> Iterator[str]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
+    assert is_serving.wait(30)
     yield url
     loops[0].call_soon_threadsafe(stop.set)
     thread.join()
