@@ -439,6 +439,45 @@ def test_rows_are_held_against_what_they_are_expected_to_meet_and_empty_messages
         place.send(command="delete", name=f"demo.{name}", purge=True)
 
 
+def test_several_streams_are_one_source_and_new_ones_join_it(node: StreamNode, place: RunnerPlace) -> None:
+    for name in ("hall/1", "hall/2"):
+        node.create(name, partitions=2)
+    source = {"name": "r", "addressPattern": "hall/#", "format": "json", "schema": "n INT", "maxRowsPerBatch": 3}
+    spec = {"sources": [source], "sinks": [{"table": "hall"}]}
+
+    def kinds(*numbers: int) -> dict[str, Any]:
+        return {f"hall/{number}": STREAM for number in numbers} | {"other": STREAM}
+
+    def rows() -> list[tuple[str, int]]:
+        return sorted((row["_address"], row["n"]) for row in place.rows("hall"))
+
+    def said(*numbers: int) -> list[str]:
+        return [json.dumps({"n": number}) for number in numbers]
+
+    send(node, "hall/1", *said(1, 2, 3, 4, 5))
+    place.put("demo.hall", spec, kinds(1, 2))
+    place.until(lambda: rows() == [("hall/1", number) for number in range(1, 6)])
+    send(node, "hall/2", *said(6))
+    place.until(lambda: rows()[-1] == ("hall/2", 6))
+    assert place.until(lambda: place.statuses["demo.hall"]["queries"][0]["sources"][0]["lag"] == 0)
+    node.create("hall/3", partitions=1)
+    send(node, "hall/3", *said(7, 8))
+    place.put("demo.hall", spec, kinds(1, 2, 3))
+    place.until(lambda: rows()[-2:] == [("hall/3", 7), ("hall/3", 8)])
+    send(node, "hall/1", *said(9))
+    send(node, "hall/3", *said(10))
+    place.until(lambda: len(rows()) == 10)
+    assert [number for _, number in rows()] == [1, 2, 3, 4, 5, 9, 6, 7, 8, 10]
+    place.kill()
+    place.start()
+    place.next_event("ready")
+    place.put("demo.hall", spec, kinds(1, 2, 3))
+    send(node, "hall/2", *said(11))
+    place.until(lambda: len(rows()) == 11)
+    assert place.statuses["demo.hall"]["queries"][0]["sources"][0]["name"] == "hall/#"
+    place.send(command="delete", name="demo.hall", purge=True)
+
+
 def test_files_and_versions_of_a_table_are_read_once_each(node: StreamNode, place: RunnerPlace) -> None:
     node.create("misfits", "queue")
     lake = place.folder / "lake"

@@ -95,7 +95,11 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ({"sources": [READINGS, READINGS]}, "spec.sources[1].name", "there is another relation 'readings' above"),
         ({"steps": [HOT | {"name": "readings"}]}, "spec.steps[0].name", "another relation 'readings' above"),
         ({"steps": [HOT | {"name": "Hot"}]}, "spec.steps[0].name", "expected lower-case letters"),
-        ({"sources": [{"name": "readings"}]}, "spec.sources[0]", "one of address, table and files, got none"),
+        (
+            {"sources": [{"name": "readings"}]},
+            "spec.sources[0]",
+            "one of address, addresses, addressPattern, table and files, got none",
+        ),
         ({"sources": [READINGS | {"table": "t"}]}, "spec.sources[0]", "got address and table"),
         ({"sources": [READINGS | {"address": "a b"}]}, "spec.sources[0].address", "without white space"),
         ({"sources": [READINGS | {"onDrift": "dead-letter"}]}, "spec.sources[0].badRecords", "required with onDrift"),
@@ -108,6 +112,16 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             {"sources": [READINGS | {"onDrift": "null", "format": "cbor"}]},
             "spec.sources[0].onDrift",
             "for format json",
+        ),
+        (
+            {"sources": [READINGS | {"addressPattern": "a/#"}]},
+            "spec.sources[0]",
+            "got address and addressPattern",
+        ),
+        (
+            {"sources": [READINGS, {"name": "r", "addresses": ["a", "b"], "startingOffsets": '{"0": 1}'}]},
+            "spec.sources[1].startingOffsets",
+            "there are several streams",
         ),
         (
             {"sources": [READINGS | {"stream": True}]},

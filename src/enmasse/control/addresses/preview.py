@@ -172,6 +172,8 @@ def _addresses(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:
     for index, source in enumerate(spec.sources):
         if source.address:
             yield f"spec.sources[{index}].address", source.address, True
+        for number, address in enumerate(source.addresses):
+            yield f"spec.sources[{index}].addresses[{number}]", address, True
         if source.bad_records:
             yield f"spec.sources[{index}].badRecords", source.bad_records, False
     for index, step in enumerate(spec.steps):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters, builtin_problems
+from enmasse.model.kinds.builtins import BUILTINS, AddressPattern, MeteringParameters, builtin_problems
 from enmasse.model.kinds.durations import Duration
 from enmasse.model.kinds.flow import flow_problems, trigger_problem
 from enmasse.model.kinds.pipeline_status import PipelineStatus
@@ -30,6 +30,9 @@ TableFormat = Literal["delta", "parquet"]
 
 DEFAULT_TRIGGER: Final = "1s"
 """The time between two micro-batches of a pipeline that does not say."""
+
+MAX_ADDRESSES: Final = 200
+"""Streams of one source: each costs a connection and a thread."""
 
 MAX_RELATIONS: Final = 50
 """Sources, steps and sinks of one pipeline, each: far more than a person can read, and checked in a moment."""
@@ -92,6 +95,10 @@ class SourceSpec(Model):
     """What steps and sinks call it."""
     address: str | None = None
     """An address of the space; a stream is read by offset, everything else is consumed."""
+    addresses: tuple[str, ...] = Field(default=(), strict=False, max_length=MAX_ADDRESSES)
+    """Streams of the space that are read together; the column ``_address`` says of which one a row is."""
+    address_pattern: AddressPattern | None = None
+    """The same of all streams whose names match, such as ``plant/#``; new ones join while the pipeline runs."""
     table: str | None = None
     """A table of the space's lake. Each batch joins it as it is then."""
     files: Files | None = None

@@ -37,15 +37,30 @@ _OF_MESSAGES: Final = (
 )
 _OF_STREAMED_TABLES: Final = ("stream", "skip_change_commits")
 
+_KINDS: Final = ("address", "addresses", "address_pattern", "table", "files")
+
 _WITH_DDL = ("json", "cbor")
 _WITHOUT_SCHEMA = ("raw", "text", "senml")
 
 
+def is_several(source: SourceSpec) -> bool:
+    """Return whether a source is of more than one stream."""
+    return bool(source.addresses) or source.address_pattern is not None
+
+
 def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
     """Yield what is wrong with a source."""
-    given = [name for name in ("address", "table", "files") if getattr(source, name) is not None]
+    given = [name for name in _KINDS if getattr(source, name) not in (None, ())]
     if len(given) != 1:
-        yield Problem(path, f"expected one of address, table and files, got {' and '.join(given) or 'none'}")
+        aliases = " and ".join(str(type(source).model_fields[name].alias) for name in given)
+        yield Problem(
+            path, f"expected one of address, addresses, addressPattern, table and files, got {aliases or 'none'}"
+        )
+    for index, address in enumerate(source.addresses):
+        if problem := address_problem(address):
+            yield Problem(f"{path}.addresses[{index}]", problem)
+    if is_several(source) and (source.starting_offsets or "").lstrip().startswith("{"):
+        yield Problem(f"{path}.startingOffsets", "expected earliest, latest or a moment: there are several streams")
     if source.address is not None and (problem := address_problem(source.address)):
         yield Problem(f"{path}.address", problem)
     if source.bad_records is not None:
@@ -182,11 +197,15 @@ def _source_types(source: SourceSpec) -> tuple[Column, ...] | None:
             return (*parse_ddl(source.schema_ or ""), *parse_ddl("_file STRING"))
         except DdlError:
             return None
+    has_address = is_several(source) and not source.include_properties
     if source.format == "raw":
-        return raw_columns(with_properties=bool(source.include_properties))
+        columns = raw_columns(with_properties=bool(source.include_properties))
+        return (*columns, *parse_ddl("address STRING")) if has_address else columns
     if source.format not in _WITH_DDL or source.schema_ is None:
         return None
     carried = carried_columns(with_properties=bool(source.include_properties))
+    if has_address:
+        carried = (*carried, *parse_ddl("_address STRING"))
     if source.tombstones:
         carried = (*carried, *parse_ddl(f"{TOMBSTONE} BOOLEAN"))
     names = {column.name for column in carried}

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from enmasse.messaging.patterns import matches, parse
+from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters
 from enmasse.model.kinds.pipeline_status import PipelineStatus
 from enmasse.model.kinds.pipelines import Pipeline, unapplied_by_type
@@ -262,7 +262,7 @@ def named_addresses(pipeline: Pipeline) -> Iterator[str]:
     """Yield the addresses that a pipeline names, some of them more than once; patterns are none."""
     spec = pipeline.spec
     for source in spec.sources:
-        yield from filter(None, (source.address, source.bad_records))
+        yield from filter(None, (source.address, *source.addresses, source.bad_records))
     yield from (step.bad_records for step in spec.steps if step.bad_records)
     for sink in spec.sinks:
         yield from (address for address in (sink.address, sink.bad_records) if address and address != "*")
@@ -275,6 +275,8 @@ def named_addresses(pipeline: Pipeline) -> Iterator[str]:
 
 def _patterns(pipeline: Pipeline) -> tuple[str, ...]:
     """Return the patterns of addresses that a pipeline names; one that stands for nothing now is no mistake."""
+    if declared := tuple(filter(None, (source.address_pattern for source in pipeline.spec.sources))):
+        return declared
     builtin = pipeline.spec.builtin
     if builtin is None or BUILTINS.get(builtin.name) is not MeteringParameters:
         return ()
@@ -286,7 +288,7 @@ def _judge_addresses(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[Docum
     missing = [name for name in named if name not in facts.addresses]
     unready = [name for name in named if name in facts.addresses and not facts.addresses[name].is_ready]
     addresses = {name: facts.addresses[name].to_command() for name in named if name in facts.addresses}
-    for pattern in map(parse, _patterns(pipeline)):
+    for pattern in (parse_permission(text, "") for text in _patterns(pipeline)):
         addresses |= {name: item.to_command() for name, item in facts.addresses.items() if matches(pattern, name)}
     if any(sink.address == "*" for sink in pipeline.spec.sinks):
         addresses |= {name: item.to_command() for name, item in facts.addresses.items()}

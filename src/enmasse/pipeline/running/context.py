@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
+from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines import Files, SourceSpec
-from enmasse.model.kinds.sources import EACH_BATCH, FILES
+from enmasse.model.kinds.pipelines import MAX_ADDRESSES, Files, SourceSpec
+from enmasse.model.kinds.sources import EACH_BATCH, FILES, is_several
 from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.decoding import bad, decode, drift_counts, filled, good, unfailing, with_tombstones
 from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
@@ -158,12 +160,14 @@ class RunningContext:
         return followed(self.spark, path, self.checkpoint_of(query), query_key(self.pipeline, query), refresh_s)
 
     def _read_address(self, source: SourceSpec) -> DataFrame:
-        if source.address is None:
-            raise PlanError(f"source {source.name}: expected an address or a table, got neither")
-        facts = self.addresses.get(source.address)
-        kind = facts.type if facts is not None else "stream"
-        raw = self.spark.readStream.format("enmasse").options(**self._options(source, kind)).load()
-        declared = (facts.schema if facts is not None else None) or {}
+        names = self._names_of(source)
+        found = [self.addresses[name] for name in names if name in self.addresses]
+        kind = found[0].type if found else "stream"
+        if is_several(source) and (odd := next((one for one in found if one.type != "stream"), None)):
+            raise PlanError(f"source {source.name}: several addresses are read where all are streams, not {odd.type}")
+        raw = self.spark.readStream.format("enmasse").options(**self._options(source, names, kind)).load()
+        schemas = [one.schema or {} for one in found]
+        declared = schemas[0] if schemas and all(one == schemas[0] for one in schemas) else {}
         format_ = source.format or declared.get("format") or "raw"
         if format_ == "raw":
             return raw
@@ -172,10 +176,30 @@ class RunningContext:
         if source.tombstones:
             decoded = with_tombstones(decoded)
         if source.on_drift == "null" and format_ != "json":
+            raise PlanError(f"source {source.name}: onDrift null is for format json, and {names[0]} has {format_}")
+        return self._fitting(source, decoded, names[0])
+
+    def _names_of(self, source: SourceSpec) -> list[str]:
+        """Return the addresses of a source.
+
+        Raises:
+            PlanError: there are none, or too many.
+        """
+        if source.address is not None:
+            return [source.address]
+        if source.address_pattern is None:
+            return list(source.addresses)
+        pattern = parse_permission(source.address_pattern, "")
+        streams = [name for name, facts in self.addresses.items() if facts.type == "stream"]
+        names = sorted(name for name in streams if matches(pattern, name))
+        if not names:
+            raise TableEmptyError(f"source {source.name}: no stream matches {source.address_pattern} yet")
+        if len(names) > MAX_ADDRESSES:
             raise PlanError(
-                f"source {source.name}: onDrift null is for format json, and {source.address} has {format_}"
+                f"source {source.name}: {len(names)} streams match {source.address_pattern}, and {MAX_ADDRESSES} are "
+                "the most of one source"
             )
-        return self._fitting(source, decoded, source.address)
+        return names
 
     def _fitting(self, source: SourceSpec, decoded: DataFrame, origin: str) -> DataFrame:
         """Return the rows that fit, and do with the others what the source says."""
@@ -189,9 +213,12 @@ class RunningContext:
             return unfailing(decoded, source.name)
         return good(decoded)
 
-    def _options(self, source: SourceSpec, kind: str) -> dict[str, str]:
-        assert source.address is not None
-        options = self.connection_options() | {"address": source.address}
+    def _options(self, source: SourceSpec, names: Sequence[str], kind: str) -> dict[str, str]:
+        options = self.connection_options()
+        if is_several(source):
+            options |= {"subscribe": json.dumps(names), "subscribePattern": source.address_pattern or ""}
+        else:
+            options |= {"address": names[0]}
         if kind in CONSUMED:
             self._consume(source, kind)
             options["spoolDir"] = str(self.spool / source.name)

@@ -10,6 +10,7 @@ in any.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -165,6 +166,8 @@ def _address_of(plan: Any) -> str:
         return str(path.get()).rpartition("/lake/")[2] if path.isDefined() else "files"
     options = plan.extraOptions().asCaseSensitiveMap() if hasattr(plan, "extraOptions") else {}
     found = {str(key).lower(): str(options[key]) for key in options}
+    if "subscribe" in found:
+        return found.get("subscribepattern") or ", ".join(json.loads(found["subscribe"]))
     return found.get("address") or found.get("path", "").rpartition("/lake/")[2] or plan.getClass().getSimpleName()
 
 

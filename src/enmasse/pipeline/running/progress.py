@@ -225,10 +225,14 @@ def _lag(sources: Any) -> int | None:
     total = None
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
-        if end is None or latest is None or end.get("stream") != latest.get("stream"):
+        if end is None or latest is None:
             continue
-        numbers = [max(0, last - end.get(key, 0)) for key, last in latest.items() if isinstance(last, int)]
-        total = (total or 0) + sum(numbers)
+        # Of several streams each has its own.
+        pairs = [(end.get(name), at) for name, at in latest.items()] if "stream" not in latest else [(end, latest)]
+        for reached, at in pairs:
+            if isinstance(reached, dict) and isinstance(at, dict) and reached.get("stream") == at.get("stream"):
+                numbers = [max(0, last - reached.get(key, 0)) for key, last in at.items() if isinstance(last, int)]
+                total = (total or 0) + sum(numbers)
     return total
 
 

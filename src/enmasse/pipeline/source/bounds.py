@@ -96,6 +96,20 @@ def parse_moment(name: str, text: str) -> Moment:
     return moment
 
 
+def parse_moments(name: str, text: str) -> Bounds:
+    """Parse an option that takes a time for each partition, as ``{"0": 1769860800000}``.
+
+    Raises:
+        OptionError: it does not.
+    """
+    try:
+        given = json.loads(text)
+        return {int(partition): parse_moment(name, str(at)) for partition, at in given.items()}
+    except (ValueError, AttributeError):
+        expected = 'JSON by partition such as {"0": 1769860800000}, in milliseconds since 1970'
+        raise OptionError(f"option {name}: expected {expected}, got {text!r:.200}") from None
+
+
 def _milliseconds(text: str) -> Moment | None:
     return Moment(int(text) * 1_000) if len(text) <= LONGEST_NUMBER else None
 

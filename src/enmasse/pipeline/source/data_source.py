@@ -37,6 +37,7 @@ from enmasse.pipeline.source.options import SourceOptions
 from enmasse.pipeline.source.planner import Planner
 from enmasse.pipeline.source.pushdown import Wanted, restrict
 from enmasse.pipeline.source.reading import read_span
+from enmasse.pipeline.source.several import SeveralReader, SeveralStreamReader
 from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class EnmasseDataSource(DataSource):
         Raises:
             OptionError: an option is wrong.
         """
+        if several := SourceOptions.several(consumed.shared(self.options), is_batch=True):
+            options = next(iter(several.values()))
+            return FULL_SCHEMA_DDL if options.include_properties else f"{SCHEMA_DDL}, address STRING"
         options = SourceOptions.parse(consumed.shared(self.options), is_batch=True)
         return FULL_SCHEMA_DDL if options.include_properties else SCHEMA_DDL
 
@@ -78,6 +82,8 @@ class EnmasseDataSource(DataSource):
             OptionError: an option or the schema is wrong.
             StreamUnavailableError: the node stayed away.
         """
+        if several := SourceOptions.several(consumed.shared(self.options)):
+            return SeveralStreamReader(several, _read_span)
         options = _checked(SourceOptions.parse(consumed.shared(self.options)), schema)
         return consumed.stream_reader(self.options) or EnmasseStreamReader(options)
 
@@ -87,6 +93,9 @@ class EnmasseDataSource(DataSource):
         Raises:
             OptionError: an option or the schema is wrong.
         """
+        if several := SourceOptions.several(consumed.shared(self.options), is_batch=True):
+            readers = {name: EnmasseReader(options) for name, options in several.items()}
+            return SeveralReader(readers, several, _read_span)
         options = _checked(SourceOptions.parse(consumed.shared(self.options), is_batch=True), schema)
         return consumed.batch_reader(self.options) or EnmasseReader(options)
 
@@ -125,10 +134,14 @@ def _checked(options: SourceOptions, schema: StructType) -> SourceOptions:
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, _SpanPartition)
+    return _read_span(options, partition.span)
+
+
+def _read_span(options: SourceOptions, span: Span) -> Iterator[pa.RecordBatch]:
     settle()
     return join_batches(
         read_span(
-            partition.span,
+            span,
             # Not the place that the node names: it knows its port, but not how we came there.
             lambda: _workers_connections.get(options.url, options),
             fail_on_data_loss=options.fail_on_data_loss,
@@ -247,7 +260,7 @@ class EnmasseReader(DataSourceReader):
             assert state is not None
         finally:
             connections.close()
-        spans = plan_spans(start, end, state, min_partitions=options.min_partitions)
+        spans = plan_spans(start, end, state, min_partitions=options.min_partitions, max_rows=options.max_task_rows)
         nothing = Span(state.stream, 0, 0, 0)
         # Spark reads a table without partitions as one unknown partition.
         return [_SpanPartition(span) for span in spans or [nothing]]

@@ -215,8 +215,12 @@ def plan_end(
     )
 
 
-def plan_spans(start: Position, end: Position, state: StreamState, *, min_partitions: int = 0) -> list[Span]:
+def plan_spans(
+    start: Position, end: Position, state: StreamState, *, min_partitions: int = 0, max_rows: int | None = None
+) -> list[Span]:
     """Return the ranges to read between two positions, cut into at least ``min_partitions`` where they can be.
+
+    None has more than ``max_rows``.
 
     What lies below the low-water mark is left out; ``find_gaps`` reports it.
     """
@@ -229,9 +233,15 @@ def plan_spans(start: Position, end: Position, state: StreamState, *, min_partit
         begin = max(begin, partition.low)
         if begin < to:
             ranges.append(Span(end.stream, number, begin, to))
-    if len(ranges) >= min_partitions:
+    if len(ranges) < min_partitions:
+        ranges = list(_split(ranges, min_partitions))
+    if max_rows is None:
         return ranges
-    return list(_split(ranges, min_partitions))
+    return [
+        span._replace(start=at, end=min(at + max_rows, span.end))
+        for span in ranges
+        for at in range(span.start, span.end, max_rows)
+    ]
 
 
 def _split(ranges: list[Span], wanted: int) -> Iterable[Span]:

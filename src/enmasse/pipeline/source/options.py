@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,19 +10,25 @@ from urllib.parse import urlsplit
 
 from enmasse.pipeline.credentials import check_name
 from enmasse.pipeline.errors import OptionError
-from enmasse.pipeline.source.bounds import EARLIEST, LATEST, Bounds, parse_bounds, parse_moment
+from enmasse.pipeline.source.bounds import EARLIEST, LATEST, Bounds, parse_bounds, parse_moment, parse_moments
 
 _KNOWN = (
     "url",
     "address",
+    "subscribe",
     "space",
     "credentials",
     "caFile",
     "startingOffsets",
     "startingTimestamp",
+    "startingOffsetsByTimestamp",
     "endingOffsets",
     "endingTimestamp",
+    "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxRecordsPerPartition",
     "maxBytesPerTrigger",
     "minPartitions",
     "includeProperties",
@@ -30,12 +37,15 @@ _KNOWN = (
     "retryTimeout",
     "failOnDataLoss",
 )
-_BATCH_ONLY = ("endingOffsets", "endingTimestamp")
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _SCHEMES = frozenset({"amqp", "amqps", "amqpws", "amqpwss", "amqp+unix"})
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m)?\s*")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 _SIZE = re.compile(r"\s*(\d+)\s*([kmg]?)(?:i?b)?\s*", re.IGNORECASE)
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+MOST_ADDRESSES = 200
+"""Of one source: each costs the planner a connection and a thread."""
 
 LONGEST_CONSUMER = 255
 """Bytes of a consumer's name, as the node keeps it."""
@@ -75,6 +85,12 @@ class SourceOptions:
     """Rows of one micro-batch at most, over all partitions."""
     max_bytes: int | None = None
     """Bytes of one micro-batch at most, estimated by the mean of what is stored."""
+    min_rows: int = 0
+    """Rows of one micro-batch at least, unless it has waited for ``max_delay_s``."""
+    max_delay_s: float = 900.0
+    """Seconds that a micro-batch waits for ``min_rows``."""
+    max_task_rows: int | None = None
+    """Rows of one task at most; ranges are split for it."""
     min_partitions: int = 0
     """Tasks to aim at; ranges are split until there are as many."""
     include_properties: bool = False
@@ -87,6 +103,29 @@ class SourceOptions:
     """Seconds that a node may be away; a supervised one is back within seconds."""
     fail_on_data_loss: bool = True
     """True if missing rows end the query."""
+
+    @classmethod
+    def several(cls, options: Mapping[str, str], *, is_batch: bool = False) -> dict[str, SourceOptions]:
+        """Return the options of each address of ``subscribe``; empty where one address is read.
+
+        Raises:
+            OptionError: as ``parse``; or ``subscribe`` names none, too many, or has others beside it.
+        """
+        given = {name.lower(): name for name in options}
+        if "subscribe" not in given:
+            return {}
+        text = options[given["subscribe"]]
+        listed = json.loads(text) if text.lstrip().startswith("[") else text.split(",")
+        names = list(dict.fromkeys(str(name).strip() for name in listed))
+        if not 1 <= len(names) <= MOST_ADDRESSES or not all(names):
+            raise OptionError(
+                f"option subscribe: expected 1 to {MOST_ADDRESSES} addresses, as in a,b, got {text!r:.200}"
+            )
+        ours = ("subscribe", "subscribepattern")
+        rest = {name: value for name, value in options.items() if name.lower() not in ours}
+        if beside := next((name for name in ("address", "path") if name in given), None):
+            raise OptionError(f"options subscribe and {beside} are both given; leave one of them out")
+        return {name: cls.parse(rest | {"address": name}, is_batch=is_batch) for name in names}
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_batch: bool = False) -> SourceOptions:
@@ -120,6 +159,9 @@ class SourceOptions:
             ending=_where("ending", values, LATEST),
             max_rows=_count("maxOffsetsPerTrigger", values.get("maxOffsetsPerTrigger"), 1),
             max_bytes=_size("maxBytesPerTrigger", values.get("maxBytesPerTrigger")),
+            min_rows=_count("minOffsetsPerTrigger", values.get("minOffsetsPerTrigger"), 1) or 0,
+            max_delay_s=parse_seconds("maxTriggerDelay", values.get("maxTriggerDelay", "15m")),
+            max_task_rows=_count("maxRecordsPerPartition", values.get("maxRecordsPerPartition"), 1),
             min_partitions=_count("minPartitions", values.get("minPartitions"), 0) or 0,
             include_properties=_flag("includeProperties", values.get("includeProperties", "false")),
             consumer=consumer,
@@ -135,6 +177,11 @@ def _named(options: Mapping[str, str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for given, value in options.items():
         name = known.get(given.lower())
+        if name is None and given.lower() == "subscribepattern":
+            raise OptionError(
+                "option subscribePattern: only a declared pipeline knows the addresses of its space, and has "
+                "addressPattern for it; name them with subscribe"
+            )
         if name is None:
             raise OptionError(f"format enmasse has no option {given!r}; it knows {', '.join(sorted(_KNOWN))}")
         values[name] = value
@@ -159,12 +206,15 @@ def checked_url(url: str) -> str:
 
 
 def _where(end: str, values: Mapping[str, str], default: str) -> Bounds:
-    by_offset, by_time = f"{end}Offsets", f"{end}Timestamp"
-    if by_time not in values:
-        return parse_bounds(by_offset, values.get(by_offset, default))
-    if by_offset in values:
-        raise OptionError(f"options {by_offset} and {by_time} are both given; leave one of them out")
-    return parse_moment(by_time, values[by_time])
+    by_offset, by_time, each_by_time = f"{end}Offsets", f"{end}Timestamp", f"{end}OffsetsByTimestamp"
+    given = [name for name in (by_offset, by_time, each_by_time) if name in values]
+    if len(given) > 1:
+        raise OptionError(f"options {' and '.join(given)} are both given; leave one of them out")
+    if each_by_time in values:
+        return parse_moments(each_by_time, values[each_by_time])
+    if by_time in values:
+        return parse_moment(by_time, values[by_time])
+    return parse_bounds(by_offset, values.get(by_offset, default))
 
 
 def _count(name: str, value: str | None, least: int) -> int | None:

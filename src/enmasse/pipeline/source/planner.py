@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -90,6 +91,7 @@ class Planner:
         self._warned: set[str] = set()
         self._poll_s = options.poll_timeout_s
         self._reported: Position | None = None
+        self._began: tuple[Position, float] | None = None
         self._parent = os.getppid()
         self.state: StreamState | None = None
         """The newest state seen."""
@@ -144,19 +146,34 @@ class Planner:
             DataLossError: rows after ``start`` are missing and ``failOnDataLoss``.
             StreamUnavailableError: the node stayed away.
         """
-        state = self.state or self._fresh()
-        self._report_progress(start)
-        end = plan_end(start, state, max_rows=max_rows, max_bytes=max_bytes, target=self._target)
+        end = self.plan(start, max_rows, max_bytes)
         if end == start and self._target is None:
             news = self._wait()
             if news is None:
                 self._poll_s = max(self._poll_s, min(2 * self._poll_s, LONGEST_POLL_S))
             else:
                 self._poll_s = self._options.poll_timeout_s
-                self.state = state = news
-                end = plan_end(start, state, max_rows=max_rows, max_bytes=max_bytes, target=self._target)
-        self.check_gaps(start)
+                self.state = news
+                end = self.plan(start, max_rows, max_bytes)
         return end
+
+    def plan(self, start: Position, max_rows: int | None, max_bytes: int | None = None) -> Position:
+        """Return where the next batch ends by what is known now; see ``latest``."""
+        state = self.state or self._fresh()
+        self._report_progress(start)
+        end = plan_end(start, state, max_rows=max_rows, max_bytes=max_bytes, target=self._target)
+        self.check_gaps(start)
+        return start if self._is_too_little(start, end) else end
+
+    def _is_too_little(self, start: Position, end: Position) -> bool:
+        """Return whether a batch waits for more rows."""
+        if not self._options.min_rows or self._target is not None or start.stream != end.stream:
+            return False
+        rows = sum(at - start.next.get(number, 0) for number, at in end.next.items())
+        now = time.monotonic()
+        if self._began is None or self._began[0] != start:
+            self._began = start, now
+        return rows < self._options.min_rows and now - self._began[1] < self._options.max_delay_s
 
     def spans(self, start: Position, end: Position) -> list[Span]:
         """Return the ranges of a batch, one a task.
@@ -171,7 +188,8 @@ class Planner:
         if state is None or any(end.next.get(n, 0) > p.next for n, p in state.partitions.items()):
             state = self._fresh()
         self.check_gaps(start)
-        return plan_spans(start, end, state, min_partitions=self._options.min_partitions)
+        options = self._options
+        return plan_spans(start, end, state, min_partitions=options.min_partitions, max_rows=options.max_task_rows)
 
     def _wait(self) -> StreamState | None:
         """News, if there are any before the poll time-out is over, or Spark is gone."""

@@ -86,3 +86,36 @@ def test_sizes_have_units(text: str, size: int) -> None:
 @pytest.mark.parametrize(("text", "seconds"), [("3", 3.0), ("2.5s", 2.5), ("500ms", 0.5), ("1m", 60.0)])
 def test_durations_have_units(text: str, seconds: float) -> None:
     assert parse_seconds("pollTimeout", text) == seconds
+
+
+def test_several_addresses_share_their_other_options() -> None:
+    found = SourceOptions.several({"url": "amqp://h", "Subscribe": "a, b,a", "maxOffsetsPerTrigger": "5"})
+    assert [(name, one.address, one.max_rows) for name, one in found.items()] == [("a", "a", 5), ("b", "b", 5)]
+    assert list(SourceOptions.several({"url": "amqp://h", "subscribe": '["x,y"]'})) == ["x,y"]
+    assert SourceOptions.several({"url": "amqp://h", "address": "a"}) == {}
+    for wrong, said in (
+        ({"subscribe": "a,,b"}, "expected 1 to 200 addresses"),
+        ({"subscribe": "a", "address": "b"}, "subscribe and address are both given"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            SourceOptions.several({"url": "amqp://h"} | wrong)
+    with pytest.raises(OptionError, match="has addressPattern for it"):
+        SourceOptions.parse({"url": "amqp://h", "subscribePattern": "a.*"})
+
+
+def test_the_words_of_sparks_kafka_source_mean_the_same() -> None:
+    options = SourceOptions.parse(
+        {
+            "url": "amqp://h",
+            "address": "a",
+            "startingOffsetsByTimestamp": '{"0": 1000, "1": 2000}',
+            "minOffsetsPerTrigger": "10",
+            "maxTriggerDelay": "1m",
+            "maxRecordsPerPartition": "7",
+        }
+    )
+    assert options.starting == {0: Moment(1_000_000), 1: Moment(2_000_000)}
+    assert (options.min_rows, options.max_delay_s, options.max_task_rows) == (10, 60.0, 7)
+    both = {"startingOffsets": "latest", "startingOffsetsByTimestamp": "{}"}
+    with pytest.raises(OptionError, match="startingOffsets and startingOffsetsByTimestamp are both given"):
+        SourceOptions.parse({"url": "amqp://h", "address": "a"} | both)

@@ -153,3 +153,18 @@ def test_a_long_wait_ends_when_spark_is_gone(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("os.getppid", lambda: 1)
     plan.latest(at(9), None)
     assert watch.waits == [30, 30, 30, 30, 30]
+
+
+def test_a_batch_waits_for_enough_rows_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("enmasse.pipeline.source.planner.time.monotonic", lambda: now[0])
+    waiting = planner(Watch(state(0, 5), state(0, 9)), minOffsetsPerTrigger="10", maxTriggerDelay="60s")
+    assert waiting.latest(at(0), None) == at(0)  # five, and nine then, are not enough
+    now[0] = 61.0
+    assert waiting.latest(at(0), None) == at(9)
+    assert planner(Watch(state(0, 12)), minOffsetsPerTrigger="10").latest(at(0), None) == at(12)
+
+
+def test_a_task_has_no_more_rows_than_it_may() -> None:
+    spans = planner(Watch(state(0, 5)), maxRecordsPerPartition="2").spans(at(0), at(5))
+    assert [(span.start, span.end) for span in spans] == [(0, 2), (2, 4), (4, 5)]
