@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -90,6 +91,17 @@ def test_a_pipeline_is_declared_as_the_howto_says(place: Place) -> None:
     assert "table-readings" in told["status"]
     assert "Running" in told["status"]
     assert "boiler-2 ████" in told["chart"]
+
+
+def test_a_pipeline_is_tested_as_the_howto_says(needs_spark: None, tmp_path: Path) -> None:
+    place = Place(tmp_path, ())  # without an installation
+    for commands, expected in blocks("test-a-pipeline.md").values():
+        told = place.run(commands)
+        assert expected is None or told == expected
+    changed = "sed -i 's/name: The old boiler, temp/name: The new boiler, temp/' named-test.yaml"
+    told = place.run(f"{changed}; enmasse pipeline test named.yaml named-test.yaml 2>&1 && exit 1 || true")
+    assert re.search(r"named +missing +.*The new boiler", told)
+    assert re.search(r"alerts +not expected +.*The old boiler", told)
 
 
 def test_results_are_written_as_the_howto_says(place: Place) -> None:

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.charts import AnswerForm, write_answer, write_file
+from enmasse.cli.commands.use.pipeline_test import test
 from enmasse.cli.commands.use.replay import replay
 from enmasse.cli.errors import NotFoundError, UsageError
 from enmasse.cli.manifests import read_manifests
@@ -56,6 +57,7 @@ pipeline = typer.Typer(
 )
 
 pipeline.command("replay")(replay)
+pipeline.command("test")(test)
 
 _PARQUET = "application/vnd.apache.parquet"
 QUERY_TIMEOUT_S = 180.0  # the API gives up before; Spark may have to start first

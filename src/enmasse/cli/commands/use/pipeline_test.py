@@ -1,0 +1,307 @@
+"""``enmasse pipeline test``: run a declared pipeline on given rows, on a platform of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
+import yaml
+from pydantic import Field, ValidationError
+
+from enmasse.cli.errors import CliError, UsageError
+from enmasse.cli.manifests import read_manifests
+from enmasse.cli.output import Writer, make_table
+from enmasse.client import Message, connect
+from enmasse.demo.service import Service
+from enmasse.drivers.data_directory import Layout
+from enmasse.errors import EnmasseError
+from enmasse.model.kinds.flow import AVAILABLE_NOW
+from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.model.schema.kinds import PIPELINE
+from enmasse.model.schema.schema import Model
+from enmasse.model.sql.ddl import parse_ddl
+from enmasse.pipeline.host.api import api_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from enmasse.model.schema.resource import Resource
+
+_READY_S: Final = 120.0
+_BATCH_S: Final = 300.0
+_SILENCE_S: Final = 1.0
+_LOOK_S: Final = 0.2
+_SHOWN: Final = 10
+"""Rows of each kind of difference that are shown."""
+
+
+class Given(Model):
+    """What there is: rows of a table that is joined, or messages of an address, in a batch of their own."""
+
+    address: str | None = None
+    table: str | None = None
+    schema_: str | None = Field(default=None, alias="schema")
+    rows: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    messages: tuple[GivenMessage, ...] = Field(default=(), strict=False)
+
+
+class GivenMessage(Model):
+    """A message, by its body as JSON or as a text."""
+
+    json_: Any = Field(default=None, alias="json")
+    text: str | None = None
+    key: str | None = None
+    properties: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def body(self) -> bytes:
+        """Its bytes."""
+        return (self.text if self.text is not None else json.dumps(self.json_)).encode()
+
+
+class Expected(Model):
+    """What is to come of it, in any order: of rows the columns that are named, of messages the bodies."""
+
+    address: str | None = None
+    type: Literal["stream", "queue"] = "queue"
+    table: str | None = None
+    rows: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    messages: tuple[GivenMessage, ...] = Field(default=(), strict=False)
+
+
+class Rows(Model):
+    """The file with what is given and what is expected."""
+
+    given: tuple[Given, ...] = Field(strict=False, min_length=1)
+    expect: tuple[Expected, ...] = Field(strict=False, min_length=1)
+
+
+def test(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="YAML with the pipeline, its addresses and code.")],
+    rows: Annotated[str, typer.Argument(metavar="ROWS", help="YAML with what is given and what is expected.")],
+) -> None:
+    """Run a declared pipeline on given rows, and compare what comes of it with what is expected.
+
+    Nothing is deployed: a platform of its own runs it, in a temporary folder, and is gone afterwards. The exit code
+    is 1 if something else came of it.
+    """
+    writer = Writer()
+    resources = read_manifests([file], None)
+    pipelines = [one for one in resources if isinstance(one, Pipeline)]
+    if len(pipelines) != 1:
+        raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
+    wanted = _read_rows(rows)
+    folder = Path(tempfile.mkdtemp(prefix="enmasse-test-"))
+    folder.chmod(0o755)
+    try:
+        with writer.err.status("starting a platform ..."):
+            differences = asyncio.run(_Trial(pipelines[0], resources, wanted, folder).run())
+    except EnmasseError as error:
+        raise CliError(str(error)) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for expected in wanted.expect:
+        name = expected.table or expected.address or ""
+        number = len(expected.rows if expected.table else expected.messages)
+        if name not in differences:
+            writer.say(f"{name}: {number:,} {'rows' if expected.table else 'messages'}, as expected")
+    if differences:
+        lines = [[name, what, text] for name, found in differences.items() for what, text in found]
+        writer.out.print(make_table(("IN", "WHAT", "ROW"), lines))
+        raise CliError(f"{file}: something else came of it than {rows} expects")
+
+
+def _read_rows(place: str) -> Rows:
+    try:
+        return Rows.model_validate(yaml.safe_load(Path(place).read_text("utf-8")))
+    except OSError as error:
+        raise UsageError(f"{place}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{place}: no YAML: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{place}: {where}: {first['msg']}") from None
+
+
+class _Trial:
+    """One run of a pipeline on given rows."""
+
+    def __init__(self, pipeline: Pipeline, resources: Sequence[Resource], rows: Rows, folder: Path) -> None:
+        self._pipeline = pipeline
+        self._resources = resources
+        self._rows = rows
+        self._folder = folder
+        self._service = Service(folder / "data", folder / "up.log")
+        self._namespace = str(pipeline.metadata.namespace)
+
+    async def run(self) -> dict[str, list[tuple[str, str]]]:
+        """Return what differs, by table or address."""
+        await self._service.start()
+        try:
+            await self._apply(self._declared())
+            for given in self._rows.given:
+                if given.table is not None:
+                    await self._fill(given.table, given)
+            name = self._pipeline.metadata.name
+            batches = [given for given in self._rows.given if given.address is not None]
+            for number in range(max(1, len(batches))):
+                if batches:
+                    await self._send(str(batches[number].address), batches[number].messages)
+                if number:
+                    await self._service.run("pipeline", "restart", name, "--namespace", self._namespace)
+                else:
+                    await self._apply([self._playing(self._pipeline.to_dict())])
+                await self._finish(name, number + 1)
+            found = [(expected, await self._differences(expected)) for expected in self._rows.expect]
+            return {expected.table or str(expected.address): lines for expected, lines in found if lines}
+        finally:
+            await self._service.stop()
+
+    def _declared(self) -> list[dict[str, Any]]:
+        """Return all but the pipeline, with the space and the addresses that nobody declares."""
+        documents = [one.to_dict() for one in self._resources if one is not self._pipeline]
+        kinds = {(one["kind"], one.get("spec", {}).get("address") or one["metadata"]["name"]) for one in documents}
+        space, spec = self._pipeline.space, self._pipeline.spec
+        meta = {"namespace": self._namespace}
+        api = {"apiVersion": "enmasse.io/v1beta1"}
+        if ("AddressSpace", space) not in kinds:
+            declared = {"kind": "AddressSpace", "metadata": meta | {"name": space}, "spec": {"type": "standard"}}
+            documents.insert(0, api | declared)
+        wanted: dict[str, str] = {}
+        for source in spec.sources:
+            wanted |= dict.fromkeys(filter(None, (source.address, *source.addresses)), "stream")
+        for given in self._rows.given:
+            wanted |= {given.address: "stream"} if given.address is not None else {}
+        letters = [part.bad_records for parts in (spec.sources, spec.steps, spec.sinks) for part in parts]
+        for address in filter(None, letters):
+            wanted.setdefault(address, "queue")
+        for sink in spec.sinks:
+            if sink.address not in (None, "*", *wanted):
+                wanted[str(sink.address)] = "queue"
+        for expected in self._rows.expect:
+            if expected.address is not None:
+                wanted[expected.address] = wanted.get(expected.address, expected.type)
+        for number, (address, kind) in enumerate(wanted.items()):
+            if ("Address", address) not in kinds:
+                named = meta | {"name": f"{space}.test-{number}"}
+                one = {"address": address, "type": kind} | ({"partitions": 1} if kind == "stream" else {})
+                documents.append(api | {"kind": "Address", "metadata": named, "spec": one})
+        return documents
+
+    async def _apply(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        file = self._folder / "objects.yaml"
+        file.write_text(yaml.safe_dump_all(documents))
+        await self._service.run("apply", "-f", str(file))
+        await self._service.run("status", "--wait", f"{_READY_S:.0f}")
+
+    @staticmethod
+    def _playing(document: dict[str, Any]) -> dict[str, Any]:
+        """Return a pipeline that reads what is there, and ends."""
+        document.pop("status", None)
+        document["spec"] = document["spec"] | {"trigger": AVAILABLE_NOW, "paused": False}
+        return document
+
+    async def _fill(self, table: str, given: Given) -> None:
+        """Have a table be there that is joined."""
+        if given.schema_ is None:
+            raise UsageError(f"given table {table}: schema is required, as id INT, name STRING")
+        space, address = self._pipeline.space, f"given-{table}".replace("_", "-")
+        meta = {"namespace": self._namespace, "name": f"{space}.{address}"}
+        api = {"apiVersion": "enmasse.io/v1beta1"}
+        spec = {"address": address, "type": "stream", "partitions": 1}
+        source = {"name": "given", "address": address, "format": "json", "schema": given.schema_, "onDrift": "fail"}
+        columns = ", ".join(f"`{column.name}`" for column in parse_ddl(given.schema_))
+        step = {"name": "rows", "sql": f"SELECT {columns} FROM given"}  # noqa: S608  # checked as any step is
+        await self._apply([api | {"kind": "Address", "metadata": meta, "spec": spec}])
+        await self._send(address, [GivenMessage(json=row) for row in given.rows])
+        filling = {"sources": [source], "steps": [step], "sinks": [{"table": table}]}
+        await self._apply([self._playing(api | {"kind": "Pipeline", "metadata": meta, "spec": filling})])
+        await self._finish(f"{space}.{address}", 1)
+
+    async def _send(self, address: str, messages: Iterable[GivenMessage]) -> None:
+        async with connect(str(self._service.url("amqp"))) as connection:
+            sender = await connection.sender(address)
+            for one in messages:
+                outcome = await sender.send(Message(one.body, subject=one.key, properties=one.properties))
+                if str(outcome) != "accepted":
+                    raise UsageError(f"given message for {address}: {outcome}")
+
+    async def _finish(self, name: str, generation: int) -> None:
+        """Wait until a pipeline has read what there is.
+
+        Raises:
+            CliError: it fails.
+        """
+        deadline = asyncio.get_running_loop().time() + _BATCH_S
+        path = f"{PIPELINE.base_path()}/namespaces/{self._namespace}/{PIPELINE.plural}/{name}"
+        token = Layout(self._service.data).operator_token
+        async with api_client(str(self._service.url("api")), token) as client:
+            while True:
+                found = (await client.get(path)).raise_for_status().json()
+                status, seen = found.get("status") or {}, found["metadata"]["generation"]
+                if seen >= generation and status.get("observedGeneration") == seen:
+                    if status.get("phase") == "Finished":
+                        return
+                    if status.get("lastError") and status.get("phase") != "Starting":
+                        raise CliError(f"pipeline {name}: {status['lastError']}")
+                if asyncio.get_running_loop().time() > deadline:
+                    said = status.get("messages")
+                    raise CliError(f"pipeline {name} did not end within {_BATCH_S:g} s: {said}")
+                await asyncio.sleep(_LOOK_S)
+
+    async def _differences(self, expected: Expected) -> list[tuple[str, str]]:
+        """Return what is missing and what is there and was not expected."""
+        if expected.table is not None:
+            names = sorted({name for row in expected.rows for name in row})
+            wanted = [_text({name: row.get(name) for name in names}) for row in expected.rows]
+            rows = await self._table(expected.table)
+            found = [_text({name: row.get(name) for name in names} if names else row) for row in rows]
+        else:
+            wanted = [_of_body(one.body) for one in expected.messages]
+            found = [_of_body(body) for body in await self._messages(str(expected.address), expected)]
+        missing, more = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+        lines = [("missing", text) for text in missing.elements()][:_SHOWN]
+        return lines + [("not expected", text) for text in more.elements()][:_SHOWN]
+
+    async def _table(self, name: str) -> list[dict[str, Any]]:
+        asked = ("pipeline", "query", f"SELECT * FROM `{name}`", "--limit", "10000", "-o", "json")  # noqa: S608
+        try:
+            text = await self._service.run(*asked, "--space", self._pipeline.space, "--namespace", self._namespace)
+        except EnmasseError as error:
+            if f"'{name}'" in str(error):
+                return []  # no row ever made it
+            raise
+        rows: list[dict[str, Any]] = json.loads(text)
+        return rows
+
+    async def _messages(self, address: str, expected: Expected) -> list[bytes]:
+        options: dict[str, Any] = {"browse": True}
+        if expected.type == "stream" or any(given.address == address for given in self._rows.given):
+            options = {"filters": {"enmasse:start": "first"}}
+        found = []
+        async with (
+            connect(str(self._service.url("amqp"))) as connection,
+            connection.receiver(address, credit=1000, **options) as receiver,
+        ):
+            while (delivery := await receiver.receive(timeout=_SILENCE_S)) is not None:
+                body = delivery.message.body
+                found.append(body if isinstance(body, bytes) else str(body).encode())
+        return found
+
+
+def _of_body(body: bytes) -> str:
+    try:
+        return _text(json.loads(body))
+    except ValueError:
+        return body.decode(errors="replace")
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
