@@ -11,6 +11,7 @@ from enmasse.errors import ConfigError, EnmasseError
 from enmasse.pipeline.session import require_spark
 
 _COMMANDS = {
+    "check": ("check a pipeline as Spark does, without running it", "enmasse.pipeline.running.checking"),
     "host": ("run the pipelines of an installation, a runner for each space", "enmasse.pipeline.host.command"),
     "prepare": (
         "keep Spark's classes in one file, so that it starts in half the time",

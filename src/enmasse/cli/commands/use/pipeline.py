@@ -20,7 +20,7 @@ from rich.text import Text
 
 from enmasse.cli.api_client import ApiClient
 from enmasse.cli.charts import AnswerForm, write_answer, write_file
-from enmasse.cli.commands.use.pipeline_test import test
+from enmasse.cli.commands.use.pipeline_tryout import check, test
 from enmasse.cli.commands.use.replay import replay
 from enmasse.cli.errors import NotFoundError, UsageError
 from enmasse.cli.manifests import read_manifests
@@ -57,6 +57,7 @@ pipeline = typer.Typer(
 )
 
 pipeline.command("replay")(replay)
+pipeline.command("check")(check)
 pipeline.command("test")(test)
 
 _PARQUET = "application/vnd.apache.parquet"

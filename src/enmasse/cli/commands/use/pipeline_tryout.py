@@ -1,10 +1,15 @@
-"""``enmasse pipeline test``: run a declared pipeline on given rows, on a platform of its own."""
+"""``enmasse pipeline check`` and ``test``: what Spark says of a pipeline, and what it makes of given rows.
+
+Neither deploys anything: the one asks Spark alone, the other a platform of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -82,6 +87,54 @@ class Rows(Model):
     expect: tuple[Expected, ...] = Field(strict=False, min_length=1)
 
 
+def check(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="YAML with the pipeline, its addresses and code.")],
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="NAME=COLUMNS", help="A table that it joins: 'devices=id INT, name STRING'."),
+    ] = None,
+) -> None:
+    """Have Spark look at a declared pipeline, without running it.
+
+    Beside what `apply` says it finds types that do not fit, wrong arguments of functions, and what streams cannot do.
+    """
+    writer = Writer()
+    pipeline, resources = _one_pipeline(file)
+    known = dict(text.partition("=")[::2] for text in tables or ())
+    if odd := next((name for name, columns in known.items() if not columns), None):
+        raise UsageError(f"--table: expected NAME=COLUMNS, as devices=id INT, name STRING, got '{odd}'")
+    documents = [one.to_dict() for one in resources]
+    code: dict[str, str] = {}
+    if pipeline.spec.code is not None:
+        maps = {one["metadata"]["name"]: one.get("data") or {} for one in documents if one["kind"] == "ConfigMap"}
+        modules = maps.get(pipeline.spec.code.config_map, {})
+        code = {name.removesuffix(".py"): text for name, text in modules.items() if name.endswith(".py")}
+    addresses = {one["spec"]["address"]: one["spec"] for one in documents if one["kind"] == "Address"}
+    given = {
+        "pipeline": pipeline.to_dict(),
+        "addresses": {name: {"type": one["type"], "schema": one.get("schema")} for name, one in addresses.items()},
+        "code": code,
+        "tables": known,
+    }
+    command = [sys.executable, "-m", "enmasse.pipeline", "check"]
+    with writer.err.status("Spark looks at it ..."):
+        done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        writer.say(f"{file}: Spark takes it")
+        return
+    said = done.stdout.strip() or next(iter(done.stderr.strip().splitlines()[-1:]), "Spark did not start")
+    raise CliError(f"{file}: {said}")
+
+
+def _one_pipeline(file: str) -> tuple[Pipeline, list[Resource]]:
+    """Return the pipeline of a file, and everything in it."""
+    resources = read_manifests([file], None)
+    pipelines = [one for one in resources if isinstance(one, Pipeline)]
+    if len(pipelines) != 1:
+        raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
+    return pipelines[0], resources
+
+
 def test(
     file: Annotated[str, typer.Argument(metavar="FILE", help="YAML with the pipeline, its addresses and code.")],
     rows: Annotated[str, typer.Argument(metavar="ROWS", help="YAML with what is given and what is expected.")],
@@ -92,16 +145,13 @@ def test(
     is 1 if something else came of it.
     """
     writer = Writer()
-    resources = read_manifests([file], None)
-    pipelines = [one for one in resources if isinstance(one, Pipeline)]
-    if len(pipelines) != 1:
-        raise UsageError(f"{file}: expected one pipeline, got {len(pipelines)}")
+    pipeline, resources = _one_pipeline(file)
     wanted = _read_rows(rows)
     folder = Path(tempfile.mkdtemp(prefix="enmasse-test-"))
     folder.chmod(0o755)
     try:
         with writer.err.status("starting a platform ..."):
-            differences = asyncio.run(_Trial(pipelines[0], resources, wanted, folder).run())
+            differences = asyncio.run(_Trial(pipeline, resources, wanted, folder).run())
     except EnmasseError as error:
         raise CliError(str(error)) from None
     finally:

@@ -1,0 +1,114 @@
+"""``python -m enmasse.pipeline check``: what Spark itself says of a pipeline, without running it.
+
+Addresses and tables need not be there: a source has the columns that its declaration gives it, a table those that it
+is said to have. What Spark would refuse when a query starts is found with its place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+
+from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.running.building import build_plans
+from enmasse.pipeline.running.context import RunningContext
+from enmasse.pipeline.running.failures import sentence_of
+from enmasse.pipeline.running.guard import Guard
+from enmasse.pipeline.running.logical_plans import analyzed
+from enmasse.pipeline.running.plans import AddressFacts, Place, QueryPlan
+from enmasse.pipeline.session import start_session
+
+_INSTEAD = {
+    "STREAMING_OUTPUT_MODE": " Give the source a watermark and group by window(...), or the sink mode update and keys.",
+    "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": " Set perBatch on the step.",
+}
+"""What to write instead, by Spark's name of the problem."""
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CHECKER = "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker"
+_MODES = "org.apache.spark.sql.streaming.OutputMode"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command line: a line of JSON on standard input says the rest."""
+    parser.description = "check a pipeline as Spark does: {pipeline, addresses, code, tables} on standard input"
+
+
+def run(_options: argparse.Namespace, _arguments: Any) -> int:
+    """Print the problems, a line each; 1 if there are any."""
+    given = json.load(sys.stdin)
+    with tempfile.TemporaryDirectory(prefix="enmasse-check-") as folder:
+        spark = start_session("check", Path(folder, "work"), cores=1, quick=True)
+        try:
+            found = problems(spark, Path(folder), given)
+        finally:
+            spark.stop()
+    sys.stdout.write("".join(f"{problem}\n" for problem in found))
+    return int(bool(found))
+
+
+def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a pipeline.
+
+    Args:
+        spark: a session.
+        folder: for what is made on the way.
+        given: the ``pipeline``; ``addresses``, type and schema by name; ``code``, source by module; ``tables``,
+            columns by name.
+    """
+    document = given["pipeline"]
+    for source in document["spec"].get("sources") or ():
+        if source.get("table") and not source.get("stream"):
+            source["whenEmpty"] = "warn"  # here all are empty
+    pipeline = Pipeline.model_validate(document)
+    for name, columns in (given.get("tables") or {}).items():
+        _make_table(spark, folder / "lake" / name, columns)
+    told = (given.get("addresses") or {}).items()
+    facts = {name: AddressFacts(one["type"], one.get("schema")) for name, one in told}
+    context = RunningContext(
+        spark=spark,
+        place=Place("amqp://127.0.0.1", "", folder),
+        pipeline=pipeline.metadata.name,
+        addresses=facts,
+        credentials="",
+        checkpoint_of=lambda query: folder / "checkpoints" / query,
+        spool=folder / "spool",
+        log=lambda _: None,
+    )
+    try:
+        plans = build_plans(context, pipeline, Guard(spark), given.get("code") or {})
+    except (PlanError, AnalysisException) as error:
+        return [sentence_of(error)]
+    return [said for plan in plans if isinstance(plan, QueryPlan) and (said := refusal(spark, plan))]
+
+
+def refusal(spark: SparkSession, plan: QueryPlan) -> str:
+    """Return why Spark would not start a query; empty if it would."""
+    jvm: Any = spark._jvm  # noqa: SLF001  # Spark asks this itself only once a query starts
+    checker = getattr(jvm, _CHECKER)
+    mode = getattr(getattr(jvm, _MODES), plan.target.mode.capitalize())
+    try:
+        checker.checkForStreaming(analyzed(plan.frame), mode())
+    except AnalysisException as error:
+        condition = str(error.getCondition()).partition(".")[0]
+        return f"query {plan.name}: {sentence_of(error)}{_INSTEAD.get(condition, '')}"
+    return ""
+
+
+def _make_table(spark: SparkSession, path: Path, columns: str) -> None:
+    """Have an empty table be there, with a row's worth of columns."""
+    from deltalake import write_deltalake  # noqa: PLC0415  # slow to load, and few pipelines join tables
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
+
+    schema = to_arrow_schema(spark.createDataFrame([], columns).schema, timezone="UTC")
+    write_deltalake(path, schema.empty_table())
