@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,9 +16,10 @@ import pytest
 
 from enmasse.model.kinds.builtins import TrainParameters
 from enmasse.pipeline.builtin import anomalies, commands, heartbeat, lake, score, train
-from enmasse.pipeline.builtin.models import Models
+from enmasse.pipeline.builtin.models import Models, roll_back
 from enmasse.pipeline.errors import ModelMissingError, PlanError
 from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
+from enmasse.pipeline.running.querying import versions_of_models
 from tests.scenario.builtin_stage import Stage, body, send
 from tests.support.foreign_tools import require
 from tests.support.polling import until
@@ -140,12 +142,20 @@ def test_a_model_is_trained_applied_and_swapped_while_the_query_runs(
     assert "table raw has 20 with load, power, and 50 are needed" in job.run()
     send(stream_node, "telemetry", [*(sample() for _ in range(180)), b"no", b'{"load": 1}', *BAD], key="p")
     stage.finish(stored)
-    assert job.run() == "model pumps: version 000001, trained with 200 rows"
+    said = (
+        r"model pumps: version 000001, trained with (\d+) rows; of (\d+) held back: anomalies 0\.?\d*, (score|rmse)"
+    )
+    trained = re.match(said, job.run())
+    assert trained is not None
+    assert int(trained[1]) + int(trained[2]) == 200
     assert job.run() == "model pumps: version 000001 counts"
     models = Models(stage.place.models / "pumps")
     model = models.load("000001")
     assert 0.8 < sum(float(s) <= model.threshold for s in _scores(stage, plans, "000001")) / 200 < 0.97
+    assert model.quality["rows"] == int(trained[2]) > 10
     if kind == "regression":
+        assert model.quality["r2"] > 0.99
+        assert 0.3 < model.quality["rmse"] < 2
         assert model.weights[0] * model.scale[0] == pytest.approx(3.0, abs=0.05)
     _compare_with_spark(stage, model.version)
     plan = plans[0]
@@ -159,6 +169,16 @@ def test_a_model_is_trained_applied_and_swapped_while_the_query_runs(
     assert {row.version for row in last.values()} == {"000002"}
     assert last["odd"].anomalous
     assert last["odd"].score > last["even"].score
+    folder = stage.place.models / "pumps"
+    told = versions_of_models(stage.spark, stage.place.models).collect()
+    assert [(row["version"], row["counts"]) for row in told] == [("000002", True), ("000001", False)]
+    assert told[0]["quality"] == Models(folder).load("000002").quality
+    assert (roll_back(folder), models.current()) == ("000001", "000001")
+    with pytest.raises(ModelMissingError, match="there is no version before 000001"):
+        roll_back(folder)
+    assert roll_back(folder, "2") == "000002"
+    with pytest.raises(ModelMissingError, match="there is no version 7; there are 000001, 000002"):
+        roll_back(folder, "7")
 
 
 def _scores(stage: Stage, plans: Any, version: str) -> list[float]:

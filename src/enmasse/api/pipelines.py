@@ -30,6 +30,7 @@ from enmasse.api.kube.status import RequestError
 from enmasse.errors import UnavailableError
 from enmasse.identity.rbac import AccessRequest
 from enmasse.model.kinds.builtins import BUILTINS
+from enmasse.model.kinds.relations import table_problem
 from enmasse.model.schema.kinds import ADDRESS_SPACE, PIPELINE, SECRET
 from enmasse.model.schema.openapi import class_text, structural
 from enmasse.model.schema.schema import describe_value
@@ -214,7 +215,32 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         )
         registry.store.get(space.name, namespace, name)
         change = _table_change(table, action, await read_body(request, OBJECTS))
-        answer = await asked_by(request, {"space": f"{namespace}/{name}", "table": change})
+        answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
+        if answer.get("error"):
+            raise RequestError(422, str(answer["error"]))
+        return _result(answer)
+
+    @router.post(
+        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/models/{{model}}/rollback",
+        summary="AddressSpace: have another version of a model count",
+        operation_id="rollback_addressspaces_models",
+        response_class=JSONResponse,
+    )
+    async def roll_back(request: Request, namespace: str, name: str, model: str) -> Response:
+        request.state.rights.require(
+            request.state.requester, AccessRequest("update", pipeline.group, pipeline.plural, namespace)
+        )
+        registry.store.get(space.name, namespace, name)
+        body = await read_body(request, OBJECTS)
+        if unknown := next((field for field in body if field != "version"), None):
+            raise RequestError(400, f"{unknown}: unknown; rollback takes version")
+        version = body.get("version")
+        if version is not None and not (isinstance(version, int | str) and str(version).isdecimal()):
+            raise RequestError(400, f"version: expected a number, got {describe_value(version)}")
+        if table_problem(model) is not None:
+            raise RequestError(404, f"there is no model {describe_value(model)}")
+        change = {"model": model, "version": version}
+        answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
         if answer.get("error"):
             raise RequestError(422, str(answer["error"]))
         return _result(answer)

@@ -346,9 +346,9 @@ def test_tables_are_listed_looked_back_at_and_restored(api: str, cli: Cli, shop:
         assert cli("table", "optimize", "readings").code == 0
         assert cli("table", "history", "readings").code == 0
     assert [command for _, command in asked] == [
-        space | {"table": {"name": "readings", "action": "restore", "version": 3}},
-        space | {"table": {"name": "readings", "action": "restore", "at": "2026-01-31T12:00:00Z"}},
-        space | {"table": {"name": "readings", "action": "optimize"}},
+        space | {"change": {"name": "readings", "action": "restore", "version": 3}},
+        space | {"change": {"name": "readings", "action": "restore", "at": "2026-01-31T12:00:00Z"}},
+        space | {"change": {"name": "readings", "action": "optimize"}},
         space | {"sql": "SELECT * FROM `history:readings` ORDER BY version DESC", "limit": 20},
     ]
     assert cli("table", "restore", "readings").code == 2

@@ -301,6 +301,8 @@ class TrainParameters(BuiltinParameters):
     """Rows to train with at most; of more, so many are chosen by chance."""
     min_rows: int = Field(default=100, ge=2)
     """Rows without which there is no training."""
+    held_back: float = Field(default=0.2, ge=0, lt=1)
+    """The share of the rows that it is not trained with, but its quality is measured with."""
     every: Duration | None = None
     """How old a model becomes before it is trained again; left out: once is enough."""
     keep: int = Field(default=5, ge=1)

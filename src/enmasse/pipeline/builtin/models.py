@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -66,6 +66,9 @@ class Model:
     """A score above is an anomaly."""
     rows: int = 0
     """Trained with so many."""
+    quality: Mapping[str, float] = field(default_factory=dict)
+    """By name, measured with rows that it was not trained with: ``rows``; of a regression ``rmse`` and ``r2``; of
+    kmeans ``score``, the mean distance; ``anomalies``, the share above the threshold."""
     trained_at: str = ""
     version: str = ""
 
@@ -162,14 +165,43 @@ class Models:
         for path in [*aside.rglob("*"), aside]:
             _sync(path)
         aside.rename(self._folder / version)
+        self.point_to(version)
+        for old in self.versions()[:-keep]:
+            shutil.rmtree(self._folder / old, ignore_errors=True)
+        return made
+
+    def point_to(self, version: str) -> None:
+        """Have a version count that is there."""
         pointer = self._folder / ".current"
         pointer.write_text(f"{version}\n")
         _sync(pointer)
         pointer.rename(self._folder / "current")
         _sync(self._folder)
-        for old in self.versions()[:-keep]:
-            shutil.rmtree(self._folder / old, ignore_errors=True)
-        return made
+
+
+def roll_back(folder: Path, version: str | None = None) -> str:
+    """Have another version of a model count, by default the one before; return which one.
+
+    Args:
+        folder: ``models/<name>``.
+        version: which one.
+
+    Raises:
+        ModelMissingError: there is none such.
+    """
+    models = Models(folder)
+    there, current = models.versions(), models.current()
+    if version is None:
+        before = [one for one in there if one < current]
+        if not before:
+            raise ModelMissingError(f"model {folder.name}: there is no version before {current}, which counts")
+        version = before[-1]
+    wanted = f"{int(version):06d}" if version.isdecimal() else version
+    if wanted not in there:
+        raise ModelMissingError(f"model {folder.name}: there is no version {version}; there are {', '.join(there)}")
+    models.load(wanted)
+    models.point_to(wanted)
+    return wanted
 
 
 def _frozen(value: Any) -> Any:

@@ -86,12 +86,19 @@ def train(context: PlanContext, wanted: TrainParameters) -> str:
                 f"model {wanted.model}: waits for rows: table {wanted.table} has {count} with "
                 f"{', '.join(rows.columns)}, and {wanted.min_rows} are needed"
             )
-        fitted, model = _fit(chosen, wanted, count)
+        held = None
+        if wanted.held_back:
+            chosen, held = chosen.randomSplit([1 - wanted.held_back, wanted.held_back], SEED)
+        fitted, model = _fit(chosen, wanted)
+        if held is not None:
+            model = replace(model, quality=_quality(held, model))
     finally:
         rows.unpersist()
     models = Models(context.place.models / wanted.model)
     made = models.add(model, lambda folder: _save(fitted, folder), wanted.keep)
-    return f"model {wanted.model}: version {made.version}, trained with {made.rows} rows"
+    measured = ", ".join(f"{name} {value:.4g}" for name, value in made.quality.items() if name != "rows")
+    of_held = f"; of {made.quality['rows']:.0f} held back: {measured}" if made.quality else ""
+    return f"model {wanted.model}: version {made.version}, trained with {made.rows} rows{of_held}"
 
 
 def training_rows(table: DataFrame, wanted: TrainParameters) -> DataFrame:
@@ -127,7 +134,26 @@ def training_rows(table: DataFrame, wanted: TrainParameters) -> DataFrame:
     return numbers
 
 
-def _fit(rows: DataFrame, wanted: TrainParameters, count: int) -> tuple[PipelineModel, Model]:
+def _quality(held: DataFrame, model: Model) -> dict[str, float]:
+    """Return how good a model is for rows that it was not trained with."""
+    scored = held.mapInArrow(_TrainingScores(model), "score DOUBLE, target DOUBLE")
+    found = scored.selectExpr(
+        "count(*) AS rows", "avg(score) AS score", "avg(score * score) AS square", "var_pop(target) AS variance",
+        f"avg(if(score > {model.threshold!r}, 1.0, 0.0)) AS anomalies",
+    ).first()  # fmt: skip
+    if found is None or not found["rows"]:
+        return {"rows": 0.0}
+    told = {"rows": float(found["rows"]), "anomalies": float(found["anomalies"])}
+    if model.kind == "kmeans":
+        return told | {"score": float(found["score"])}
+    mean_square = float(found["square"]) * model.deviation**2
+    told["rmse"] = float(np.sqrt(mean_square))
+    if found["variance"]:
+        told["r2"] = 1 - mean_square / float(found["variance"])
+    return told
+
+
+def _fit(rows: DataFrame, wanted: TrainParameters) -> tuple[PipelineModel, Model]:
     from pyspark.ml import Pipeline  # noqa: PLC0415  # slow to load, and only here
     from pyspark.ml.clustering import KMeans  # noqa: PLC0415
     from pyspark.ml.feature import StandardScaler, VectorAssembler  # noqa: PLC0415
@@ -150,7 +176,7 @@ def _fit(rows: DataFrame, wanted: TrainParameters, count: int) -> tuple[Pipeline
         target=wanted.target,
         mean=_floats(scaling.mean.toArray()),
         scale=_floats(np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)),
-        rows=min(count, wanted.max_rows),
+        rows=rows.count(),
         trained_at=datetime.now(UTC).isoformat(),
     )
     if wanted.kind == "kmeans":
@@ -163,7 +189,7 @@ def _fit(rows: DataFrame, wanted: TrainParameters, count: int) -> tuple[Pipeline
             # A perfect fit leaves no unit for residuals; then they are their own.
             deviation=float(found.summary.rootMeanSquaredError) or 1.0,
         )
-    scored = rows.mapInArrow(_TrainingScores(model), "score DOUBLE")
+    scored = rows.mapInArrow(_TrainingScores(model), "score DOUBLE, target DOUBLE")
     threshold = scored.agg(F.percentile_approx("score", wanted.quantile, 10_000)).first()
     assert threshold is not None
     return fitted, replace(model, threshold=float(threshold[0]))
@@ -178,7 +204,8 @@ class _TrainingScores:
             columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.model.features]
             target = None if self.model.target is None else batch.column(self.model.target).to_numpy()
             scores = self.model.scores(np.column_stack(columns), target)
-            yield pa.record_batch({"score": scores.score})
+            told = [None] * len(scores.score) if target is None else target
+            yield pa.record_batch({"score": scores.score, "target": pa.array(told, pa.float64())})
 
 
 def _save(fitted: PipelineModel, folder: Path) -> None:

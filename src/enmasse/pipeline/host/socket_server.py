@@ -83,8 +83,8 @@ class _Handlers:
         asked = await request.json()
         try:
             command: Document = {name: str(asked[name]) for name in ("sql", "as") if name in asked}
-            if isinstance(asked.get("table"), dict):
-                command["table"] = asked["table"]
+            if isinstance(asked.get("change"), dict):
+                command["change"] = asked["change"]
             command["limit"] = min(int(asked.get("limit") or MOST_ROWS), MOST_ROWS)
             asking = self._host.query(
                 str(asked["space"]),

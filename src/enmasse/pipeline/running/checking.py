@@ -27,7 +27,7 @@ from enmasse.pipeline.running.plans import AddressFacts, Place, QueryPlan
 from enmasse.pipeline.session import start_session
 
 _INSTEAD = {
-    "STREAMING_OUTPUT_MODE": " Give the source a watermark and group by window(...), or the sink mode update and keys.",
+    "STREAMING_OUTPUT_MODE": " Give the source a watermark and group by window(...), or the sink mode update.",
     "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": " Set perBatch on the step.",
 }
 """What to write instead, by Spark's name of the problem."""

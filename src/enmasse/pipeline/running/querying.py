@@ -29,6 +29,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from enmasse.errors import EnmasseError
 from enmasse.model.sql.sql import SqlError, checked_sql
+from enmasse.pipeline.builtin.models import Models, roll_back
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.compaction import compact, order_rows
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
@@ -54,6 +55,8 @@ OF_TABLES, OF_ADDRESSES = "table:", "address:"
 """What stands before a name of which there are both a table and an address."""
 ABOUT_TABLES: Final = {"history:": history, "statistics:": statistics}
 """What stands before the name of a table of which its log says something, and gives that."""
+OF_MODELS: Final = "models:"
+"""The relation of all versions of all models."""
 TABLE_COLUMNS: Final = [
     {"name": "table", "type": "STRING"},
     {"name": "columns", "type": "ARRAY<STRUCT<NAME:STRING,TYPE:STRING>>"},
@@ -121,8 +124,8 @@ class Queries:
             context.setLocalProperty("spark.scheduler.pool", "queries")
             context.setJobGroup(f"query {number}", "query", interruptOnCancel=True)
             limit = min(int(command.get("limit") or DEFAULT_LIMIT), MOST_ROWS)
-            if "table" in command:
-                said = change_table(self._place.lake, command["table"])
+            if "change" in command:
+                said = change(self._place, command["change"])
                 self._answer(number, columns=[{"name": "done", "type": "STRING"}], rows=[[said]])
                 return
             if "sql" not in command:
@@ -148,6 +151,7 @@ class Queries:
         text, versions = past_versions(text)
         known = {name: name for name in there} | {f"{OF_TABLES}{name}": name for name in there}
         known |= {f"{about}{name}": name for about in ABOUT_TABLES for name in there}
+        known[OF_MODELS] = OF_MODELS
         known |= {past: known[name] for past, (name, _) in versions.items() if name in known}
         given: Mapping[str, Any] = command.get("addresses") or {}
         addresses = {name: name for name in given} | {f"{OF_ADDRESSES}{name}": name for name in given}
@@ -162,7 +166,9 @@ class Queries:
             )
         session = self._spark.newSession()
         frames = {
-            name: about(session, self._place.lake / known[name])
+            name: versions_of_models(session, self._place.models)
+            if name == OF_MODELS
+            else about(session, self._place.lake / known[name])
             if (about := ABOUT_TABLES.get(f"{name.partition(':')[0]}:"))
             else relation(session, self._place.lake / known[name], versions[name][1] if name in versions else None)
             if name in known
@@ -185,6 +191,24 @@ class Queries:
     def _answer(self, number: str, **fields: Any) -> None:
         answer = {"columns": [], "rows": [], "error": None, "truncated": False, "file": None, "busy": False} | fields
         self._emit("answer", id=number, **answer)
+
+
+def change(place: Place, wanted: Mapping[str, Any]) -> str:
+    """Change a table, or have another version of a model count; return what was done, in words.
+
+    Args:
+        place: of the space.
+        wanted: of a table as ``change_table`` takes it; of a ``model`` its name, and ``version`` or None for the one
+            before.
+
+    Raises:
+        EnmasseError: there is no such table or model, or no such version of it.
+    """
+    if "model" not in wanted:
+        return change_table(place.lake, wanted)
+    version = wanted.get("version")
+    counts = roll_back(place.models / str(wanted["model"]), None if version is None else str(version))
+    return f"version {counts} counts"
 
 
 def change_table(lake: Path, wanted: Mapping[str, Any]) -> str:
@@ -218,6 +242,23 @@ def change_table(lake: Path, wanted: Mapping[str, Any]) -> str:
     if moment is not None and moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return restore(lake / name, int(version or 0) if moment is None else moment)
+
+
+def versions_of_models(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return all versions of all models of a space, with their quality, and which ones count."""
+    rows = []
+    for model in sorted(folder.iterdir() if folder.is_dir() else ()):
+        models = Models(model)
+        for version in reversed(models.versions()):
+            found = models.load(version)
+            counts = version == models.current()
+            at = datetime.fromisoformat(found.trained_at)
+            rows.append((found.name, version, counts, found.kind, found.rows, at, dict(found.quality)))
+    schema = (
+        "model STRING, version STRING, counts BOOLEAN, kind STRING, rows BIGINT, trained_at TIMESTAMP, "
+        "quality MAP<STRING, DOUBLE>"
+    )
+    return spark.createDataFrame(rows, schema)
 
 
 _PAST: Final = re.compile(

@@ -28,7 +28,7 @@ from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError
 from enmasse.model.kinds.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines import Pipeline
-from enmasse.model.schema.kinds import PIPELINE
+from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE
 from enmasse.model.schema.schema import Model
 from enmasse.model.sql.ddl import parse_ddl
 from enmasse.pipeline.host.api import api_client
@@ -106,10 +106,10 @@ def check(
     documents = [one.to_dict() for one in resources]
     code: dict[str, str] = {}
     if pipeline.spec.code is not None:
-        maps = {one["metadata"]["name"]: one.get("data") or {} for one in documents if one["kind"] == "ConfigMap"}
+        maps = {one["metadata"]["name"]: one.get("data") or {} for one in documents if one["kind"] == CONFIG_MAP.name}
         modules = maps.get(pipeline.spec.code.config_map, {})
         code = {name.removesuffix(".py"): text for name, text in modules.items() if name.endswith(".py")}
-    addresses = {one["spec"]["address"]: one["spec"] for one in documents if one["kind"] == "Address"}
+    addresses = {one["spec"]["address"]: one["spec"] for one in documents if one["kind"] == ADDRESS.name}
     given = {
         "pipeline": pipeline.to_dict(),
         "addresses": {name: {"type": one["type"], "schema": one.get("schema")} for name, one in addresses.items()},
@@ -221,8 +221,8 @@ class _Trial:
         space, spec = self._pipeline.space, self._pipeline.spec
         meta = {"namespace": self._namespace}
         api = {"apiVersion": "enmasse.io/v1beta1"}
-        if ("AddressSpace", space) not in kinds:
-            declared = {"kind": "AddressSpace", "metadata": meta | {"name": space}, "spec": {"type": "standard"}}
+        if (ADDRESS_SPACE.name, space) not in kinds:
+            declared = {"kind": ADDRESS_SPACE.name, "metadata": meta | {"name": space}, "spec": {"type": "standard"}}
             documents.insert(0, api | declared)
         wanted: dict[str, str] = {}
         for source in spec.sources:
@@ -239,10 +239,10 @@ class _Trial:
             if expected.address is not None:
                 wanted[expected.address] = wanted.get(expected.address, expected.type)
         for number, (address, kind) in enumerate(wanted.items()):
-            if ("Address", address) not in kinds:
+            if (ADDRESS.name, address) not in kinds:
                 named = meta | {"name": f"{space}.test-{number}"}
                 one = {"address": address, "type": kind} | ({"partitions": 1} if kind == "stream" else {})
-                documents.append(api | {"kind": "Address", "metadata": named, "spec": one})
+                documents.append(api | {"kind": ADDRESS.name, "metadata": named, "spec": one})
         return documents
 
     async def _apply(self, documents: Iterable[Mapping[str, Any]]) -> None:
@@ -269,10 +269,10 @@ class _Trial:
         source = {"name": "given", "address": address, "format": "json", "schema": given.schema_, "onDrift": "fail"}
         columns = ", ".join(f"`{column.name}`" for column in parse_ddl(given.schema_))
         step = {"name": "rows", "sql": f"SELECT {columns} FROM given"}  # noqa: S608  # checked as any step is
-        await self._apply([api | {"kind": "Address", "metadata": meta, "spec": spec}])
+        await self._apply([api | {"kind": ADDRESS.name, "metadata": meta, "spec": spec}])
         await self._send(address, [GivenMessage(json=row) for row in given.rows])
         filling = {"sources": [source], "steps": [step], "sinks": [{"table": table}]}
-        await self._apply([self._playing(api | {"kind": "Pipeline", "metadata": meta, "spec": filling})])
+        await self._apply([self._playing(api | {"kind": PIPELINE.name, "metadata": meta, "spec": filling})])
         await self._finish(f"{space}.{address}", 1)
 
     async def _send(self, address: str, messages: Iterable[GivenMessage]) -> None:

@@ -59,7 +59,7 @@ def _show(
     if "`" in name or output is AnswerForm.PARQUET:
         raise UsageError("expected the name of a table, and a form other than parquet")
     asked = {"sql": query.format(name), "limit": limit}
-    write_answer(Writer(), output, _ask("query", asked, space, namespace, data))
+    write_answer(Writer(), output, ask_space("query", asked, space, namespace, data))
 
 
 @table.command("optimize")
@@ -99,11 +99,14 @@ def restore(
 def _do(name: str, action: str, body: dict[str, Any], space: str | None, namespace: str | None, data: Path) -> None:
     if "/" in name:
         raise UsageError(f"expected the name of a table, got '{name}'")
-    answer = _ask(f"tables/{name}/{action}", body, space, namespace, data)
+    answer = ask_space(f"tables/{name}/{action}", body, space, namespace, data)
     Writer().say(f"table {name}: {answer['rows'][0][0]}")
 
 
-def _ask(path: str, body: dict[str, Any], space: str | None, namespace: str | None, data: Path) -> dict[str, Any]:
+def ask_space(
+    path: str, body: dict[str, Any], space: str | None, namespace: str | None, data: Path
+) -> dict[str, Any]:
+    """Ask the API something about a space, and return the answer."""
     writer, kind = Writer(), ADDRESS_SPACE
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
