@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +53,15 @@ def test_a_stream_is_read_as_the_page_says(
     run("hour")
     assert names["recent"].load("telemetry").count() == 2
     assert "content_type" in run("properties")
+    told = subprocess.run(
+        [sys.executable, "-c", PAGE["notebook"][0]],
+        env=os.environ | {"ENMASSE_DATA": str(own.data)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert told.stdout == "2 readings, tables: []\n"
     run("checkpoint")
     assert names["query"].exception() is None
     assert spark.read.parquet(str(tmp_path / "tables/telemetry")).count() == 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from enmasse.pipeline.credentials import check_name
 from enmasse.pipeline.errors import OptionError
-from enmasse.pipeline.source.options import checked_url, parse_seconds
+from enmasse.pipeline.source.options import checked_url, parse_seconds, with_place
 
 _KNOWN = (
     "url",
@@ -80,7 +80,7 @@ class SinkOptions:
         Raises:
             OptionError: an option is missing, unknown or malformed; the message says which.
         """
-        values = _named(options, is_batch)
+        values = with_place(_named(options, is_batch))
         if not values.get("url"):
             raise OptionError('option url is missing: expected .option("url", "amqp://127.0.0.1:5672")')
         order = _one_of("order", values.get("order", "arrival"), "arrival", "content")

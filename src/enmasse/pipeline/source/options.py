@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m)?\s*")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 _SIZE = re.compile(r"\s*(\d+)\s*([kmg]?)(?:i?b)?\s*", re.IGNORECASE)
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+URL_VARIABLE, SPACE_VARIABLE = "ENMASSE_URL", "ENMASSE_SPACE"
+"""The environment's place, where the options name none: ``enmasse.notebook`` sets it."""
 
 MOST_ADDRESSES = 200
 """Of one source: each costs the planner a connection and a thread."""
@@ -138,7 +142,7 @@ class SourceOptions:
         Raises:
             OptionError: an option is missing, unknown, malformed or of no use; the message says which.
         """
-        values = _named(options)
+        values = with_place(_named(options))
         if not is_batch and (useless := [name for name in _BATCH_ONLY if name in values]):
             raise OptionError(f"option {useless[0]} is for spark.read only: a stream has no end; leave it out")
         address = values.get("address") or values.get("path")
@@ -185,6 +189,15 @@ def _named(options: Mapping[str, str]) -> dict[str, str]:
         if name is None:
             raise OptionError(f"format enmasse has no option {given!r}; it knows {', '.join(sorted(_KNOWN))}")
         values[name] = value
+    return values
+
+
+def with_place(values: dict[str, str]) -> dict[str, str]:
+    """Return options with the environment's URL and space, if they name no URL."""
+    if not values.get("url") and (url := os.environ.get(URL_VARIABLE)):
+        values["url"] = url
+        if space := os.environ.get(SPACE_VARIABLE):
+            values.setdefault("space", space)
     return values
 
 
