@@ -439,6 +439,28 @@ def test_rows_are_held_against_what_they_are_expected_to_meet_and_empty_messages
         place.send(command="delete", name=f"demo.{name}", purge=True)
 
 
+def test_what_has_ended_runs_again_by_schedule_and_after_others(node: StreamNode, place: RunnerPlace) -> None:
+    send(node, node.create("nightly"), "a")
+    kinds = {"nightly": STREAM}
+    place.put("demo.first", to_table("nightly", "nightly", trigger="availableNow", schedule="*/3 * * * * *"), kinds)
+    later = {
+        "sources": [{"name": "t", "table": "nightly", "stream": True}],
+        "sinks": [{"input": "t", "table": "later"}],
+        "trigger": "availableNow",
+        "after": ["first"],
+    }
+    place.put("demo.second", later, {})
+    place.until(lambda: texts(place, "later") == ["a"])
+    first = place.until(lambda: (s := place.statuses["demo.first"])["phase"] and s.get("lastRun") and s)
+    assert first["nextRun"] > first["lastRun"]
+    send(node, "nightly", "b")
+    place.until(lambda: texts(place, "later") == ["a", "b"])
+    assert place.state("demo.second") <= {"Finished", "Running", "Starting"}
+    assert place.statuses["demo.first"]["lastRun"] > first["lastRun"]
+    for name in ("first", "second"):
+        place.send(command="delete", name=f"demo.{name}", purge=True)
+
+
 def test_several_streams_are_one_source_and_new_ones_join_it(node: StreamNode, place: RunnerPlace) -> None:
     for name in ("hall/1", "hall/2"):
         node.create(name, partitions=2)

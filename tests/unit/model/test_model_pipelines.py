@@ -226,6 +226,19 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "spec.steps[0].schema",
             "a function of whole relations",
         ),
+        ({"schedule": "0 3 * * *"}, "spec.schedule", "only with trigger: availableNow"),
+        (
+            {"schedule": "0 25 * * *", "trigger": "availableNow"},
+            "spec.schedule",
+            "expected minute, hour",
+        ),
+        ({"after": ["hot"], "trigger": "availableNow"}, "spec.after[0]", "expected another pipeline"),
+        ({"after": ["farm.a"], "trigger": "availableNow"}, "spec.after[0]", "expected a pipeline of space shop"),
+        (
+            {"after": ["a"], "schedule": "0 3 * * *", "trigger": "availableNow"},
+            "spec.after",
+            "either a schedule or pipelines",
+        ),
         ({"steps": [HOT | {"badRecords": "bad"}]}, "spec.steps[0].badRecords", "nothing goes there without"),
         (
             {"sources": [READINGS | {"format": "raw", "tombstones": True}]},

@@ -135,6 +135,10 @@ class PipelineStatus(ResourceStatus):
     """Rows that are there and were not read yet; of each address by the query that is furthest behind."""
     last_error: str | None = None
     """The last failure of any query."""
+    last_run: str | None = None
+    """Of one that ends and runs again: when it ended well."""
+    next_run: str | None = None
+    """Of one with a schedule: when it runs again."""
     restarted_at: str | None = None
     """The last ``restart.at`` that was done."""
     warnings: tuple[str, ...] = Field(default=(), strict=False)

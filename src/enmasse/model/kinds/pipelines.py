@@ -10,8 +10,9 @@ from pydantic import Field
 
 from enmasse.model.kinds.builtins import BUILTINS, AddressPattern, MeteringParameters, builtin_problems
 from enmasse.model.kinds.durations import Duration
-from enmasse.model.kinds.flow import flow_problems, trigger_problem
+from enmasse.model.kinds.flow import AVAILABLE_NOW, flow_problems, trigger_problem
 from enmasse.model.kinds.pipeline_status import PipelineStatus
+from enmasse.model.kinds.schedules import schedule_problem
 from enmasse.model.kinds.sources import position_problem
 from enmasse.model.schema.conditions import Unapplied
 from enmasse.model.schema.errors import Problem
@@ -298,6 +299,11 @@ class PipelineSpec(Model):
     """Instead of sources, steps and sinks."""
     code: Code | None = None
     """The Python of the steps that are functions."""
+    schedule: str | None = None
+    """With ``trigger: availableNow``: when it runs again, in cron's words and UTC, as ``0 3 * * *``."""
+    after: tuple[str, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
+    """With ``trigger: availableNow``: pipelines of the space that share its session; it runs whenever all of them
+    have ended well since it began last."""
     trigger: str | None = None
     """A duration between two micro-batches, or ``availableNow``: read what is there and end. Left out: 1s."""
     paused: bool = False
@@ -340,6 +346,7 @@ class Pipeline(SpaceMember):
             for name in ("sources", "steps", "sinks", "code"):
                 if getattr(spec, name):
                     yield Problem(f"spec.{name}", "cannot stand beside builtin, which has its own")
+        yield from _repeating_problems(self)
         if spec.trigger is not None and (problem := trigger_problem(spec.trigger)):
             yield Problem("spec.trigger", problem)
         if spec.restart is not None:
@@ -350,6 +357,27 @@ class Pipeline(SpaceMember):
         for path, referred in (("credentialsSecret", spec.credentials_secret), ("code.configMap", module_map)):
             if referred is not None and not is_subdomain(referred):
                 yield Problem(f"spec.{path}", f"expected the name of an object, got {describe_value(referred)}")
+
+
+def _repeating_problems(pipeline: Pipeline) -> Iterator[Problem]:
+    spec = pipeline.spec
+    for name, given in (("schedule", spec.schedule), ("after", spec.after)):
+        if given and spec.trigger != AVAILABLE_NOW:
+            yield Problem(f"spec.{name}", f"only with trigger: {AVAILABLE_NOW}, which ends and can run again")
+    if spec.schedule and spec.after:
+        yield Problem("spec.after", "expected either a schedule or pipelines after which it runs")
+    if spec.schedule is not None and (problem := schedule_problem(spec.schedule)):
+        yield Problem("spec.schedule", problem)
+    for index, name in enumerate(spec.after):
+        if full_name(name, pipeline.space) == pipeline.metadata.name:
+            yield Problem(f"spec.after[{index}]", "expected another pipeline")
+        elif not full_name(name, pipeline.space).startswith(f"{pipeline.space}."):
+            yield Problem(f"spec.after[{index}]", f"expected a pipeline of space {pipeline.space}, got '{name}'")
+
+
+def full_name(name: str, space: str) -> str:
+    """Return the name of a pipeline's object, of one that may be given without its space."""
+    return name if "." in name else f"{space}.{name}"
 
 
 def unapplied_by_type(spec: PipelineSpec, type_of: Callable[[str], str | None]) -> Iterator[Unapplied]:

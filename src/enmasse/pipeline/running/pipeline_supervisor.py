@@ -15,7 +15,8 @@ from enmasse.errors import EnmasseError
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipeline_status import JoinedTable, PipelineStatus, QueryStatus
-from enmasse.model.kinds.pipelines import DEFAULT_TRIGGER, Pipeline
+from enmasse.model.kinds.pipelines import DEFAULT_TRIGGER, Pipeline, PipelineSpec, full_name
+from enmasse.model.kinds.schedules import next_run
 from enmasse.model.schema.conditions import READY, Condition
 from enmasse.pipeline.errors import CheckpointMisfitError, TableEmptyError
 from enmasse.pipeline.lake.reference import forget_pins, joined_tables
@@ -74,6 +75,7 @@ class PipelineSupervisor:
         guard: judges SQL.
         limiter: few queries start at a time.
         emit: called with each event.
+        ended_at: returns when another pipeline of the space ended well, in the clock's seconds; 0: it has not.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class PipelineSupervisor:
         guard: Guard,
         limiter: StartLimiter,
         emit: Callable[..., None],
+        ended_at: Callable[[str], float] = lambda _: 0.0,
     ) -> None:
         self.name = name
         self._spark = spark
@@ -103,6 +106,12 @@ class PipelineSupervisor:
         self._build_at: float | None = None
         self._checkpoints: Checkpoints | None = None
         self._reported: dict[str, Any] = {}
+        self._ended_at_of = ended_at
+        self._began_at = 0.0
+        self.ended_at = 0.0
+        """When all of its queries had ended well, in the clock's seconds; 0: they have not."""
+        self._last_run: datetime | None = None
+        self._next_run: datetime | None = None
         self._thread = threading.Thread(target=self._live, name=f"pipeline {name}", daemon=True)
         self._thread.start()
 
@@ -163,8 +172,11 @@ class PipelineSupervisor:
     def _build(self) -> None:
         assert self._order is not None
         self._problem, self._build_at = None, None
-        if self._order.pipeline.spec.paused:
+        spec = self._order.pipeline.spec
+        if spec.paused or not self._may_begin(spec):
             return
+        self._began_at, self.ended_at = time.monotonic(), 0.0
+        self._next_run = next_run(spec.schedule, datetime.now(UTC)) if spec.schedule is not None else None
         try:
             with self._limiter.slot():
                 self._queries = self._make(self._order)
@@ -238,8 +250,30 @@ class PipelineSupervisor:
         except OSError as error:
             self._log(f"query {name}: it cannot be kept that it has done batches: {error}")
 
+    def _may_begin(self, spec: PipelineSpec) -> bool:
+        """Return whether all pipelines have ended well after which it runs."""
+        space = self.name.partition(".")[0]
+        return all(self._ended_at_of(full_name(name, space)) > self._began_at for name in spec.after)
+
+    def _repeat(self) -> None:
+        """Note that it has ended, and begin again once it is time."""
+        order = self._order
+        if order is None or order.pipeline.spec.paused or self._problem is not None:
+            return
+        queries = [query for query in self._queries if isinstance(query, QuerySupervisor)]
+        has_ended = bool(queries) and all(query.state == "Finished" for query in queries)
+        if has_ended and not self.ended_at:
+            self.ended_at, self._last_run = time.monotonic(), datetime.now(UTC)
+        spec = order.pipeline.spec
+        is_time = self._next_run is not None and datetime.now(UTC) >= self._next_run
+        if (has_ended and is_time) or (spec.after and (has_ended or not queries) and self._may_begin(spec)):
+            self._stop_all()
+            self._queries = []
+            self._build()
+
     def _check(self) -> None:
         now = time.monotonic()
+        self._repeat()
         if self._build_at is not None and now >= self._build_at:
             self._build()
         for query in self._queries:
@@ -284,6 +318,8 @@ class PipelineSupervisor:
             rate=sum_of_most(queries, "input_rows_per_second"),
             lag=None if (lag := sum_of_most(queries, "lag")) is None else int(lag),
             last_error=sentence_of(self._problem) if self._problem else errors[0] if errors else None,
+            last_run=_text(self._last_run),
+            next_run=_text(self._next_run),
             restarted_at=self._checkpoints.restarted_at if self._checkpoints else None,
             warnings=self._warnings,
         )
@@ -299,6 +335,10 @@ class PipelineSupervisor:
             if share > most:
                 return f"{share:.1%} of the latest messages of source {source.name} do not fit its schema"
         return ""
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 DEGRADED_ABOVE: Final = 0.05
@@ -336,6 +376,8 @@ def _condition(
         reason = "Finished"
     elif degraded:
         reason, message = "Degraded", degraded
+    elif not states and pipeline.spec.after:
+        reason, message = "Waiting", f"it runs after {', '.join(pipeline.spec.after)}"
     elif "Starting" in states or not states:
         truth, reason, message = "False", "Starting", "the queries start"
     return Condition.model_validate(

@@ -137,8 +137,19 @@ class Runner:
 
     def _supervisor(self, name: str) -> PipelineSupervisor:
         return PipelineSupervisor(
-            name, self._spark, self._place, guard=self._guard, limiter=self._limiter, emit=self._emit
+            name,
+            self._spark,
+            self._place,
+            guard=self._guard,
+            limiter=self._limiter,
+            emit=self._emit,
+            ended_at=self._ended_at,
         )
+
+    def _ended_at(self, name: str) -> float:
+        """Return when a pipeline ended well; 0: it has not, or is not here."""
+        found = self._supervisors.get(name)
+        return 0.0 if found is None else found.ended_at
 
     def _wait_for_former(self, name: str) -> None:
         """A pipeline that was removed and comes again shares its folders with the former one."""
