@@ -153,7 +153,7 @@ def test_a_stream_flows_through_sql_into_a_table_and_the_status_tells(node: Stre
     was = place.ask("SELECT count(*) AS n FROM flow VERSION AS OF 2")["rows"][0][0]
 
     def change(**table: Any) -> dict[str, Any]:
-        place.send(command="query", id="1", table={"name": "flow", **table})
+        place.send(command="query", id="1", change={"name": "flow", **table})
         return place.next_event("answer")
 
     # As it was, and then as it was before that; what is read meanwhile is added.
