@@ -216,7 +216,11 @@ class Keycloak:
         found = self.admin("GET", f"/{realm}/users?exact=true&username={user}")
         if not found:
             return set()
-        return {group["name"] for group in self.admin("GET", f"/{realm}/users/{found[0]['id']}/groups")}
+        answer = self._admin.get(f"/{realm}/users/{found[0]['id']}/groups")
+        if answer.status_code == 404:
+            return set()  # it went meanwhile
+        assert answer.is_success, answer.text
+        return {group["name"] for group in answer.json()}
 
 
 @pytest.fixture(scope="session")
