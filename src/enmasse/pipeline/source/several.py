@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from enmasse.errors import EnmasseError, UnavailableError
+from enmasse.errors import EnmasseError
 from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.source.frames_client import Connections
 from enmasse.pipeline.source.offsets import Position, Span
@@ -179,11 +179,8 @@ class _Watched:
         while not self._is_closed:
             try:
                 found = self._waiting.get(self._options.url, self._options).wait(_WAIT_S)
-            except UnavailableError:
-                self.planner.state = None  # whoever plans asks anew, and says how long the node may be away
-                self._news.set()
-                return
             except EnmasseError:
+                self.planner.state = None  # whoever plans asks anew, and says what is wrong or how long it may be so
                 self._news.set()
                 return
             if found is not None:
