@@ -226,6 +226,11 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "spec.steps[0].schema",
             "a function of whole relations",
         ),
+        (
+            {"trigger": "availableNow", "sinks": [{"table": "t", "trigger": "1m"}]},
+            "spec.sinks[0].trigger",
+            "not with trigger: availableNow",
+        ),
         ({"schedule": "0 3 * * *"}, "spec.schedule", "only with trigger: availableNow"),
         (
             {"schedule": "0 25 * * *", "trigger": "availableNow"},

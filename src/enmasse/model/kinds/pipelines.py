@@ -213,6 +213,8 @@ class SinkSpec(Model):
     """A table of the space's lake."""
     format: TableFormat | None = None
     """Of a table; left out: delta."""
+    trigger: Duration | None = None
+    """How often this sink's query asks for new rows; left out: as the pipeline says."""
     mode: OutputMode | None = None
     """``append`` (the default): rows that are final; ``update``: what changed; ``complete``: all, each time."""
     keys: tuple[str, ...] = Field(default=(), strict=False)
@@ -364,6 +366,9 @@ def _repeating_problems(pipeline: Pipeline) -> Iterator[Problem]:
     for name, given in (("schedule", spec.schedule), ("after", spec.after)):
         if given and spec.trigger != AVAILABLE_NOW:
             yield Problem(f"spec.{name}", f"only with trigger: {AVAILABLE_NOW}, which ends and can run again")
+    for index, sink in enumerate(spec.sinks):
+        if sink.trigger is not None and spec.trigger == AVAILABLE_NOW:
+            yield Problem(f"spec.sinks[{index}].trigger", f"not with trigger: {AVAILABLE_NOW} of the pipeline")
     if spec.schedule and spec.after:
         yield Problem("spec.after", "expected either a schedule or pipelines after which it runs")
     if spec.schedule is not None and (problem := schedule_problem(spec.schedule)):

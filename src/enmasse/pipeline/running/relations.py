@@ -92,8 +92,9 @@ class Relations:
         source = sink.input if sink.input is not None else list(made.rows)[-1]
         base = made.base.get(source)
         rows = self._rows_of(place, sink, made.rows)
+        every_s = None if sink.trigger is None else milliseconds(sink.trigger) / 1000
         if base is None:
-            return QueryPlan(name, rows, target)
+            return QueryPlan(name, rows, target, trigger_s=every_s)
         steps = [(index, step) for index, step in enumerate(self._steps) if made.base.get(step.name) == base]
 
         def of_batch(batch: DataFrame) -> DataFrame:
@@ -102,7 +103,8 @@ class Relations:
                 relations[step.name] = self._step(index, step, relations)
             return self._rows_of(place, sink, relations)
 
-        return QueryPlan(name, made.rows[base], target, per_batch=PerBatch(rows.schema, of_batch))
+        done = PerBatch(rows.schema, of_batch)
+        return QueryPlan(name, made.rows[base], target, trigger_s=every_s, per_batch=done)
 
     def _make(self, query: str) -> _Made:
         """Return the relations for the query with a checkpoint: it joins tables by its batches."""
