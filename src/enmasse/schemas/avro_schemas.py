@@ -8,7 +8,12 @@ from typing import Any
 import avro.errors
 import avro.schema
 import fastavro
-from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType, SchemaIncompatibilityType
+from avro.compatibility import (
+    ReaderWriterCompatibilityChecker,
+    SchemaCompatibilityResult,
+    SchemaCompatibilityType,
+    SchemaIncompatibilityType,
+)
 
 from enmasse.schemas.errors import InvalidSchemaError
 
@@ -20,6 +25,44 @@ _WORDS = {
     SchemaIncompatibilityType.type_mismatch: "the type cannot be read as the other one",
     SchemaIncompatibilityType.missing_union_branch: "the union lacks a type",
 }
+
+
+_STEPS = 20_000
+"""Comparisons of two parts: a fraction of a second. Unions alone would take as many as the product of their types."""
+
+
+_MISFITS = 1_000
+"""The library copies all that it has found for each further one."""
+_TOLD = 5
+
+
+class _TooComplexError(Exception):
+    pass
+
+
+class _BoundedChecker(ReaderWriterCompatibilityChecker):
+    """The library's comparison, which ends."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._steps = self._misfits = 0
+
+    def get_compatibility(
+        self,
+        reader: avro.schema.Schema,
+        writer: avro.schema.Schema,
+        reference_token: str = ReaderWriterCompatibilityChecker.ROOT_REFERENCE_TOKEN,
+        location: list[str] | None = None,
+    ) -> SchemaCompatibilityResult:
+        self._steps += 1
+        if self._steps > _STEPS:
+            raise _TooComplexError
+        found = super().get_compatibility(reader, writer, reference_token, location)
+        if found.compatibility is SchemaCompatibilityType.incompatible:
+            self._misfits += 1
+            if self._misfits > _MISFITS:
+                raise _TooComplexError
+        return found
 
 
 def check_avro(plain: Any) -> None:
@@ -53,14 +96,14 @@ def avro_problems(reader: Any, writer: Any) -> list[str]:
         writer: of who has written.
     """
     try:
-        checker: Any = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
-        found = checker.get_compatibility(_parsed(reader), _parsed(writer))
-    except RecursionError:
-        return ["the schemas are too deep to be compared"]
+        found = _BoundedChecker().get_compatibility(_parsed(reader), _parsed(writer))
+    except (RecursionError, _TooComplexError):
+        return ["the schemas are too complex to be compared"]
     if found.compatibility is not SchemaCompatibilityType.incompatible:
         return []
     reasons = ", ".join(dict.fromkeys(_WORDS[kind] for kind in found.incompatibilities))
-    return [f"at {', '.join(sorted(found.locations))}: {reasons} ({'; '.join(sorted(found.messages))})"]
+    places, words = (", ".join(sorted(some)[:_TOLD]) for some in (found.locations, found.messages))
+    return [f"at {places}: {reasons} ({words[:300]})"]
 
 
 def _parsed(plain: Any) -> avro.schema.Schema:

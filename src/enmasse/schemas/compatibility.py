@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
@@ -29,6 +30,10 @@ DEFAULT_LEVEL: Final[Level] = "BACKWARD"
 
 MAX_CHARACTERS: Final = 100_000
 """Of one schema, as of an address's."""
+
+
+MOST_S: Final = 10.0
+"""For all comparisons of one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,7 @@ def problems(level: Level, new: Schema, former: Sequence[Schema]) -> list[str]:
     if level == "NONE" or not former:
         return []
     found: list[str] = []
+    deadline = time.monotonic() + MOST_S
     for other in reversed(former if level.endswith("TRANSITIVE") else former[-1:]):
         if other.type != new.type:
             found.append(f"schemas of the subject are of type {other.type}, and this one is of type {new.type}")
@@ -109,6 +115,12 @@ def problems(level: Level, new: Schema, former: Sequence[Schema]) -> list[str]:
                 found += [f"reading with the former schema: {why}" for why in _problems(reader=other, writer=new)]
         if found:
             break
+        if time.monotonic() > deadline:
+            raise SchemaRegistryError(
+                UNPROCESSABLE,
+                f"comparing with all versions takes longer than {MOST_S:g} s: delete former ones, or set a level "
+                "that is not transitive",
+            )
     return found
 
 

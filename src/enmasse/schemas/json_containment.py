@@ -18,6 +18,8 @@ from enmasse.schemas.json_schemas import resolve
 
 _STEPS: Final = 20_000
 """Comparisons of two parts: a fraction of a second."""
+_CHARACTERS: Final = 10_000_000
+"""Of all parts that are compared."""
 _REASONS: Final = 20
 _TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
 _BEFORE_SIBLINGS: Final = ("draft-04", "draft-06", "draft-07")
@@ -68,7 +70,7 @@ class _Comparison:
     def __init__(self, reader: Any, writer: Any) -> None:
         self._reader = reader
         self._writer = writer
-        self._steps = 0
+        self._steps = self._characters = 0
         self._under_way: set[tuple[str, str]] = set()
         self._are_roots_same = reader == writer
 
@@ -80,6 +82,9 @@ class _Comparison:
         if writer is False or reader is True or (self._are_roots_same and writer == reader):
             return []
         key = _text(writer), _text(reader)
+        self._characters += len(key[0]) + len(key[1])
+        if self._characters > _CHARACTERS:
+            raise _TooComplexError
         if key in self._under_way:
             return []  # it refers to itself, and is right if all the rest is
         self._under_way.add(key)

@@ -36,6 +36,7 @@ def check_json_schema(plain: Any) -> None:
         raise InvalidSchemaError(
             f"$schema: expected draft 4, 6, 7, 2019-09 or 2020-12, got {plain['$schema']!r:.100}"
         )
+    _check_lists(plain)
     try:
         validator_class(plain).check_schema(plain)
         _check_references(plain, plain)
@@ -44,6 +45,22 @@ def check_json_schema(plain: Any) -> None:
         raise InvalidSchemaError(f"{place or 'the schema'}: {error.message[:300]}") from error
     except RecursionError:
         raise InvalidSchemaError("it is nested too deeply") from None
+
+
+_MOST_MIXED: Final = 200
+"""Of a list: whether its items are different is found by comparing each with each, unless they can be sorted."""
+
+
+def _check_lists(root: Any) -> None:
+    left = [root]
+    while left:
+        node = left.pop()
+        if isinstance(node, list) and len(node) > _MOST_MIXED and len(set(map(type, node))) > 1:
+            raise InvalidSchemaError(f"a list has {len(node)} items of several types: expected {_MOST_MIXED} at most")
+        if isinstance(node, list) and len(node) > _MOST_MIXED and isinstance(node[0], dict | list):
+            raise InvalidSchemaError(f"a list has {len(node)} schemas or the like: expected {_MOST_MIXED} at most")
+        if isinstance(node, list | dict):
+            left.extend(node if isinstance(node, list) else node.values())
 
 
 def resolve(root: Any, reference: str) -> Any:

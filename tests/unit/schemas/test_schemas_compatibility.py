@@ -86,6 +86,8 @@ def test_avro_is_read_by_the_rules_of_its_specification(reader: str, writer: str
         ("JSON", '{"$schema": "https://example.com/own"}'),
         ("JSON", '{"properties": {"a": {"$id": "https://example.com/b"}}}'),
         ("JSON", "NaN"),
+        ("JSON", json.dumps({"enum": [*range(200), "a"]})),
+        ("JSON", json.dumps({"anyOf": [{}] * 201})),
     ],
 )
 def test_what_is_no_schema_is_refused(kind: str, text: str) -> None:
@@ -191,6 +193,19 @@ def test_what_takes_too_long_to_compare_is_said_to() -> None:
         return schema
 
     assert json_problems(deep(14, "string"), deep(14, "integer")) == ["the schemas are too complex to be compared"]
+
+    def union(prefix: str) -> Schema:
+        branches = [{"type": "record", "name": f"{prefix}{number}", "fields": []} for number in range(500)]
+        return read_schema("AVRO", json.dumps(branches))
+
+    (found,) = problems("BACKWARD", union("a"), [union("b")])
+    assert found.endswith("the schemas are too complex to be compared")
+
+
+def test_a_subject_with_more_versions_than_can_be_compared_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enmasse.schemas.compatibility.MOST_S", 0)
+    with pytest.raises(SchemaRegistryError, match="set a level that is not transitive"):
+        problems("BACKWARD_TRANSITIVE", NEW_WITH_DEFAULT, [OLD, OLD])
 
 
 LEAVES: st.SearchStrategy[dict[str, Any]] = st.one_of(

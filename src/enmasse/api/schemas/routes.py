@@ -297,7 +297,8 @@ def _subject(request: Request) -> str:
 
 
 def _described(found: Version) -> Document:
-    return {"subject": found.subject, "version": found.version, "id": found.id} | _text(found.schema)
+    deleted = {"deleted": True} if found.is_deleted else {}
+    return {"subject": found.subject, "version": found.version, "id": found.id} | _text(found.schema) | deleted
 
 
 def _text(schema: Schema) -> Document:
