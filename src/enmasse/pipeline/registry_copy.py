@@ -9,7 +9,9 @@ Rules:
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,12 +24,25 @@ FILE: Final = "registry.json"
 PATIENCE_S: Final = 20.0
 """How long to wait for a younger copy."""
 _POLL_S: Final = 0.05
+_NEVER: Final = 4_102_444_800  # the year 2100
 
 
 @cache
 def copy_at(path: Path) -> RegistryCopy:
     """Return the copy at a path, which this process keeps from one task to the next."""
     return RegistryCopy(path)
+
+
+def write_copy(path: Path, versions: Sequence[dict[str, Any]]) -> None:
+    """Write a copy that nothing younger follows, for who has no registry.
+
+    Args:
+        path: where.
+        versions: as the registry lists them.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(versions))
+    os.utime(path, (_NEVER, _NEVER))
 
 
 @dataclass(frozen=True, slots=True)
