@@ -42,7 +42,7 @@ def test_a_command_is_a_program_with_an_exit_code(shared: Installation) -> None:
 def test_endpoints_and_processes_are_written_down(shared: Installation) -> None:
     protocols = [item["protocol"] for item in shared.endpoints()["endpoints"]]
     of_clients = ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "http", "https"]
-    assert protocols == [*of_clients, "api", "console", "registry", "api-tls"]
+    assert protocols == [*of_clients, "api", "console", "registry", "schemas", "api-tls"]
     processes = shared.endpoints()["processes"]
     assert [item["kind"] for item in processes] == ["supervisor", "control", "node", "journal", "pipelines"]
     assert all(is_alive(item["pid"]) for item in processes)

@@ -76,6 +76,22 @@ def test_what_is_built_in_does_what_the_howto_says(page: str, shop: Place) -> No
         shop.api(f"pipelines/{name}", "DELETE")
 
 
+def test_schemas_are_shared_as_the_howto_says(shop: Place) -> None:
+    told = {}
+    shop.run("enmasse create space shop --wait 60 || enmasse get space shop")
+    for name, (commands, expected) in blocks("share-schemas.md").items():
+        told[name] = shop.run(commands)
+        if expected is not None:
+            lines = [line.rstrip() for line in told[name].splitlines()]
+            assert lines[-len(expected.splitlines()) :] == expected.splitlines(), told[name]
+    assert "it is not in the wire format" in told["unread"]
+    assert "not registered" in told["check"]
+    assert told["try"] == "heat.yaml: Spark takes it\n"
+    status = partial(shop.pipeline, "shop.heat")
+    until(lambda: status()["rows"] == 4, status, seconds=LATE_S, step=0.3)
+    shop.api("pipelines/shop.heat", "DELETE")
+
+
 def test_a_pipeline_is_declared_as_the_howto_says(place: Place) -> None:
     told: dict[str, str] = {}
     for name, (commands, expected) in blocks("declare-a-pipeline.md").items():

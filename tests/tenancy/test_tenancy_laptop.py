@@ -61,6 +61,8 @@ WAYS: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("GET", "/osbapi/v2/catalog", None),
     ("GET", "/registry/v1/tenants", None),
     ("POST", "/registry/v1/tenants/default.plant", {}),
+    ("GET", "/schemas/v1/spaces/default/plant/subjects", None),
+    ("PUT", "/schemas/v1/spaces/default/plant/config", {"compatibility": "NONE"}),
     ("GET", f"/nodes/{DEFAULT_NODE}/journal", None),
     ("POST", "/apis/access.enmasse.io/v1beta1/accounts", {"username": "me", "groups": ["system:masters"]}),
     ("POST", "/apis/access.enmasse.io/v1beta1/tokens", {"account": "system:operator"}),
@@ -268,6 +270,6 @@ def test_an_open_api_says_so_and_is_for_this_machine_alone(tmp_path: Path) -> No
         assert "enm_known" not in found.token
         protocols = [item["protocol"] for item in found.endpoints()["endpoints"]]
         of_clients = ["amqp", "amqps", "stomp", "stomps", "mqtt", "mqtts", "http", "https"]
-        assert protocols == [*of_clients, "api", "console", "registry"]
+        assert protocols == [*of_clients, "api", "console", "registry", "schemas"]
         assert found.ask("GET", SPACES, host="shop.example.org").status_code == 403
         assert found.ask("POST", SPACES, document("addressspaces", "default", "shop")).status_code == 201

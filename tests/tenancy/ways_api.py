@@ -257,6 +257,36 @@ def devices_of_blue(tenants: Tenants) -> None:
         assert blue.get(f"{registry}/devices/team-b.plant").json() == before
 
 
+def schemas_of_blue(tenants: Tenants) -> None:
+    """In the schema registry a refusal is the answer to what there is not."""
+    of_blue = "/schemas/v1/spaces/team-b/blue"
+    secret, subject = {"schema": json.dumps({"type": "enum", "name": "Secret", "symbols": ["X"]})}, "subjects/formula"
+    with tenants.http("blue") as blue:
+        blue.post(f"{of_blue}/{subject}/versions", json=secret).raise_for_status()
+        before = blue.get(f"{of_blue}/schemas").raise_for_status().json()
+    asked = [
+        *(("GET", path) for path in ("", "/subjects", "/schemas", "/schemas/ids/1", "/schemas/types", "/config")),
+        *(("GET", f"/{subject}/versions{rest}") for rest in ("", "/latest", "/1/schema", "/1/referencedby")),
+        *(("GET", f"/schemas/ids/1/{what}") for what in ("schema", "subjects", "versions")),
+        *(("POST", f"/{path}") for path in (subject, f"{subject}/versions", f"compatibility/{subject}/versions/1")),
+        *(("DELETE", f"/{path}") for path in (subject, f"{subject}/versions/1", "config", "config/formula")),
+        *(("PUT", f"/{path}") for path in ("config", "config/formula")),
+        *(("GET", f"/{path}") for path in ("mode", "mode/formula", "config/formula?defaultToGlobal=true")),
+    ]
+    with tenants.http("red") as red:
+        for method, path in asked:
+            body = {**secret, "compatibility": "NONE"} if method in ("POST", "PUT") else None
+            there = red.request(method, of_blue + path, json=body)
+            assert there.status_code == 404, (method, path, there.text)
+            nowhere = red.request(method, of_blue.replace("/blue", "/none") + path, json=body)
+            assert nowhere.text == there.text.replace("'blue'", "'none'"), (method, path)
+        own = red.post(f"/schemas/v1/spaces/team-a/red/{subject}/versions", json={"schema": '"int"'})
+        assert "Secret" not in red.get(f"/schemas/v1/spaces/team-a/red/schemas/ids/{own.json()['id']}").text
+        assert "Secret" not in red.get("/schemas/v1/spaces/team-a/red/schemas?deleted=true").text
+    with tenants.http("blue") as blue:
+        assert blue.get(f"{of_blue}/schemas").json() == before
+
+
 def told_of_rights(tenants: Tenants) -> None:
     attributes = {"namespace": "team-b", "verb": "list", "group": "enmasse.io", "resource": "addresses"}
     with tenants.http("red") as red:
@@ -330,6 +360,7 @@ def _all() -> Iterator[Way]:
     )))  # fmt: skip
     yield Way("order a space in blue's namespace from the service broker", ordered_for_blue)
     yield Way("use, change or learn of blue's devices in the registry", devices_of_blue)
+    yield Way("use, change or learn of blue's schemas in the registry", schemas_of_blue)
     yield Way("read the accounts", _ask(lambda http: http.get("/accounts"), 403, 404))
     for path in ODD_PATHS:
         yield Way(f"ask for {path}", _raw(f"GET {path} HTTP/1.1"))

@@ -52,6 +52,7 @@ from enmasse.api.openapi.routes import openapi_routes
 from enmasse.api.pipelines import builtin_routes, pipeline_routes
 from enmasse.api.registry.routes import registry_routes
 from enmasse.api.registry.rows import registry_rows_routes
+from enmasse.api.schemas.routes import schema_routes
 from enmasse.control.access.rights import Rights
 from enmasse.errors import EnmasseError
 from enmasse.version import __version__
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from enmasse.control.projects.commands import CommandDispatcher
     from enmasse.control.store.registry import Registry
     from enmasse.iot.registry import DeviceRegistry
+    from enmasse.schemas.registry import SchemaRegistry
 
 _log = logging.getLogger(__name__)
 
@@ -121,6 +123,7 @@ class ApiParts:
         pipelines: the client of the pipeline host.
         devices: the device registry; None: it is not served.
         commands: delivers commands to devices; None: that is not served.
+        schemas: the schema registry; None: it is not served.
         connections: those of the API, for its metrics.
         names: accepted in Host headers, beside those of the loopback interface.
         sampler: of the nodes' figures, run by whoever made it.
@@ -137,6 +140,7 @@ class ApiParts:
     pipelines: PipelineHost | None = None
     devices: DeviceRegistry | None = None
     commands: CommandDispatcher | None = None
+    schemas: SchemaRegistry | None = None
     connections: HttpConnections | None = None
     names: Collection[str] = ()
     sampler: Sampler = field(default_factory=lambda: Sampler(()))
@@ -191,6 +195,8 @@ def create_app(parts: ApiParts) -> FastAPI:
         app.include_router(registry_routes(parts.devices, registry, parts.commands))
         if parts.commands is not None:
             app.include_router(registry_rows_routes(live, parts.devices, parts.commands))
+    if parts.schemas is not None:
+        app.include_router(schema_routes(parts.schemas, registry))
     if sessions:
         app.include_router(connection_routes(registry, sessions))
     if tracers := [node.traces for node in nodes if node.traces is not None]:

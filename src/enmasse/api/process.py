@@ -49,6 +49,8 @@ from enmasse.iot.lookups import Lookups
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
 from enmasse.net.logs import set_up_logging
+from enmasse.schemas.registry import SchemaRegistry
+from enmasse.schemas.store import SchemaStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,9 +107,10 @@ def run_control(settings: ControlSettings) -> int:
         open_listeners(settings.listeners, layout) as listeners,
         ResourceStore(layout.store) as store,
         DeviceStore(layout.devices) as devices,
+        SchemaStore(layout.schemas) as schemas,
         AuditLog(settings.audit_file or layout.audit, settings.audit_level) as audit,
     ):
-        asyncio.run(_serve(settings, layout, store, devices, listeners, audit))
+        asyncio.run(_serve(settings, layout, store, devices, SchemaRegistry(schemas), listeners, audit))
     return 0
 
 
@@ -116,6 +119,7 @@ async def _serve(
     layout: Layout,
     store: ResourceStore,
     devices: DeviceStore,
+    schemas: SchemaRegistry,
     listeners: Listeners,
     audit: AuditLog,
 ) -> None:
@@ -159,6 +163,7 @@ async def _serve(
         connect_realm=KeycloakAdmin,
         devices=device_registry,
         device_links=device_links,
+        schemas=schemas,
         webhooks=(node.visit, settings.webhook_networks),
     )
     canary = Canary(node)
@@ -184,6 +189,7 @@ async def _serve(
         pipelines=PipelineHost(layout.pipelines_socket),
         devices=device_registry,
         commands=commands,
+        schemas=schemas,
         connections=listeners.connections,
         names=listeners.names,
         sampler=sampler,

@@ -16,6 +16,7 @@ from enmasse.control.runtime.collector import Collector
 from enmasse.control.runtime.controller import Runtime
 from enmasse.control.spaces.admission import SpaceAdmission
 from enmasse.control.spaces.controller import SpaceController
+from enmasse.control.spaces.schemas import SpaceSchemasController
 from enmasse.control.users.controller import UserController
 from enmasse.control.users.passwords import RealmPasswords, UserPasswords
 from enmasse.control.users.realm_controller import RealmController
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from enmasse.control.webhooks.egress import Network
     from enmasse.control.webhooks.posting import Visit
     from enmasse.iot.registry import DeviceRegistry
+    from enmasse.schemas.registry import SchemaRegistry
 
 
 _ANYWHERE = EndpointSettings()
@@ -48,6 +50,7 @@ class ControlPlane:
         endpoints: hosts and ports of nodes.
         connect_realm: connects to a Keycloak.
         devices: the device registry.
+        schemas: the schema registry.
         device_links: serves the devices' side of the nodes.
         webhooks: connects to spaces for them, with the networks that they may reach although they are not public.
     """
@@ -62,11 +65,13 @@ class ControlPlane:
         connect_realm: ConnectRealmAdmin | None = None,
         devices: DeviceRegistry | None = None,
         device_links: DeviceLinks | None = None,
+        schemas: SchemaRegistry | None = None,
         webhooks: tuple[Visit, Sequence[Network]] | None = None,
     ) -> None:
         self.context = context
         self._device_links = device_links
         self._webhooks = webhooks
+        self._schemas = schemas
         self._runtime = Runtime(context.store)
         for listener in context.listeners:
             self._runtime.listen(listener)
@@ -106,6 +111,8 @@ class ControlPlane:
             yield RealmController(context, connect_realm)
         if self._webhooks is not None:
             yield WebhookController(context, *self._webhooks)
+        if self._schemas is not None:
+            yield SpaceSchemasController(context, self._schemas)
         if devices is not None:
             context.of_namespaces.append(devices.forget_namespace)
             yield ProjectController(context, devices, self._device_links)

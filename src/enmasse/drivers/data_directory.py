@@ -78,6 +78,11 @@ class Layout:
         return self.control / "devices.db"
 
     @property
+    def schemas(self) -> Path:
+        """The schema registry."""
+        return self.control / "schemas.db"
+
+    @property
     def accounts(self) -> Path:
         """The accounts of the API."""
         return self.control / "access.db"

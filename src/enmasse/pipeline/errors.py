@@ -19,6 +19,7 @@ UnavailableError
 ├── StreamUnavailableError the node stayed away for longer than we wait
 ├── AddressFullError       a stored address had no room for too long
 ├── NoConsumerError        nobody receives from a direct address
+├── RegistryAwayError      the schema registry cannot be read now
 ├── UnansweredError        a receiver has a message, and does not answer
 └── ModelMissingError      there is no model yet, or none that can be read
 ResourceError
@@ -55,6 +56,10 @@ class TableDamagedError(ConfigError):
 
 class TableSchemaError(ConfigError):
     """Rows do not fit the table they go to, or there can be no such table."""
+
+
+class RegistryAwayError(UnavailableError):
+    """The copy of the schema registry is missing or too old to know what a message names."""
 
 
 class StreamUnavailableError(UnavailableError):

@@ -25,6 +25,8 @@ from enmasse.drivers.supervisor.endpoints import Endpoint, Endpoints, write_endp
 from enmasse.iot.registry import DeviceRegistry
 from enmasse.iot.store import DeviceStore
 from enmasse.model.schema.objects import decode
+from enmasse.schemas.registry import SchemaRegistry
+from enmasse.schemas.store import SchemaStore
 from tests.support.messages import NoMessages
 
 if TYPE_CHECKING:
@@ -120,6 +122,7 @@ def api(tmp_path: Path) -> Iterator[str]:
         with (
             ResourceStore(layout.data / "resources.db") as store,
             DeviceStore(layout.data / "devices.db") as devices,
+            SchemaStore(layout.data / "schemas.db") as schemas,
         ):
             registry = Registry(store, now=lambda: "2026-01-01T00:00:00Z", new_uid=lambda: f"uid-{next(uids)}")
             registry.add_admission(UserPasswords())
@@ -134,6 +137,7 @@ def api(tmp_path: Path) -> Iterator[str]:
                         stop=stop,
                         nodes={"node-0": NodeAccess(messages=MemoryMessages(), retained=MemoryValues())},
                         pipelines=pipelines,
+                        schemas=SchemaRegistry(schemas),
                         devices=DeviceRegistry(
                             devices,
                             now=lambda: "2026-01-01T00:00:00Z",

@@ -74,6 +74,7 @@ def test_what_a_node_serves_of_a_further_protocol_is_told_where_the_rest_is(
             ("api", "http://127.0.0.1:2"),
             ("console", "http://127.0.0.1:2/console/"),
             ("registry", "http://127.0.0.1:2/registry/v1"),
+            ("schemas", "http://127.0.0.1:2/schemas/v1"),
         ]
         assert "lines=127.0.0.1:3" in supervisor._node._command
 

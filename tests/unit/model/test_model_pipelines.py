@@ -155,6 +155,41 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ),
         ({"sources": [READINGS, FILE | {"address": "a"}]}, "spec.sources[1]", "got address and files"),
         ({"sinks": [{"table": "files"}]}, "spec.sinks[0].table", "holds the files that sources read"),
+        (
+            {"sources": [READINGS | {"schemaRegistry": {"subject": "s"}}]},
+            "spec.sources[0].schemaRegistry.subject",
+            "either a subject, whose schema has the columns, or the source's schema, got both",
+        ),
+        (
+            {"sources": [{"name": "readings", "address": "a", "format": "json", "schemaRegistry": {"version": 2}}]},
+            "spec.sources[0].schemaRegistry.version",
+            "only a subject has it",
+        ),
+        (
+            {"sources": [READINGS | {"schemaRegistry": {"wireFormat": False}}]},
+            "spec.sources[0].schemaRegistry.wireFormat",
+            "messages without ids need a subject",
+        ),
+        (
+            {"sources": [{"name": "readings", "address": "a", "format": "cbor", "schemaRegistry": {"subject": "s"}}]},
+            "spec.sources[0].format",
+            "required with schemaRegistry: avro or json",
+        ),
+        (
+            {"sources": [READINGS, {"name": "t", "table": "t", "schemaRegistry": {"subject": "s"}}]},
+            "spec.sources[1].schemaRegistry",
+            "only an address has it",
+        ),
+        (
+            {"sinks": [{"address": "alerts", "schemaRegistry": {}}]},
+            "spec.sinks[0].schemaRegistry.subject",
+            "required: the subject",
+        ),
+        (
+            {"sinks": [{"table": "t", "schemaRegistry": {"subject": "s"}}]},
+            "spec.sinks[0].schemaRegistry",
+            "only an address has it",
+        ),
         ({"sources": [READINGS | {"refresh": "5m"}]}, "spec.sources[0].refresh", "only a table has it"),
         ({"sources": [READINGS | {"whenEmpty": "warn"}]}, "spec.sources[0].whenEmpty", "only a table has it"),
         (

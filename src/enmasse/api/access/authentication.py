@@ -3,7 +3,8 @@
 Credentials, in the order in which they are tried:
 
 1. ``Authorization: Bearer``: a token of ours, or one of an OpenID provider.
-2. ``Authorization: Basic``, for service brokers alone, which support nothing else: a browser would send it by itself.
+2. ``Authorization: Basic``, for service brokers and clients of schema registries alone, many of which support nothing
+   else: a browser would send it by itself, and so is never asked for it at the latter.
 3. The cookie of a session, as ``/login`` gives it for a password, and for the operator's token in a link.
 4. A client certificate of the platform's authority: its common name is the user, its organisations are groups.
 
@@ -155,6 +156,7 @@ def challenge_of(verifier: str) -> str:
 
 
 BROKER_PATH = "/osbapi/"
+SCHEMAS_PATH = "/schemas/"
 
 _AT_ONCE = 2  # concurrent checks of passwords: each takes 64 MiB and a core
 _WAITING = 18  # concurrent logins, fewer than may fail; the next is answered 429
@@ -252,7 +254,7 @@ class Authenticator:
             scheme, _, value = authorization.partition(" ")
             if scheme.lower() == "bearer":
                 return await self._by_token(value.strip())
-            if scheme.lower() == "basic" and scope["path"].startswith(BROKER_PATH):
+            if scheme.lower() == "basic" and scope["path"].startswith((BROKER_PATH, SCHEMAS_PATH)):
                 return await self._by_basic(value.strip(), _host(scope))
             raise RequestError(401, f"authorization by {scheme!r} is not supported here: send Bearer and a token")
         secret = session_secret(scope)

@@ -32,6 +32,9 @@ _ADMIN: Final = kinds.ADDRESS_PLAN.group
 _USERS: Final = kinds.MESSAGING_USER.group
 _RBAC: Final = kinds.ROLE_BINDING.group
 
+SCHEMAS: Final = f"{kinds.ADDRESS_SPACE.plural}/schemas"
+"""What the schema registry has of a space."""
+
 DEVICE_REGISTRY: Final = kinds.IOT_PROJECT.group
 """The group of projects, and of what the device registry has."""
 
@@ -54,6 +57,7 @@ _VIEW_RULES: Final = (
             kinds.ADDRESS_SPACE.plural,
             f"{kinds.ADDRESS_SPACE.plural}/status",
             *_below_spaces("get"),
+            SCHEMAS,
             kinds.ADDRESS.plural,
             f"{kinds.ADDRESS.plural}/status",
             kinds.PIPELINE.plural,
@@ -128,6 +132,7 @@ TENANT_EDIT: Final = Role(
             (kinds.ADDRESS_SPACE.plural, kinds.ADDRESS.plural, kinds.PIPELINE.plural, kinds.WEBHOOK.plural),
         ),
         Rule(("delete",), (_MESSAGING,), _below_spaces("delete")),
+        Rule(("create", "update", "delete"), (_MESSAGING,), (SCHEMAS,)),
         Rule(
             ("create",),
             (_MESSAGING,),
@@ -182,6 +187,8 @@ _EVERYBODY: Final = Role(
         Rule(("get", "put", "patch", "delete"), paths=("/osbapi/v2/*",)),
         # Of the device registry likewise: who may not know of a tenant is told that there is none.
         Rule(("get", "post", "put", "delete"), paths=("/registry/v1/*",)),
+        # And of the schema registry.
+        Rule(("get", "post", "put", "delete"), paths=("/schemas/v1/*",)),
     ),
 )
 
@@ -189,6 +196,7 @@ _PIPELINE_HOST: Final = Role(
     "system:pipeline-host",
     (
         Rule(_READ, (_MESSAGING,), (kinds.PIPELINE.plural, kinds.ADDRESS_SPACE.plural, kinds.ADDRESS.plural)),
+        Rule(("get",), (_MESSAGING,), (SCHEMAS,)),
         Rule(("patch",), (_MESSAGING,), (kinds.PIPELINE.plural, f"{kinds.PIPELINE.plural}/status")),
         Rule(
             _READ,

@@ -213,6 +213,7 @@ class _Supervisor:
                 Endpoint("api", f"http://{shown}:{ports.api}"),
                 Endpoint("console", f"http://{shown}:{ports.api}/console/"),
                 Endpoint("registry", f"http://{shown}:{ports.api}/registry/v1"),
+                Endpoint("schemas", f"http://{shown}:{ports.api}/schemas/v1"),
                 *([Endpoint("api-tls", _tls_url(settings, ports))] if settings.api_tls_host else []),
             ),
             domain=settings.domain.lower(),

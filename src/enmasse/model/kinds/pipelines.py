@@ -87,6 +87,18 @@ class Files(Model):
     """Files of one micro-batch at most."""
 
 
+class RegistrySpec(Model):
+    """What messages have to do with the space's schema registry."""
+
+    subject: str | None = Field(default=None, min_length=1)
+    """The subject with the schema. A source reads messages of any schema of the registry into its columns; left out,
+    they are those of the source's ``schema``. A sink writes by it, and needs it."""
+    version: int | None = Field(default=None, ge=1)
+    """The version of the subject; left out: the latest when the pipeline starts."""
+    wire_format: bool = True
+    """Whether each message begins with the id of its schema; false: all are of the subject's, and without an id."""
+
+
 class SourceSpec(Model):
     """An address or a table that the pipeline reads: a relation by its name."""
 
@@ -119,6 +131,8 @@ class SourceSpec(Model):
     """How bodies are decoded; left out: as the address's ``schema`` says, or raw."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)
     """The columns, as in ``device STRING, temperature DOUBLE``; of Avro its JSON. Left out: the address's own."""
+    schema_registry: RegistrySpec | None = None
+    """Of ``avro`` and ``json``: messages are in the wire format of schema registries."""
     starting_offsets: str | None = None
     """Of a stream: ``earliest`` (the default), ``latest``, a moment, or JSON by partition."""
     include_properties: bool | None = None
@@ -215,6 +229,8 @@ class SinkSpec(Model):
     """Of a table; left out: delta."""
     trigger: Duration | None = None
     """How often this sink's query asks for new rows; left out: as the pipeline says."""
+    schema_registry: RegistrySpec | None = None
+    """Of an address: rows become messages by a schema of the space's registry, in its wire format."""
     mode: OutputMode | None = None
     """``append`` (the default): rows that are final; ``update``: what changed; ``complete``: all, each time."""
     keys: tuple[str, ...] = Field(default=(), strict=False)

@@ -50,6 +50,8 @@ def sink_problems(path: str, sink: SinkSpec, relations: Mapping[str, Columns]) -
 
 
 def _address_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterator[Problem]:
+    if sink.schema_registry is not None and sink.schema_registry.subject is None:
+        yield Problem(f"{path}.schemaRegistry.subject", "required: the subject whose schema messages are written by")
     if sink.address == "*":
         if columns is not None and "address" not in columns:
             there = ", ".join(columns)
@@ -72,7 +74,7 @@ def _table_sink_problems(path: str, sink: SinkSpec, columns: Columns) -> Iterato
         yield Problem(f"{path}.table", problem)
     if sink.table == FILES:
         yield Problem(f"{path}.table", f"expected another name: {FILES} holds the files that sources read")
-    for field in ("on_no_consumer", "bad_records"):
+    for field in ("on_no_consumer", "bad_records", "schema_registry"):
         if getattr(sink, field) is not None:
             alias = type(sink).model_fields[field].alias
             yield Problem(f"{path}.{alias}", "only an address has it")

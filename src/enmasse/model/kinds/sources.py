@@ -30,6 +30,7 @@ FILES: Final = "files"
 _OF_MESSAGES: Final = (
     "include_properties",
     "tombstones",
+    "schema_registry",
     "degraded_above",
     "max_rows_per_batch",
     "max_bytes_per_batch",
@@ -79,6 +80,7 @@ def source_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
         if source.starting_offsets is not None and (problem := position_problem(source.starting_offsets)):
             yield Problem(f"{path}.startingOffsets", problem)
     yield from _schema_problems(path, source)
+    yield from _registry_problems(path, source)
     yield from _drift_problems(path, source)
     yield from _tombstone_problems(path, source)
     yield from _watermark_problems(path, source)
@@ -165,6 +167,25 @@ def _schema_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
         yield from _avro_problems(path, source.schema_)
     else:
         yield from ddl_problems(f"{path}.schema", source.schema_)
+
+
+def _registry_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
+    registry = source.schema_registry
+    if registry is None or source.table is not None:
+        return
+    if source.format not in ("avro", "json"):
+        yield Problem(f"{path}.format", "required with schemaRegistry: avro or json")
+    if (registry.subject is None) == (source.schema_ is None):
+        got = "neither" if source.schema_ is None else "both"
+        expected = "expected either a subject, whose schema has the columns, or the source's schema"
+        yield Problem(f"{path}.schemaRegistry.subject", f"{expected}, got {got}")
+    if registry.subject is None and registry.version is not None:
+        yield Problem(f"{path}.schemaRegistry.version", "only a subject has it")
+    if registry.subject is None and not registry.wire_format:
+        said = "messages without ids need a subject; or leave the registry out"
+        yield Problem(f"{path}.schemaRegistry.wireFormat", said)
+    if source.on_drift == "null":
+        yield Problem(f"{path}.onDrift", "null is for messages without a registered schema")
 
 
 def _avro_problems(path: str, schema: str) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Messages become columns: JSON, CBOR, Avro, SenML, text and raw bytes; what is none of these is kept and reported.
 
-``decode`` gives rows with ``_problem``; ``good`` and ``bad`` separate them, ``filled`` and ``unfailing`` do something
-else with those that do not fit, and ``drift_counts`` tells what does not.
+``decode`` and ``decode_registered`` give rows with ``_problem``; ``good`` and ``bad`` separate them, ``filled`` and
+``unfailing`` do something else with those that do not fit, and ``drift_counts`` tells what does not.
 """
 
 from enmasse.pipeline.decoding.relations import (
@@ -9,6 +9,7 @@ from enmasse.pipeline.decoding.relations import (
     EXAMPLE_OF,
     bad,
     decode,
+    decode_registered,
     drift_counts,
     filled,
     good,
@@ -21,6 +22,7 @@ __all__ = [
     "EXAMPLE_OF",
     "bad",
     "decode",
+    "decode_registered",
     "drift_counts",
     "filled",
     "good",

@@ -2,22 +2,27 @@
 
 Rules:
 1. Every message gives at least one row: one that cannot be decoded gives one with the reason and its bytes.
-2. Nothing that a message holds ends the query, even an unforeseen error.
+2. Nothing that a message holds ends the query, even an unforeseen error; where the schema that it names cannot be
+   looked for, it is read later.
 3. A batch out has about ``ROWS`` rows at most, however many a message gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from enmasse.model.sql.ddl import Column
 from enmasse.model.sql.message_schema import MessageFormat, schema_columns
 from enmasse.pipeline.decoding.shaping import RecordProblem, shaper
+from enmasse.pipeline.errors import RegistryAwayError
 from enmasse.pipeline.source.columns import arrow_type
 from enmasse.pipeline.workers.settling import settle
+
+if TYPE_CHECKING:
+    from enmasse.pipeline.decoding.registered import Registered
 
 ROWS: Final = 10_000
 """Spark's own size of a batch."""
@@ -50,9 +55,17 @@ class ArrowDecoding:
         schema: as for ``schema_columns``.
         carried: columns that go along as they are, after those of the schema. The batches have them and ``value``,
             and ``_timestamp`` among them if it is to be known.
+        registered: instead of the schema: how messages are read that name theirs.
     """
 
-    def __init__(self, message_format: MessageFormat, schema: str | None, carried: Sequence[str]) -> None:
+    def __init__(
+        self,
+        message_format: MessageFormat,
+        schema: str | None,
+        carried: Sequence[str],
+        registered: Registered | None = None,
+    ) -> None:
+        self._registered = registered
         self._format = message_format
         self._schema = schema
         self._carried = tuple(carried)
@@ -60,8 +73,11 @@ class ArrowDecoding:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Decode; made once for a task, for schemas are parsed here."""
         settle()
-        columns = schema_columns(self._format, self._schema)
-        read = records_reader(self._format, self._schema)
+        if self._registered is not None:
+            columns, read = self._registered.columns(), self._registered.reader()
+        else:
+            columns = schema_columns(self._format, self._schema)
+            read = records_reader(self._format, self._schema)
         shape = shaper(columns)
         for batch in batches:
             yield from _decode(batch, columns, read, shape, self._carried)
@@ -81,6 +97,8 @@ def _decode(
             rows = [shape(record) for record in read(content or b"", accepted_s)]
         except RecordProblem as problem:
             out.bad(index, str(problem))
+        except RegistryAwayError:
+            raise
         except Exception as error:  # noqa: BLE001  # one message never ends a query
             out.bad(index, f"{type(error).__name__}: {error}")
         else:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame
 
+    from enmasse.pipeline.decoding.registered import Registered
+
 
 COUNT_OF, EXAMPLE_OF = "count of ", "example of "
 """What stands before the name of a column in observations about drift; alone: of messages as a whole."""
@@ -53,11 +55,35 @@ def decode(frame: DataFrame, *, format: str, schema: str | None = None) -> DataF
         return json_columns(rows, columns, carried)
     if message_format in ("raw", "text"):
         return _whole(rows, message_format, carried)
+    return _in_python(rows, columns, carried, ArrowDecoding(message_format, schema, carried))
+
+
+def decode_registered(frame: DataFrame, registered: Registered) -> DataFrame:
+    """Return what ``decode`` does, of messages that name their schemas.
+
+    Args:
+        frame: as for ``decode``.
+        registered: how they are read.
+
+    Raises:
+        OptionError: the schema does not make columns.
+    """
+    try:
+        columns = registered.columns()
+    except SchemaTextError as error:
+        raise OptionError(f"schema of format {registered.format}: {error}") from error
+    rows, carried = _carried(frame)
+    return _in_python(rows, columns, carried, ArrowDecoding(registered.format, None, carried, registered))
+
+
+def _in_python(
+    rows: DataFrame, columns: tuple[Column, ...], carried: list[str], decoding: ArrowDecoding
+) -> DataFrame:
     types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     nullable = tuple(Column(column.name, column.type) for column in columns)
     kept = "".join(f"{name} {types[name]}, " for name in carried)
     out = f"{written(nullable)}, {kept}_problem STRING, _value BINARY"
-    return rows.mapInArrow(ArrowDecoding(message_format, schema, carried), out)
+    return rows.mapInArrow(decoding, out)
 
 
 def _format(text: str) -> MessageFormat:

@@ -111,7 +111,7 @@ def _floating(name: str, path: str) -> Shape:
                 raise _wrong(path, name, value)
             try:
                 value = float(value)
-            except OverflowError:
+            except (OverflowError, ValueError):  # too large, or a Decimal that signals
                 raise RecordProblem(f"{path}: expected {name}, got {_shown(value)}, which is out of range") from None
         if not math.isfinite(value) or abs(value) > most:
             raise RecordProblem(f"{path}: expected {name}, got {value}, which is out of range")

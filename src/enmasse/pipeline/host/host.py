@@ -39,6 +39,7 @@ from enmasse.pipeline.host.capacity import (
 from enmasse.pipeline.host.declared import Declared
 from enmasse.pipeline.host.reach import ANNOTATION, parse_hosts
 from enmasse.pipeline.host.reports import Reports
+from enmasse.pipeline.host.schemas import SchemaCopies, needs_registry
 from enmasse.pipeline.host.separation import (
     Confines,
     Separation,
@@ -47,7 +48,7 @@ from enmasse.pipeline.host.separation import (
     launch_command,
 )
 from enmasse.pipeline.host.settings import HostSettings
-from enmasse.pipeline.host.space_folders import Leftovers, SpaceFolders, end_user
+from enmasse.pipeline.host.space_folders import Leftovers, SpaceFolder, SpaceFolders, end_user
 from enmasse.pipeline.host.space_runner import Assignment, RunnerKey, SpaceRunner, arguments_of, runner_key
 from enmasse.pipeline.host.supervise import BoundedLog
 from enmasse.pipeline.host.verdict import (
@@ -108,6 +109,7 @@ class Host(Controller):
         self._leftovers = Leftovers(self._root)
         self.declared = Declared(http, self._changed)
         self.reports = Reports(http, _now, self._changed)
+        self._schemas = SchemaCopies(http, self._spaces_with_schemas)
         self.runners: dict[RunnerKey, SpaceRunner] = {}
         self._stopping: dict[RunnerKey, asyncio.Task[None]] = {}
         self._leaving: dict[Key, float] = {}
@@ -124,6 +126,7 @@ class Host(Controller):
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.declared.run(), name="declared")
                 tasks.create_task(self.reports.run(), name="reports")
+                tasks.create_task(self._schemas.run(), name="schemas")
                 tasks.create_task(super().run(), name=self.name)
         finally:
             await self._stop_all()
@@ -378,6 +381,17 @@ class Host(Controller):
         for runner in self.runners.values():
             if name in runner.assigned and runner.key.space.partition("/")[0] == namespace:
                 yield runner
+
+    def _spaces_with_schemas(self) -> dict[tuple[str, str], SpaceFolder]:
+        """Return the folders of spaces whose runners have a pipeline that needs the schema registry."""
+        pipelines = self.declared.pipelines
+        return {
+            (runner.key.space, runner.space_uid): runner.folder
+            for runner in self.runners.values()
+            for name in runner.assigned
+            if (pipeline := pipelines.get((runner.key.space.partition("/")[0], name))) is not None
+            and needs_registry(pipeline.spec)
+        }
 
     def _quotas(self, namespace: str) -> dict[str, QuotaFacts]:
         return {name: quota for (where, name), quota in self.declared.quotas.items() if where == namespace}

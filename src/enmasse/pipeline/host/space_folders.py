@@ -4,7 +4,7 @@
         spaces.json                 which space has which folder, and which number its processes run as
         <namespace>.<space>/        ours, open to the space's processes; they cannot change what lies in it
             lake checkpoints spool models work      theirs
-            credentials code                        ours, open to them
+            credentials code schemas                ours, open to them
             logs                                    ours alone
 
 Rules:
@@ -35,6 +35,7 @@ from typing import Any
 from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
 from enmasse.pipeline.host.supervise import end_session
+from enmasse.pipeline.registry_copy import FILE
 
 USERS = range(52_000, 58_000)
 """Below what systems give out by themselves, and within what a user namespace has."""
@@ -185,7 +186,7 @@ def _started(pid: int) -> str:
 
 
 _THEIRS = ("lake", "checkpoints", "spool", "models", "work")
-_SHOWN = ("credentials", "code")
+_SHOWN = ("credentials", "code", "schemas")
 _OURS = ("logs",)
 _LOCK = "runner.lock"
 """By which runners keep each other away; they could not make it where only we make something."""
@@ -239,6 +240,18 @@ class SpaceFolder:
         for path in target.iterdir():
             if path.name not in modules:
                 path.unlink() if not path.is_dir() or path.is_symlink() else shutil.rmtree(path)
+
+    def write_schemas(self, data: bytes, asked_s: float) -> None:
+        """Write the copy of the schema registry, as it was when it was asked for."""
+        path = self.path / "schemas" / FILE
+        new = path.with_name(f"{FILE}.new")
+        self._replace(new, data)
+        os.utime(new, (asked_s, asked_s))  # before it has its name, for readers go by it
+        new.replace(path)
+
+    def confirm_schemas(self, asked_s: float) -> None:
+        """Note that the schema registry was still as the copy has it when it was asked for."""
+        os.utime(self.path / "schemas" / FILE, (asked_s, asked_s))
 
     @property
     def _user(self) -> int:

@@ -43,7 +43,7 @@ def build_plans(
     plans: list[QueryPlan | JobPlan] = []
     for index, sink in enumerate(spec.sinks):
         name = _sink_name(sink, spec.sinks[:index])
-        plans.append(relations.plan_of(name, f"spec.sinks[{index}]", sink, _target(sink)))
+        plans.append(relations.plan_of(name, f"spec.sinks[{index}]", sink, _target(sink, context)))
     parts: list[SourceSpec | StepSpec] = [*spec.sources, *spec.steps]
     for part in parts:
         if any(one.action == "dead-letter" for one in part.expectations):
@@ -64,10 +64,11 @@ def _builtin(builtin: Builtin, context: RunningContext) -> Sequence[QueryPlan | 
     return plans
 
 
-def _target(sink: SinkSpec) -> AddressTarget | TableTarget:
+def _target(sink: SinkSpec, context: RunningContext) -> AddressTarget | TableTarget:
     mode = sink.mode or "append"
     if sink.address is not None:
-        return AddressTarget(sink.address, mode, sink.on_no_consumer or "fail", sink.bad_records)
+        encoding = context.encoding_of(sink)
+        return AddressTarget(sink.address, mode, sink.on_no_consumer or "fail", sink.bad_records, encoding)
     if sink.table is None:
         raise PlanError("a sink has neither address nor table")
     layout = Layout(

@@ -18,12 +18,14 @@ from pyspark.errors import AnalysisException
 
 from enmasse.model.kinds.pipelines import Pipeline
 from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.registry_copy import FILE, write_copy
 from enmasse.pipeline.running.building import build_plans
 from enmasse.pipeline.running.context import RunningContext
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.guard import Guard
 from enmasse.pipeline.running.logical_plans import analyzed
-from enmasse.pipeline.running.plans import AddressFacts, Place, QueryPlan
+from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, Place, QueryPlan
+from enmasse.pipeline.running.targets import as_messages
 from enmasse.pipeline.session import start_session
 
 _INSTEAD = {
@@ -41,7 +43,9 @@ _MODES = "org.apache.spark.sql.streaming.OutputMode"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line: a line of JSON on standard input says the rest."""
-    parser.description = "check a pipeline as Spark does: {pipeline, addresses, code, tables} on standard input"
+    parser.description = (
+        "check a pipeline as Spark does: {pipeline, addresses, code, tables, schemas} on standard input"
+    )
 
 
 def run(_options: argparse.Namespace, _arguments: Any) -> int:
@@ -64,7 +68,7 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
         spark: a session.
         folder: for what is made on the way.
         given: the ``pipeline``; ``addresses``, type and schema by name; ``code``, source by module; ``tables``,
-            columns by name.
+            columns by name; ``schemas``, versions of subjects as the schema registry lists them.
     """
     document = given["pipeline"]
     for source in document["spec"].get("sources") or ():
@@ -73,6 +77,7 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
     pipeline = Pipeline.model_validate(document)
     for name, columns in (given.get("tables") or {}).items():
         _make_table(spark, folder / "lake" / name, columns)
+    write_copy(folder / "schemas" / FILE, given.get("schemas") or [])
     told = (given.get("addresses") or {}).items()
     facts = {name: AddressFacts(one["type"], one.get("schema")) for name, one in told}
     context = RunningContext(
@@ -94,6 +99,11 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
 
 def refusal(spark: SparkSession, plan: QueryPlan) -> str:
     """Return why Spark would not start a query; empty if it would."""
+    if isinstance(plan.target, AddressTarget) and plan.target.encoding is not None and plan.per_batch is None:
+        try:
+            as_messages(plan.frame, plan.target)
+        except PlanError as error:
+            return f"query {plan.name}: {error}"
     jvm: Any = spark._jvm  # noqa: SLF001  # Spark asks this itself only once a query starts
     checker = getattr(jvm, _CHECKER)
     mode = getattr(getattr(jvm, _MODES), plan.target.mode.capitalize())

@@ -13,16 +13,29 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines import MAX_ADDRESSES, Files, SourceSpec
+from enmasse.model.kinds.pipelines import MAX_ADDRESSES, Files, RegistrySpec, SinkSpec, SourceSpec
 from enmasse.model.kinds.sources import EACH_BATCH, FILES, is_several
 from enmasse.model.schema.quantities import amount_of
-from enmasse.pipeline.decoding import bad, decode, drift_counts, filled, good, unfailing, with_tombstones
+from enmasse.pipeline.decoding import (
+    bad,
+    decode,
+    decode_registered,
+    drift_counts,
+    filled,
+    good,
+    unfailing,
+    with_tombstones,
+)
 from enmasse.pipeline.errors import PlanError, TableEmptyError, TableSchemaError
+from enmasse.pipeline.registry_copy import RegistryCopy
 from enmasse.pipeline.running.plans import AddressFacts, AddressTarget, Place, QueryPlan
 from enmasse.pipeline.running.progress import BAD_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from enmasse.pipeline.decoding.registered import Registered
+    from enmasse.pipeline.sink.encoding import Encoding
 
 
 CONSUMED: Final = frozenset(ADDRESS_TYPES) - {"stream"}
@@ -171,13 +184,46 @@ class RunningContext:
         format_ = source.format or declared.get("format") or "raw"
         if format_ == "raw":
             return raw
-        is_as_declared = source.schema_ is None and format_ == declared.get("format")
-        decoded = decode(raw, format=format_, schema=declared.get("definition") if is_as_declared else source.schema_)
+        if source.schema_registry is not None:
+            decoded = decode_registered(raw, self._registered(source, source.schema_registry))
+        else:
+            is_as_declared = source.schema_ is None and format_ == declared.get("format")
+            schema = declared.get("definition") if is_as_declared else source.schema_
+            decoded = decode(raw, format=format_, schema=schema)
         if source.tombstones:
             decoded = with_tombstones(decoded)
         if source.on_drift == "null" and format_ != "json":
             raise PlanError(f"source {source.name}: onDrift null is for format json, and {names[0]} has {format_}")
         return self._fitting(source, decoded, names[0])
+
+    def _registered(self, source: SourceSpec, registry: RegistrySpec) -> Registered:
+        from enmasse.pipeline.decoding.registered import Registered  # noqa: PLC0415  # jsonschema is slow to load
+
+        assert source.format in ("avro", "json")
+        if registry.subject is None:
+            return Registered(self.place.registry, source.format, source.schema_ or "", is_subject=False)
+        schema = RegistryCopy(self.place.registry).subject(registry.subject, registry.version)
+        if schema.type != source.format.upper():
+            raise PlanError(
+                f"source {source.name}: the schema of subject '{registry.subject}' is of type {schema.type}, and the "
+                f"format is {source.format}"
+            )
+        of_all = None if registry.wire_format else schema
+        return Registered(self.place.registry, source.format, schema.text, is_subject=True, of_all=of_all)
+
+    def encoding_of(self, sink: SinkSpec) -> Encoding | None:
+        """Return how the rows of a sink become messages of a registered schema; None: they do not.
+
+        Raises:
+            PlanError: there is no such schema.
+        """
+        registry = sink.schema_registry
+        if registry is None or registry.subject is None:
+            return None
+        from enmasse.pipeline.sink.encoding import Encoding  # noqa: PLC0415  # jsonschema is slow to load
+
+        schema = RegistryCopy(self.place.registry).subject(registry.subject, registry.version)
+        return Encoding(registry.subject, schema, sink.bad_records, with_id=registry.wire_format)
 
     def _names_of(self, source: SourceSpec) -> list[str]:
         """Return the addresses of a source.

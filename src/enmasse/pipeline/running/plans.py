@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableMaintenance
 from enmasse.pipeline.lake.batches import Layout
+from enmasse.pipeline.registry_copy import FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from enmasse.pipeline.sink.encoding import Encoding
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class Place:
     def lake(self) -> Path:
         """The folder with a folder for each table."""
         return self.folder / "lake"
+
+    @property
+    def registry(self) -> Path:
+        """The copy of the schema registry."""
+        return self.folder / "schemas" / FILE
 
     @property
     def models(self) -> Path:
@@ -56,6 +64,8 @@ class AddressTarget:
     mode: OutputMode = "append"
     on_no_consumer: str = "fail"
     bad_records: str | None = None
+    encoding: Encoding | None = None
+    """How rows become messages; None: as JSON, or as they are."""
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def start_query(
     activate(context.spark)
     target = plan.target
     if isinstance(target, AddressTarget) and target.mode == "append" and plan.per_batch is None:
-        messages = as_messages(plan.frame, target.address)
+        messages = as_messages(plan.frame, target)
         writer = (
             messages.writeStream.format("enmasse")
             .outputMode("append")
@@ -146,7 +146,7 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
         options = _sink_options(context, plan.frame, target)
         if plan.per_batch is not None:
             options["order"] = "content"  # as what it does may shuffle
-        return _of_batch(plan, _sending(target.address, options, plan.name if shares else None))
+        return _of_batch(plan, _sending(target, options, plan.name if shares else None))
     table = open_table(context.place.lake / target.table, target.layout)
     schema = plan.frame.schema if plan.per_batch is None else plan.per_batch.schema
     table.prepare(schema, owner=f"{context.pipeline}/{plan.name}", checkpoint=checkpoint, adopt=adopt)
@@ -173,7 +173,7 @@ def _upkeep(declared: TableMaintenance) -> Upkeep:
     )
 
 
-def _sending(address: str, options: dict[str, str], part: str | None) -> Add:
+def _sending(target: AddressTarget, options: dict[str, str], part: str | None) -> Add:
     def send(rows: DataFrame, batch: int) -> None:
         session = rows.sparkSession
         activate(session)
@@ -181,7 +181,7 @@ def _sending(address: str, options: dict[str, str], part: str | None) -> Add:
         assert query is not None
         # Plans that share a query number their rows apart.
         producer = query if part is None else str(uuid.uuid5(uuid.UUID(query), part))
-        writer = as_messages(rows, address).write.format("enmasse").mode("append")
+        writer = as_messages(rows, target).write.format("enmasse").mode("append")
         writer.options(**options, producer=producer, sequence=batch).save()
 
     return send
@@ -217,13 +217,16 @@ def _sink_options(context: RunningContext, frame: DataFrame, target: AddressTarg
     return options
 
 
-def as_messages(frame: DataFrame, address: str) -> DataFrame:
-    """Return rows that are messages: those without ``value`` become JSON of their columns.
+def as_messages(frame: DataFrame, target: AddressTarget) -> DataFrame:
+    """Return rows that are messages: as the target encodes them; else those without ``value`` become JSON.
 
     Args:
         frame: rows.
-        address: the target; ``*``: the column ``address`` names it and is no content.
+        target: its address; ``*``: the column ``address`` names it and is no content.
     """
+    address = target.address
+    if target.encoding is not None:
+        return target.encoding.encoded(frame, with_address=address == ANY)
     if "value" in frame.columns:
         return frame
     content = [name for name in frame.columns if not (address == ANY and name == "address")]

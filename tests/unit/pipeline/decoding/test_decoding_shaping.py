@@ -64,6 +64,7 @@ def test_a_value_of_its_columns_type_is_taken(column: str, value: Any, expected:
         ("BIGINT", 10**1000, "a: expected BIGINT, got a number of many digits, which is out of range"),
         ("DOUBLE", "hot", "a: expected DOUBLE, got the text 'hot'"),
         ("DOUBLE", math.nan, "a: expected DOUBLE, got nan, which is out of range"),
+        ("DOUBLE", Decimal("sNaN"), "a: expected DOUBLE, got sNaN, which is out of range"),
         ("DOUBLE", math.inf, "a: expected DOUBLE, got inf, which is out of range"),
         ("DOUBLE", 10**400, "a: expected DOUBLE, got a number of many digits, which is out of range"),
         ("FLOAT", 1e39, "a: expected FLOAT, got 1e+39, which is out of range"),

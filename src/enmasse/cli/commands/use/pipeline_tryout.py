@@ -93,6 +93,10 @@ def check(
         list[str] | None,
         typer.Option("--table", metavar="NAME=COLUMNS", help="A table that it joins: 'devices=id INT, name STRING'."),
     ] = None,
+    schemas: Annotated[
+        list[str] | None,
+        typer.Option("--schema", metavar="SUBJECT=FILE", help="The schema of a subject of the registry."),
+    ] = None,
 ) -> None:
     """Have Spark look at a declared pipeline, without running it.
 
@@ -115,6 +119,7 @@ def check(
         "addresses": {name: {"type": one["type"], "schema": one.get("schema")} for name, one in addresses.items()},
         "code": code,
         "tables": known,
+        "schemas": _versions(pipeline, schemas or ()),
     }
     command = [sys.executable, "-m", "enmasse.pipeline", "check"]
     with writer.err.status("Spark looks at it ..."):
@@ -124,6 +129,28 @@ def check(
         return
     said = done.stdout.strip() or next(iter(done.stderr.strip().splitlines()[-1:]), "Spark did not start")
     raise CliError(f"{file}: {said}")
+
+
+def _versions(pipeline: Pipeline, given: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the subjects that a pipeline names, as the schema registry lists them."""
+    files = dict(text.partition("=")[::2] for text in given)
+    spec = pipeline.spec
+    used = [*(source.schema_registry for source in spec.sources), *(sink.schema_registry for sink in spec.sinks)]
+    named = {registry.subject: registry.version for registry in used if registry is not None}
+    if missing := next((subject for subject in named if subject is not None and not files.get(subject)), None):
+        raise UsageError(f"--schema: name the file with the schema of the subject, as {missing}={missing}.avsc")
+    found = []
+    for number, (subject, file) in enumerate(files.items(), start=1):
+        try:
+            text = Path(file).read_text("utf-8")
+            is_record = json.loads(text).get("type") == "record"
+        except OSError as error:
+            raise UsageError(f"--schema: {file} cannot be read: {error.strerror}") from None
+        except (ValueError, AttributeError):
+            raise UsageError(f"--schema: {file}: expected a schema in JSON") from None
+        kind = {} if is_record else {"schemaType": "JSON"}
+        found.append({"subject": subject, "version": named.get(subject) or 1, "id": number, "schema": text} | kind)
+    return found
 
 
 def _one_pipeline(file: str) -> tuple[Pipeline, list[Resource]]:

@@ -1,0 +1,158 @@
+"""Messages in the wire format of schema registries: each is read by the schema whose id it begins with."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import fastavro
+from fastavro.read import SchemaResolutionError
+from jsonschema.exceptions import ValidationError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from enmasse.model.sql.avro import AvroSchemaError, avro_columns, parse_avro
+from enmasse.model.sql.ddl import Column
+from enmasse.model.sql.message_schema import schema_columns
+from enmasse.pipeline.decoding.json_schema import json_schema_columns
+from enmasse.pipeline.decoding.shaping import RecordProblem
+from enmasse.pipeline.registry_copy import RegisteredSchema, copy_at
+from enmasse.schemas.json_schemas import validator_class
+from enmasse.schemas.wire_format import HEADER_BYTES, schema_id_of
+
+Read = Callable[[bytes], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """How messages with ids of schemas become columns.
+
+    Attributes:
+        copy: of the registry.
+        format: of the messages.
+        schema: whose columns they get.
+        is_subject: whether it is one of the registry; else it stands in the pipeline.
+        of_all: the schema of messages without an id; None: each has one.
+    """
+
+    copy: Path
+    format: Literal["avro", "json"]
+    schema: str
+    is_subject: bool
+    of_all: RegisteredSchema | None = None
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns.
+
+        Raises:
+            SchemaTextError: there are none.
+        """
+        if self.format == "json" and self.is_subject:
+            return json_schema_columns(self.schema)
+        return schema_columns(self.format, self.schema)
+
+    def reader(self) -> Callable[[bytes, float], list[Any]]:
+        """Return the reader of messages that are there by now; it raises RecordProblem, and RegistryAwayError."""
+        if self.of_all is not None:
+            return self._reader_of_all(self.of_all)
+        began_s, copy = time.time(), copy_at(self.copy)
+        readers: dict[int, Read | str] = {}
+
+        def read(content: bytes, _: float) -> list[Any]:
+            number = schema_id_of(content)
+            if number is None:
+                raise RecordProblem("it is not in the wire format: a zero byte, the id of a schema, and the content")
+            found = readers.get(number)
+            if found is None:
+                found = readers[number] = self._reader_of(number, copy.schema(number, began_s))
+            if isinstance(found, str):
+                raise RecordProblem(found)
+            return [found(content[HEADER_BYTES:])]
+
+        return read
+
+    def _reader_of_all(self, schema: RegisteredSchema) -> Callable[[bytes, float], list[Any]]:
+        found = self._reader_of(schema.id, schema)
+
+        def read(content: bytes, _: float) -> list[Any]:
+            if isinstance(found, str):
+                raise RecordProblem(found)
+            return [found(content)]
+
+        return read
+
+    def _reader_of(self, number: int, schema: RegisteredSchema | None) -> Read | str:
+        """Return the reader of messages of a schema, or why there is none."""
+        if schema is None:
+            return f"it is of schema {number}, which the registry does not have"
+        if schema.type != self.format.upper():
+            return f"it is of schema {number}, which is of type {schema.type} and not {self.format.upper()}"
+        if self.format == "json":
+            return json_document_reader(schema)
+        try:
+            avro_columns(schema.text)
+        except AvroSchemaError as error:
+            return f"it is of schema {number}, which has no columns: {error}"
+        return _avro_reader(schema, parse_avro(self.schema))
+
+
+def _avro_reader(schema: RegisteredSchema, wanted: Any) -> Read:
+    writer = parse_avro(schema.text)
+
+    def read(content: bytes) -> Any:
+        file = io.BytesIO(content)
+        try:
+            record = fastavro.schemaless_reader(file, writer, wanted)
+        except SchemaResolutionError as error:
+            raise RecordProblem(f"it is of schema {schema.id}, which cannot be read: {error}") from error
+        except (EOFError, ValueError, LookupError, OverflowError, TypeError, ArithmeticError, MemoryError) as error:
+            raise RecordProblem(f"it is no Avro of schema {schema.id}: {str(error) or 'it ends too soon'}") from error
+        if file.tell() != len(content):
+            raise RecordProblem(f"expected one Avro record, got {len(content) - file.tell()} more bytes")
+        return record
+
+    return read
+
+
+def json_document_reader(schema: RegisteredSchema) -> Read:
+    """Return the reader of documents of a JSON Schema; it raises RecordProblem."""
+    check = json_check(schema)
+
+    def read(content: bytes) -> Any:
+        try:
+            document = json.loads(content.decode(), parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise RecordProblem(f"it is no JSON: {error}") from error
+        if (problem := check(document)) is not None:
+            raise RecordProblem(problem)
+        return document
+
+    return read
+
+
+def json_check(schema: RegisteredSchema) -> Callable[[Any], str | None]:
+    """Return the function that says what of a document does not fit a JSON Schema."""
+    plain = json.loads(schema.text)
+    # References that lead out of the schema lead nowhere: nothing is fetched.
+    validator = validator_class(plain)(plain, registry=Registry())
+
+    def check(document: Any) -> str | None:
+        try:
+            error: ValidationError | None = next(validator.iter_errors(document), None)
+        except (Unresolvable, RecursionError) as broken:
+            return f"it does not fit schema {schema.id}: {broken}"
+        if error is None:
+            return None
+        path = ".".join(map(str, error.absolute_path))
+        return f"{path}: {error.message}" if path else f"it does not fit schema {schema.id}: {error.message}"
+
+    return check
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
