@@ -201,6 +201,40 @@ def test_a_function_gets_pandas_batches_and_takes_an_update(node: StreamNode, pl
     place.send(command="delete", name="demo.scores", purge=True)
 
 
+def test_sql_calls_functions_of_the_pipelines_own_code(node: StreamNode, place: RunnerPlace) -> None:
+    source = {"name": "texts", "address": "sums", "format": "json", "schema": "a INT, b INT, at TIMESTAMP"}
+    spec = {
+        "sources": [source],
+        "steps": [
+            {
+                "name": "summed",
+                "sql": "SELECT a, plus(a, b) AS sum, said(b).text AS b FROM texts WHERE plus(a, a) > 0",
+            }
+        ],
+        "sinks": [{"table": "summed"}],
+        "resources": {"session": "own"},
+        "code": {
+            "configMap": "sums",
+            "functions": [
+                {"name": "plus", "function": "sums:plus", "returns": "DOUBLE", "vectorized": True},
+                {"name": "said", "function": "sums:said", "returns": "STRUCT<text: STRING>"},
+            ],
+        },
+    }
+    said = "def plus(a, b):\n    return a + b.fillna(0.5)\n\ndef said(b):\n    return {'text': f'is {b}'}\n"
+    write_code(place, "demo.sums", sums=said)
+    send(node, node.create("sums"), '{"a": 1, "b": 2}', '{"a": 3}')
+    place.put("demo.sums", spec, {"sums": STREAM})
+    place.until(lambda: len(place.rows("summed")) == 2)
+    assert sorted((r["a"], r["sum"], r["b"]) for r in place.rows("summed")) == [(1, 3, "is 2"), (3, 3.5, "is None")]
+    assert "plus() is not among" in place.ask("SELECT plus(1, 2)")["error"]
+    write_code(place, "demo.sums", sums=said.replace("{'text': f'is {b}'}", "1 / b"))
+    place.put("demo.sums", spec, {"sums": STREAM})
+    send(node, "sums", '{"a": 1, "b": 0}')
+    place.until(lambda: "sums:said (sums.py, line 5): ZeroDivisionError" in place.statuses["demo.sums"]["lastError"])
+    place.send(command="delete", name="demo.sums", purge=True)
+
+
 def test_a_function_that_raises_or_never_returns_is_told_and_its_neighbours_go_on(
     node: StreamNode, place: RunnerPlace
 ) -> None:

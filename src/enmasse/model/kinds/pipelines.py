@@ -255,11 +255,31 @@ class Builtin(Model):
     """What it is asked, by name; each has its own."""
 
 
+class SqlFunction(Model):
+    """A function of the pipeline's Python that its SQL may call."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """What SQL calls it."""
+    function: str
+    """``module:function`` of Python."""
+    returns: str = Field(min_length=1)
+    """The type of what it gives, as ``DOUBLE`` or ``STRUCT<low: INT, high: INT>``."""
+    vectorized: bool | None = None
+    """Whether it is called with a pandas Series for each argument, and gives one (a pandas UDF); left out: it is
+    called for each row, with values of Python, and None for NULL."""
+    timeout: Duration | None = None
+    """How long it may take for the rows of one call from Spark, some ten thousand; left out: ten minutes."""
+
+
 class Code(Model):
     """Where the Python of a pipeline's functions is."""
 
     config_map: str
     """A ConfigMap of the namespace; its entries that end with ``.py`` are modules."""
+    functions: tuple[SqlFunction, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
+    """Functions that ``sql`` of the steps may call. Needs ``resources.session: own``."""
 
 
 class Restart(Model):

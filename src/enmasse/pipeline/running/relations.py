@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from enmasse.model.kinds.durations import milliseconds
 from enmasse.model.kinds.sinks import DELETED, deleting
@@ -24,14 +25,14 @@ from enmasse.pipeline.running.expectations import hold
 from enmasse.pipeline.running.functions import FunctionCall, call_with_frames, check_function
 from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
 from enmasse.pipeline.running.plans import AddressTarget, PerBatch, QueryPlan, TableTarget
+from enmasse.pipeline.running.sql_functions import DEFAULT_TIMEOUT, sql_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql._typing import UserDefinedFunctionLike
 
     from enmasse.model.kinds.pipelines import PipelineSpec, SinkSpec, SourceSpec, StepSpec
     from enmasse.pipeline.running.guard import Guard
-
-DEFAULT_TIMEOUT: Final = "10m"
 
 
 @dataclass
@@ -61,6 +62,9 @@ class Relations:
         self._sources, self._steps = spec.sources, spec.steps
         self._guard = guard
         self._code = code
+        self._functions = sql_functions(spec.code, code)
+        for name, function in self._functions.items():
+            context.spark.udf.register(name, function)
         self._made: _Made | None = None
         self._follows = any(map(_is_followed, self._sources))
 
@@ -121,8 +125,7 @@ class Relations:
             made.base[step.name] = base
         return made
 
-    @staticmethod
-    def _read_by(step: StepSpec, made: _Made) -> Sequence[str]:
+    def _read_by(self, step: StepSpec, made: _Made) -> Sequence[str]:
         """Return the relations that a step reads."""
         if step.inputs:
             return step.inputs
@@ -130,7 +133,7 @@ class Relations:
             return [step.input if step.input is not None else list(made.rows)[-1]]
         try:
             known = {name: tuple(frame.columns) for name, frame in made.rows.items()}
-            return sorted(checked_sql(step.sql, known).relations)
+            return sorted(checked_sql(step.sql, known, self._functions).relations)
         except SqlError:
             return ()  # said with its place when it is run
 
@@ -155,7 +158,7 @@ class Relations:
     def _step(self, index: int, step: StepSpec, relations: Mapping[str, DataFrame]) -> DataFrame:
         place = _place(index, step)
         if step.sql is not None:
-            return self._sql(f"{place}.sql", step.sql, relations)
+            return self._sql(f"{place}.sql", step.sql, relations, self._functions)
         if step.drop_duplicates:
             return _without_duplicates(step, place, relations)
         return _function(step, place, relations, self._code)
@@ -183,8 +186,15 @@ class Relations:
             raise PlanError(f"{place}.deleteWhen: expected one condition, got {sink.delete_when!r}")
         return marked
 
-    def _sql(self, place: str, text: str, relations: Mapping[str, DataFrame]) -> DataFrame:
-        canonical = self._guard.check(place, text, {name: frame.schema for name, frame in relations.items()})
+    def _sql(
+        self,
+        place: str,
+        text: str,
+        relations: Mapping[str, DataFrame],
+        functions: Mapping[str, UserDefinedFunctionLike] = MappingProxyType({}),
+    ) -> DataFrame:
+        schemas = {name: frame.schema for name, frame in relations.items()}
+        canonical = self._guard.check(place, text, schemas, functions)
         for name, frame in relations.items():
             frame.createOrReplaceTempView(name)
         # Batches are in a session of their query's own.
