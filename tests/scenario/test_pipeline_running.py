@@ -235,6 +235,125 @@ def test_sql_calls_functions_of_the_pipelines_own_code(node: StreamNode, place: 
     place.send(command="delete", name="demo.sums", purge=True)
 
 
+COUNTING = """
+import pandas as pd
+from datetime import timedelta
+
+def count(key, rows, state, quiet_s):
+    if state.has_timed_out:
+        total = state.value["total"]
+        state.remove()
+        return pd.DataFrame({"device": [key], "total": [total], "what": ["quiet"]})
+    totals = (state.value or {"total": 0})["total"] + rows.amount.cumsum()
+    state.update({"total": int(totals.iloc[-1])})
+    state.set_timer(timedelta(seconds=quiet_s))
+    return pd.DataFrame({"device": key, "total": totals, "what": "sum"})
+"""
+
+
+def test_a_function_keeps_state_by_key_with_timers_and_each_row_counts_once(
+    node: StreamNode, place: RunnerPlace
+) -> None:
+    node.create("purchases", partitions=2)
+    step = {
+        "name": "totals",
+        "function": "counting:count",
+        "input": "bought",
+        "stateBy": "device",
+        "state": {"schema": "total BIGINT", "timers": "processingTime", "ttl": "1h"},
+        "schema": "device STRING, total BIGINT, what STRING",
+        "parameters": {"quiet_s": 3600},
+    }
+    spec = {
+        "sources": [
+            {"name": "bought", "address": "purchases", "format": "json", "schema": "device STRING, amount INT"}
+        ],
+        "steps": [step],
+        "sinks": [{"table": "totals"}, {"table": "latest", "mode": "update", "keys": ["device"], "orderBy": "total"}],
+        "code": {"configMap": "counting"},
+    }
+    write_code(place, "demo.totals", counting=COUNTING)
+
+    def buy(amount: int) -> None:
+        send(node, "purchases", *[json.dumps({"device": f"d{n % 3}", "amount": amount}) for n in range(30)])
+
+    def totals(what: str) -> list[tuple[str, int]]:
+        return sorted((row["device"], row["total"]) for row in place.rows("totals") if row["what"] == what)
+
+    def sums(most: int) -> list[tuple[str, int]]:
+        return [(device, total) for device in ("d0", "d1", "d2") for total in range(1, most + 1)]
+
+    buy(1)
+    place.put("demo.totals", spec, {"purchases": STREAM})
+    place.until(lambda: totals("sum") == sums(10))
+    buy(1)
+    # Its batches of before are not done again, whatever was lost on the way.
+    place.kill()
+    place.start()
+    place.next_event("ready")
+    place.put("demo.totals", spec, {"purchases": STREAM})
+    place.until(lambda: totals("sum") == sums(20))
+    place.until(lambda: sorted(r["total"] for r in place.rows("latest")) == [20, 20, 20])
+    place.put("demo.totals", spec | {"steps": [step | {"parameters": {"quiet_s": 1}}]}, {"purchases": STREAM})
+    buy(0)
+    place.until(lambda: totals("quiet") == [("d0", 20), ("d1", 20), ("d2", 20)])
+    buy(7)
+    place.until(lambda: ("d0", 7) in totals("sum"))
+    other = step | {"state": {"schema": "total INT, more INT", "timers": "processingTime"}}
+    place.put("demo.totals", spec | {"steps": [other]}, {"purchases": STREAM})
+    place.until(lambda: place.statuses["demo.totals"]["conditions"][0]["reason"] == "CheckpointMisfit")
+    assert "more INT" in place.statuses["demo.totals"]["conditions"][0]["message"]
+    place.send(command="delete", name="demo.totals", purge=True)
+
+
+def test_timers_by_event_time_run_out_when_the_watermark_passes_them(node: StreamNode, place: RunnerPlace) -> None:
+    source = """
+import pandas as pd
+
+def ended(key, rows, state):
+    if state.has_timed_out:
+        state.remove()
+        return pd.DataFrame({"trip": [key], "ended": [state.now]})
+    state.set_timer(rows["at"].max().tz_localize("UTC") + pd.Timedelta(minutes=10))
+"""
+    spec = {
+        "sources": [
+            {
+                "name": "seen",
+                "address": "trips",
+                "format": "json",
+                "schema": "trip STRING, at TIMESTAMP",
+                "watermark": {"column": "at", "delay": "1s"},
+            }
+        ],
+        "steps": [
+            {
+                "name": "ends",
+                "function": "trips:ended",
+                "stateBy": "trip",
+                "state": {"schema": "seen INT", "timers": "eventTime", "orderBy": ["at"]},
+                "schema": "trip STRING, ended TIMESTAMP",
+            }
+        ],
+        "sinks": [{"table": "ends"}],
+        "code": {"configMap": "trips"},
+    }
+    write_code(place, "demo.trips", trips=source)
+    node.create("trips")
+    place.put("demo.trips", spec, {"trips": STREAM})
+
+    def see(trip: str, at: str) -> None:
+        send(node, "trips", json.dumps({"trip": trip, "at": f"2026-01-31T{at}Z"}))
+
+    see("a", "10:00:00")
+    see("b", "10:08:00")
+    see("c", "10:12:00")
+    place.until(
+        lambda: [(r["trip"], r["ended"].strftime("%H:%M:%S")) for r in place.rows("ends")] == [("a", "10:11:59")]
+    )
+    place.send(command="delete", name="demo.trips", purge=True)
+
+
 def test_a_function_that_raises_or_never_returns_is_told_and_its_neighbours_go_on(
     node: StreamNode, place: RunnerPlace
 ) -> None:

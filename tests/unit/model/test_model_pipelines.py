@@ -96,6 +96,12 @@ def with_sql(**function: str) -> dict[str, Any]:
     return WITH_SQL | {"code": {"configMap": "units", "functions": [TO_FAHRENHEIT | function]}}
 
 
+def by_device(**step: Any) -> dict[str, Any]:
+    counted = {"name": "counted", "function": "counting:count", "schema": "device STRING, count INT"}
+    whole = counted | {"stateBy": "device", "state": {"schema": "count INT"}} | step
+    return {"steps": [whole], "code": {"configMap": "counting"}, "sinks": [{"table": "counts"}]}
+
+
 UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
 
 
@@ -251,6 +257,13 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "spec.after",
             "either a schedule or pipelines",
         ),
+        (by_device(stateBy=None), "spec.steps[0].stateBy", "required with state"),
+        (by_device(stateBy="divice"), "spec.steps[0].stateBy[0]", "there is no column"),
+        (by_device(state=None), "spec.steps[0].state", "required with stateBy"),
+        (by_device(state={"schema": "count"}), "spec.steps[0].state.schema", "character"),
+        (by_device(state={"schema": "n INT", "orderBy": ["at"]}), "spec.steps[0].state.orderBy[0]", "no column 'at'"),
+        (by_device(perBatch=True), "spec.steps[0].perBatch", "over batches"),
+        ({"steps": [HOT | {"stateBy": "device"}]}, "spec.steps[0].stateBy", "only a step with a function has it"),
         (WITH_SQL | {"resources": None}, "spec.resources.session", "expected own: code has functions for SQL"),
         (with_sql(name="sum"), "spec.code.functions[0].name", "Spark has a function sum()"),
         (with_sql(name="over"), "spec.code.functions[0].name", "a word of SQL"),
@@ -426,6 +439,11 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
 def test_what_is_wrong_is_said_with_its_place(spec: dict[str, Any], path: str, message: str) -> None:
     found = problems(pipeline(**spec))
     assert message in found[path]
+
+
+def test_a_function_may_keep_state_by_key() -> None:
+    decode(pipeline(**by_device()))
+    decode(pipeline(**by_device(state={"schema": "n INT", "timers": "eventTime", "ttl": "1h", "orderBy": ["ts"]})))
 
 
 def test_sql_may_call_declared_functions() -> None:

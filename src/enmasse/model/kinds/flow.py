@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 AVAILABLE_NOW: Final = "availableNow"
 
-_OF_FUNCTIONS: Final = ("input", "inputs", "schema_", "parameters", "timeout")
+_OF_FUNCTIONS: Final = ("input", "inputs", "state_by", "state", "schema_", "parameters", "timeout")
 _MAX_SQL = 100_000  # characters of all steps: control checks them while others wait
 
 
@@ -141,7 +141,11 @@ def _step_problems(
         yield Problem(path, f"expected one of sql, function and dropDuplicates, got {names or 'none'}")
         return
     if step.function is None:
-        of_functions = ("inputs", "schema_", "parameters", "timeout") if step.drop_duplicates else _OF_FUNCTIONS
+        of_functions = (
+            ("inputs", "state_by", "state", "schema_", "parameters", "timeout")
+            if step.drop_duplicates
+            else _OF_FUNCTIONS
+        )
         for field in of_functions:
             if getattr(step, field):
                 alias = type(step).model_fields[field].alias
@@ -166,7 +170,7 @@ def _step_problems(
     if not has_code:
         yield Problem("spec.code", f"required: the ConfigMap with the module of {path}.function")
     if step.inputs:
-        for field in ("input", "schema_", "timeout"):
+        for field in ("input", "state_by", "state", "schema_", "timeout"):
             if getattr(step, field) is not None:
                 alias = type(step).model_fields[field].alias
                 yield Problem(f"{path}.{alias}", "a function of whole relations (inputs) does not have it")
@@ -180,6 +184,22 @@ def _step_problems(
     else:
         yield from ddl_problems(f"{path}.schema", step.schema_)
     yield from input_problems(path, step.input, relations)
+    yield from _state_problems(path, step, _input_columns(step, relations))
+
+
+def _state_problems(path: str, step: StepSpec, columns: Columns) -> Iterator[Problem]:
+    if step.state_by is None:
+        if step.state is not None:
+            yield Problem(f"{path}.stateBy", "required with state: the column that holds the key")
+        return
+    if step.per_batch:
+        yield Problem(f"{path}.perBatch", "a state is kept over batches, not within one")
+    yield from column_problems(f"{path}.stateBy", (step.state_by,), columns)
+    if step.state is None:
+        yield Problem(f"{path}.state", "required with stateBy: what is kept of each key")
+        return
+    yield from ddl_problems(f"{path}.state.schema", step.state.schema_)
+    yield from column_problems(f"{path}.state.orderBy", step.state.order_by, columns)
 
 
 def _input_columns(step: StepSpec, relations: Mapping[str, Columns]) -> Columns:

@@ -54,11 +54,11 @@ def _udf(declared: SqlFunction, place: str, modules: Mapping[str, str]) -> UserD
         raise PlanError(f"{place}.returns: expected a type such as DOUBLE, got {declared.returns!r}") from None
     timeout_s = milliseconds(declared.timeout or DEFAULT_TIMEOUT) / 1000
     call = FunctionCall(module, function, modules, (), timeout_s)
-    made: Any
+    made: UserDefinedFunctionLike
     if declared.vectorized:
-        made = pandas_udf(over_series(call), returns)
+        made = pandas_udf(over_series(call), returns)  # type: ignore[assignment]  # the stubs have another overload
     else:
-        made = arrow_udf(over_rows(call, to_arrow_type(returns, timezone="UTC")), returns)
+        made = arrow_udf(over_rows(call, to_arrow_type(returns, timezone="UTC")), returns)  # type: ignore[assignment]
     return made
 
 
