@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
+from enmasse.cli.commands.use.model_file import as_onnx
 from enmasse.client.blocking import Message
 from enmasse.pipeline.lake.compaction import compact
 from tests.scenario.consumed_place import counts
@@ -352,6 +354,56 @@ def ended(key, rows, state):
         lambda: [(r["trip"], r["ended"].strftime("%H:%M:%S")) for r in place.rows("ends")] == [("a", "10:11:59")]
     )
     place.send(command="delete", name="demo.trips", purge=True)
+
+
+def test_sql_calls_imported_models_and_takes_another_version_with_the_next_batch(
+    node: StreamNode, place: RunnerPlace, tmp_path: Path
+) -> None:
+    for name in ("onnxruntime", "sklearn", "skl2onnx"):
+        pytest.importorskip(name)
+    import joblib
+    from sklearn.linear_model import LinearRegression
+
+    def imported(factor: float) -> list[list[Any]]:
+        fitted = LinearRegression().fit([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, factor, 1.0])
+        joblib.dump(fitted, tmp_path / "pumps.joblib")
+        content, _ = as_onnx(tmp_path / "pumps.joblib", [], trust=True)
+        file = base64.b64encode(content).decode()
+        answer = change({"model": "pumps", "file": file, "features": ["load", "rpm"], "output": None})
+        assert answer["error"] is None, answer
+        rows: list[list[Any]] = answer["rows"]
+        return rows
+
+    def change(wanted: dict[str, Any]) -> dict[str, Any]:
+        place.send(command="query", id="1", change=wanted)
+        return place.next_event("answer")
+
+    spec = {
+        "sources": [{"name": "seen", "address": "loads", "format": "json", "schema": "load DOUBLE, rpm DOUBLE"}],
+        "steps": [{"name": "expected", "sql": "SELECT load, round(model_pumps(load, rpm), 3) AS power FROM seen"}],
+        "sinks": [{"table": "expected_power"}],
+    }
+    node.create("loads")
+    place.put("demo.loads", spec, {"loads": STREAM})
+    place.until(lambda: "there is no model 'pumps' yet" in place.statuses["demo.loads"].get("lastError", ""))
+    assert imported(2) == [["version 000001 counts, and takes load, rpm and gives DOUBLE"]]
+
+    def powers() -> list[tuple[float, float]]:
+        return sorted((row["load"], row["power"]) for row in place.rows("expected_power"))
+
+    send(node, "loads", '{"load": 3, "rpm": 1}')
+    place.until(lambda: powers() == [(3, 7)])
+    imported(10)
+    send(node, "loads", '{"load": 4, "rpm": 1}')
+    place.until(lambda: powers() == [(3, 7), (4, 41)])
+    assert change({"model": "pumps", "version": None})["rows"] == [["version 000001 counts"]]
+    send(node, "loads", '{"load": 5, "rpm": 0}')
+    place.until(lambda: powers() == [(3, 7), (4, 41), (5, 10)])
+    assert (
+        "pumps: this is a pickle"
+        in change({"model": "pumps", "file": base64.b64encode(b"\x80\x04").decode(), "features": []})["error"]
+    )
+    place.send(command="delete", name="demo.loads", purge=True)
 
 
 def test_a_function_that_raises_or_never_returns_is_told_and_its_neighbours_go_on(

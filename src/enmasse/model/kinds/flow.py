@@ -29,7 +29,7 @@ from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.schema import describe_value
 from enmasse.model.sql.ddl import DdlError, parse_ddl
-from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, REASONS
+from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, MODEL_PREFIX, REASONS, model_calls
 from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 
 # A pipeline and the rules for it know each other: the rules are a subject of their own.
@@ -102,6 +102,8 @@ def _sql_name_problem(name: str) -> str | None:
         return (
             f"expected a name such as to_celsius, of lower-case letters, digits and '_', got {describe_value(name)}"
         )
+    if name.startswith(MODEL_PREFIX):
+        return f"{name}() is the model {describe_value(name.removeprefix(MODEL_PREFIX))}: expected another name"
     if name in ALLOWED_FUNCTIONS or name in REASONS:
         return f"Spark has a function {name}(): expected another name"
     try:
@@ -160,7 +162,7 @@ def _step_problems(
         return
     if step.sql is not None:
         try:
-            checked_sql(step.sql, relations, own)
+            checked_sql(step.sql, relations, own | model_calls(step.sql))
         except SqlError as error:
             yield Problem(f"{path}.sql", str(error))
         return
@@ -212,7 +214,7 @@ def _step_columns(step: StepSpec, relations: Mapping[str, Columns], own: frozens
         return _input_columns(step, relations)
     try:
         if step.sql is not None:
-            return checked_sql(step.sql, relations, own).columns
+            return checked_sql(step.sql, relations, own | model_calls(step.sql)).columns
         return tuple(column.name for column in parse_ddl(step.schema_)) if step.schema_ is not None else None
     except (SqlError, DdlError):
         return None

@@ -53,7 +53,7 @@ def build(context: PlanContext, parameters: TrainParameters | Mapping[str, Any])
 def _train_if_due(context: PlanContext, wanted: TrainParameters) -> str:
     models = Models(context.place.models / wanted.model)
     try:
-        there = models.load(models.current())
+        there = models.read(models.current())
     except ModelMissingError:
         return train(context, wanted)
     age_s = (datetime.now(UTC) - datetime.fromisoformat(there.trained_at)).total_seconds()

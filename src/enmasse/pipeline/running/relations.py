@@ -25,6 +25,7 @@ from enmasse.pipeline.running.expectations import hold
 from enmasse.pipeline.running.functions import FunctionCall, call_with_frames, check_function
 from enmasse.pipeline.running.keyed_state import BUCKETS, StatefulCall, by_key
 from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
+from enmasse.pipeline.running.model_functions import model_functions
 from enmasse.pipeline.running.plans import AddressTarget, PerBatch, QueryPlan, TableTarget
 from enmasse.pipeline.running.sql_functions import DEFAULT_TIMEOUT, sql_functions
 
@@ -69,7 +70,8 @@ class Relations:
         self._sources, self._steps = spec.sources, spec.steps
         self._guard = guard
         self._code = code
-        self._functions = sql_functions(spec.code, code)
+        texts = [step.sql for step in spec.steps if step.sql is not None]
+        self._functions = sql_functions(spec.code, code) | model_functions(context.place.models, texts)
         for name, function in self._functions.items():
             context.spark.udf.register(name, function)
         self._made: _Made | None = None

@@ -51,7 +51,7 @@ def test_a_damaged_version_is_named(tmp_path: Path, text: str) -> None:
     models = Models(tmp_path / "pumps")
     made = models.add(KMEANS, lambda _: None, keep=2)
     (tmp_path / "pumps" / made.version / "model.json").write_text(text)
-    with pytest.raises(ModelMissingError, match=r"000001/model.json cannot be read: .*; train it again"):
+    with pytest.raises(ModelMissingError, match=r"000001/model.json cannot be read: .*; train or import it again"):
         models.load(made.version)
 
 
