@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from enmasse.pipeline.builtin.features import Encoder
 from enmasse.pipeline.builtin.onnx_model import OnnxModel, feature_values
 from enmasse.pipeline.errors import ModelMissingError, PlanError
 
@@ -55,9 +56,9 @@ class Model:
     features: tuple[str, ...]
     target: str | None
     mean: tuple[float, ...]
-    """The mean of each feature, which is subtracted from it."""
+    """What is subtracted from each number that features are made."""
     scale: tuple[float, ...]
-    """The factor of each feature; 0 for one that never changed."""
+    """The factor of each of them; 0 for one that never changed."""
     centres: tuple[tuple[float, ...], ...] = ()
     """The centres of kmeans, in scaled features."""
     weights: tuple[float, ...] = ()
@@ -67,6 +68,8 @@ class Model:
     """The root mean square of a regression's residuals, the unit of its scores."""
     threshold: float = 0.0
     """A score above is an anomaly."""
+    encoder: Encoder = field(default_factory=Encoder)
+    """Makes numbers of features."""
     rows: int = 0
     """Trained with so many."""
     quality: Mapping[str, float] = field(default_factory=dict)
@@ -79,7 +82,7 @@ class Model:
         """Score rows.
 
         Args:
-            features: a row for each, a column for each of ``features``.
+            features: a row of numbers for each, as ``encoded`` gives them.
             target: of a regression: what it really was.
         """
         scaled = (features - np.asarray(self.mean)) * np.asarray(self.scale)
@@ -93,6 +96,10 @@ class Model:
         nearest = squares.argmin(axis=1)
         return Scores(np.sqrt(np.maximum(squares.min(axis=1), 0.0)), cluster=nearest)
 
+    def encoded(self, columns: Sequence[Any]) -> Numbers:
+        """Return a row of numbers for each row, from a column for each of ``features``."""
+        return self.encoder.encoded(self.features, columns)
+
     def _predicted(self, scaled: Numbers) -> Numbers:
         found: Numbers = scaled @ np.asarray(self.weights) + self.intercept
         return found
@@ -103,7 +110,12 @@ class Model:
         Args:
             columns: one for each of ``features``.
         """
-        features = np.column_stack([feature_values(column, "tensor(double)") for column in columns])
+        kinds = ["tensor(string)" if self.encoder.is_text(name) else "tensor(double)" for name in self.features]
+        values = [feature_values(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        for column, kind, texts in zip(columns, kinds, values, strict=True):
+            if kind == "tensor(string)":
+                texts[column.is_null().to_numpy(zero_copy_only=False)] = None
+        features = self.encoded(values)
         if self.kind == "kmeans":
             found = self.scores(features).score
         else:
@@ -177,6 +189,8 @@ class Models:
             if found.pop("form") != FORM:
                 raise ValueError(f"expected form {FORM}")  # noqa: TRY301  # one way out for all that can be wrong
             arrays = {key: _frozen(value) for key, value in found.items()}
+            if "encoder" in arrays:
+                arrays["encoder"] = Encoder(**arrays["encoder"])
             return OnnxModel(**arrays) if arrays.get("kind") == "onnx" else Model(**arrays)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelMissingError(
@@ -255,6 +269,8 @@ def roll_back(folder: Path, version: str | None = None) -> str:
 
 
 def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _frozen(item) for key, item in value.items()}
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 
