@@ -12,10 +12,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from enmasse.model.kinds.builtins import TrainParameters
-from enmasse.pipeline.builtin import anomalies, commands, heartbeat, lake, score, train
+from enmasse.pipeline.builtin import anomalies, commands, features, heartbeat, lake, score, train
 from enmasse.pipeline.builtin.models import Models, roll_back
 from enmasse.pipeline.errors import ModelMissingError, PlanError
 from enmasse.pipeline.running.plans import AddressFacts, JobPlan, Place, QueryPlan
@@ -179,6 +181,46 @@ def test_a_model_is_trained_applied_and_swapped_while_the_query_runs(
     assert roll_back(folder, "2") == "000002"
     with pytest.raises(ModelMissingError, match="there is no version 7; there are 000001, 000002"):
         roll_back(folder, "7")
+
+
+@pytest.mark.parametrize(("kind", "scale"), [("regression", "standard"), ("kmeans", "minMax")])
+def test_features_of_any_type_are_taken_as_spark_takes_them(
+    stage: Stage, kind: str, scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltalake import write_deltalake
+    from pyspark.ml import PipelineModel
+
+    chance = random.Random(5)
+    loads = [chance.uniform(0, 10) if n % 10 else None for n in range(300)]
+    sites = [chance.choice(["north", "north", "south", None]) for _ in loads]
+    grades = [chance.choice("aab") for _ in loads]
+    table = pd.DataFrame({"load": loads, "same": 7.0, "site": sites, "grade": grades})
+    table["power"] = table["load"].fillna(5) * 3 + (table["site"] == "north") * 50 + (table["grade"] == "b") * 9
+    write_deltalake(stage.place.lake / "pumps", pa.Table.from_pandas(table))
+    asked = {"model": "mixed", "table": "pumps", "features": ["load", "same", "site", "grade"], "impute": "median"}
+    asked |= {"oneHot": ["site"], "index": ["grade"], "kind": kind, "scale": scale}
+    wanted = TrainParameters.model_validate(asked | ({"target": "power"} if kind == "regression" else {}))
+    train.train(stage, wanted)
+    folder = stage.place.models / "mixed"
+    model = Models(folder).load("000001")
+    assert model.encoder.one_hot == {"site": ("north", "south")}
+    assert model.encoder.index == {"grade": ("a", "b")}
+    # Also what there was none of.
+    rows = [(1.0, 7.0, "west", "c"), (None, 8.0, "north", "a"), (2.0, 7.0, None, "b"), (9.0, 7.0, "south", "a")]
+    frame = stage.spark.createDataFrame(rows, "load DOUBLE, same DOUBLE, site STRING, grade STRING")
+    fitted = PipelineModel.load((folder / "000001" / "pipeline").as_uri())
+    told = fitted.transform(frame).collect()
+    columns = [pa.array([row[number] for row in rows]) for number in range(4)]
+    if kind == "regression":
+        assert model.quality["r2"] > 0.97
+        assert model.predictions(folder, columns).to_pylist() == pytest.approx([row["_prediction"] for row in told])
+    else:
+        clusters = model.scores(model.encoded([column.to_pylist() for column in columns])).cluster
+        assert clusters is not None
+        assert clusters.tolist() == [row["_cluster"] for row in told]
+    monkeypatch.setattr(features, "MAX_VALUES", 1)
+    with pytest.raises(PlanError, match="site has 2 values, and 1 are the most of a feature of text"):
+        features.encoder_of(wanted, fitted.stages)
 
 
 def _scores(stage: Stage, plans: Any, version: str) -> list[float]:

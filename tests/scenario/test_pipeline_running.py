@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
+from enmasse.cli.commands.use.model_file import as_onnx
 from enmasse.client.blocking import Message
 from enmasse.pipeline.lake.compaction import compact
 from tests.scenario.consumed_place import counts
@@ -199,6 +201,209 @@ def test_a_function_gets_pandas_batches_and_takes_an_update(node: StreamNode, pl
     place.until(lambda: len(place.rows("scores")) == 3)
     assert sorted(row["score"] for row in place.rows("scores")) == [-1.0, 2.0, 4.0]
     place.send(command="delete", name="demo.scores", purge=True)
+
+
+def test_sql_calls_functions_of_the_pipelines_own_code(node: StreamNode, place: RunnerPlace) -> None:
+    source = {"name": "texts", "address": "sums", "format": "json", "schema": "a INT, b INT, at TIMESTAMP"}
+    spec = {
+        "sources": [source],
+        "steps": [
+            {
+                "name": "summed",
+                "sql": "SELECT a, plus(a, b) AS sum, said(b).text AS b FROM texts WHERE plus(a, a) > 0",
+            }
+        ],
+        "sinks": [{"table": "summed"}],
+        "resources": {"session": "own"},
+        "code": {
+            "configMap": "sums",
+            "functions": [
+                {"name": "plus", "function": "sums:plus", "returns": "DOUBLE", "vectorized": True},
+                {"name": "said", "function": "sums:said", "returns": "STRUCT<text: STRING>"},
+            ],
+        },
+    }
+    said = "def plus(a, b):\n    return a + b.fillna(0.5)\n\ndef said(b):\n    return {'text': f'is {b}'}\n"
+    write_code(place, "demo.sums", sums=said)
+    send(node, node.create("sums"), '{"a": 1, "b": 2}', '{"a": 3}')
+    place.put("demo.sums", spec, {"sums": STREAM})
+    place.until(lambda: len(place.rows("summed")) == 2)
+    assert sorted((r["a"], r["sum"], r["b"]) for r in place.rows("summed")) == [(1, 3, "is 2"), (3, 3.5, "is None")]
+    assert "plus() is not among" in place.ask("SELECT plus(1, 2)")["error"]
+    write_code(place, "demo.sums", sums=said.replace("{'text': f'is {b}'}", "1 / b"))
+    place.put("demo.sums", spec, {"sums": STREAM})
+    send(node, "sums", '{"a": 1, "b": 0}')
+    place.until(lambda: "sums:said (sums.py, line 5): ZeroDivisionError" in place.statuses["demo.sums"]["lastError"])
+    place.send(command="delete", name="demo.sums", purge=True)
+
+
+COUNTING = """
+import pandas as pd
+from datetime import timedelta
+
+def count(key, rows, state, quiet_s):
+    if state.has_timed_out:
+        total = state.value["total"]
+        state.remove()
+        return pd.DataFrame({"device": [key], "total": [total], "what": ["quiet"]})
+    totals = (state.value or {"total": 0})["total"] + rows.amount.cumsum()
+    state.update({"total": int(totals.iloc[-1])})
+    state.set_timer(timedelta(seconds=quiet_s))
+    return pd.DataFrame({"device": key, "total": totals, "what": "sum"})
+"""
+
+
+def test_a_function_keeps_state_by_key_with_timers_and_each_row_counts_once(
+    node: StreamNode, place: RunnerPlace
+) -> None:
+    node.create("purchases", partitions=2)
+    step = {
+        "name": "totals",
+        "function": "counting:count",
+        "input": "bought",
+        "stateBy": "device",
+        "state": {"schema": "total BIGINT", "timers": "processingTime", "ttl": "1h"},
+        "schema": "device STRING, total BIGINT, what STRING",
+        "parameters": {"quiet_s": 3600},
+    }
+    spec = {
+        "sources": [
+            {"name": "bought", "address": "purchases", "format": "json", "schema": "device STRING, amount INT"}
+        ],
+        "steps": [step],
+        "sinks": [{"table": "totals"}, {"table": "latest", "mode": "update", "keys": ["device"], "orderBy": "total"}],
+        "code": {"configMap": "counting"},
+    }
+    write_code(place, "demo.totals", counting=COUNTING)
+
+    def buy(amount: int) -> None:
+        send(node, "purchases", *[json.dumps({"device": f"d{n % 3}", "amount": amount}) for n in range(30)])
+
+    def totals(what: str) -> list[tuple[str, int]]:
+        return sorted((row["device"], row["total"]) for row in place.rows("totals") if row["what"] == what)
+
+    def sums(most: int) -> list[tuple[str, int]]:
+        return [(device, total) for device in ("d0", "d1", "d2") for total in range(1, most + 1)]
+
+    buy(1)
+    place.put("demo.totals", spec, {"purchases": STREAM})
+    place.until(lambda: totals("sum") == sums(10))
+    buy(1)
+    # Its batches of before are not done again, whatever was lost on the way.
+    place.kill()
+    place.start()
+    place.next_event("ready")
+    place.put("demo.totals", spec, {"purchases": STREAM})
+    place.until(lambda: totals("sum") == sums(20))
+    place.until(lambda: sorted(r["total"] for r in place.rows("latest")) == [20, 20, 20])
+    place.put("demo.totals", spec | {"steps": [step | {"parameters": {"quiet_s": 1}}]}, {"purchases": STREAM})
+    buy(0)
+    place.until(lambda: totals("quiet") == [("d0", 20), ("d1", 20), ("d2", 20)])
+    buy(7)
+    place.until(lambda: ("d0", 7) in totals("sum"))
+    other = step | {"state": {"schema": "total INT, more INT", "timers": "processingTime"}}
+    place.put("demo.totals", spec | {"steps": [other]}, {"purchases": STREAM})
+    place.until(lambda: place.statuses["demo.totals"]["conditions"][0]["reason"] == "CheckpointMisfit")
+    assert "more INT" in place.statuses["demo.totals"]["conditions"][0]["message"]
+    place.send(command="delete", name="demo.totals", purge=True)
+
+
+def test_timers_by_event_time_run_out_when_the_watermark_passes_them(node: StreamNode, place: RunnerPlace) -> None:
+    source = """
+import pandas as pd
+
+def ended(key, rows, state):
+    if state.has_timed_out:
+        state.remove()
+        return pd.DataFrame({"trip": [key], "ended": [state.now]})
+    state.set_timer(rows["at"].max().tz_localize("UTC") + pd.Timedelta(minutes=10))
+"""
+    spec = {
+        "sources": [
+            {
+                "name": "seen",
+                "address": "trips",
+                "format": "json",
+                "schema": "trip STRING, at TIMESTAMP",
+                "watermark": {"column": "at", "delay": "1s"},
+            }
+        ],
+        "steps": [
+            {
+                "name": "ends",
+                "function": "trips:ended",
+                "stateBy": "trip",
+                "state": {"schema": "seen INT", "timers": "eventTime", "orderBy": ["at"]},
+                "schema": "trip STRING, ended TIMESTAMP",
+            }
+        ],
+        "sinks": [{"table": "ends"}],
+        "code": {"configMap": "trips"},
+    }
+    write_code(place, "demo.trips", trips=source)
+    node.create("trips")
+    place.put("demo.trips", spec, {"trips": STREAM})
+
+    def see(trip: str, at: str) -> None:
+        send(node, "trips", json.dumps({"trip": trip, "at": f"2026-01-31T{at}Z"}))
+
+    see("a", "10:00:00")
+    see("b", "10:08:00")
+    see("c", "10:12:00")
+    place.until(
+        lambda: [(r["trip"], r["ended"].strftime("%H:%M:%S")) for r in place.rows("ends")] == [("a", "10:11:59")]
+    )
+    place.send(command="delete", name="demo.trips", purge=True)
+
+
+def test_sql_calls_imported_models_and_takes_another_version_with_the_next_batch(
+    node: StreamNode, place: RunnerPlace, tmp_path: Path
+) -> None:
+    for name in ("onnxruntime", "sklearn", "skl2onnx"):
+        pytest.importorskip(name)
+    import joblib
+    from sklearn.linear_model import LinearRegression
+
+    def imported(factor: float) -> list[list[Any]]:
+        fitted = LinearRegression().fit([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, factor, 1.0])
+        joblib.dump(fitted, tmp_path / "pumps.joblib")
+        content, _ = as_onnx(tmp_path / "pumps.joblib", [], trust=True)
+        file = base64.b64encode(content).decode()
+        answer = change({"model": "pumps", "file": file, "features": ["load", "rpm"], "output": None})
+        assert answer["error"] is None, answer
+        rows: list[list[Any]] = answer["rows"]
+        return rows
+
+    def change(wanted: dict[str, Any]) -> dict[str, Any]:
+        place.send(command="query", id="1", change=wanted)
+        return place.next_event("answer")
+
+    spec = {
+        "sources": [{"name": "seen", "address": "loads", "format": "json", "schema": "load DOUBLE, rpm DOUBLE"}],
+        "steps": [{"name": "expected", "sql": "SELECT load, round(model_pumps(load, rpm), 3) AS power FROM seen"}],
+        "sinks": [{"table": "expected_power"}],
+    }
+    node.create("loads")
+    place.put("demo.loads", spec, {"loads": STREAM})
+    place.until(lambda: "there is no model 'pumps' yet" in place.statuses["demo.loads"].get("lastError", ""))
+    assert imported(2) == [["version 000001 counts, and takes load, rpm and gives DOUBLE"]]
+
+    def powers() -> list[tuple[float, float]]:
+        return sorted((row["load"], row["power"]) for row in place.rows("expected_power"))
+
+    send(node, "loads", '{"load": 3, "rpm": 1}')
+    place.until(lambda: powers() == [(3, 7)])
+    imported(10)
+    send(node, "loads", '{"load": 4, "rpm": 1}')
+    place.until(lambda: powers() == [(3, 7), (4, 41)])
+    assert change({"model": "pumps", "version": None})["rows"] == [["version 000001 counts"]]
+    send(node, "loads", '{"load": 5, "rpm": 0}')
+    place.until(lambda: powers() == [(3, 7), (4, 41), (5, 10)])
+    assert (
+        "pumps: this is a pickle"
+        in change({"model": "pumps", "file": base64.b64encode(b"\x80\x04").decode(), "features": []})["error"]
+    )
+    place.send(command="delete", name="demo.loads", purge=True)
 
 
 def test_a_function_that_raises_or_never_returns_is_told_and_its_neighbours_go_on(

@@ -25,7 +25,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from enmasse.api.kube.negotiation import JSON, MediaRange, choose
-from enmasse.api.kube.requests import OBJECTS, read_body
+from enmasse.api.kube.requests import OBJECTS, media_type, read_body
 from enmasse.api.kube.status import RequestError
 from enmasse.errors import UnavailableError
 from enmasse.identity.rbac import AccessRequest
@@ -132,6 +132,13 @@ PARQUET = "application/vnd.apache.parquet"
 DEFAULT_LINES = 100
 MOST_LINES = 10_000
 
+ONNX = "application/octet-stream"
+"""The content type of a model's file: ONNX has none of its own."""
+
+Features = Annotated[
+    str, Query(description="what its features are called, with commas between them", max_length=10_000)
+]
+Output = Annotated[str, Query(description="which of its outputs is the prediction; the first", max_length=255)]
 Lines = Annotated[int, Query(ge=0, le=MOST_LINES, description="how many of the last lines")]
 Follow = Annotated[bool, Query(description="go on with new lines as they are written")]
 
@@ -240,6 +247,31 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         if table_problem(model) is not None:
             raise RequestError(404, f"there is no model {describe_value(model)}")
         change = {"model": model, "version": version}
+        answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
+        if answer.get("error"):
+            raise RequestError(422, str(answer["error"]))
+        return _result(answer)
+
+    @router.post(
+        f"/namespaces/{{namespace}}/{space.plural}/{{name}}/models/{{model}}/import",
+        summary="AddressSpace: import a version of a model, as a file of ONNX",
+        operation_id="import_addressspaces_models",
+        response_class=JSONResponse,
+    )
+    async def import_model(
+        request: Request, namespace: str, name: str, model: str, features: Features = "", output: Output = ""
+    ) -> Response:
+        request.state.rights.require(
+            request.state.requester, AccessRequest("update", pipeline.group, pipeline.plural, namespace)
+        )
+        registry.store.get(space.name, namespace, name)
+        if (problem := table_problem(model)) is not None:
+            raise RequestError(400, f"the name of the model: {problem}")
+        if media_type(request) != ONNX:
+            raise RequestError(415, f"expected content type {ONNX}, got '{media_type(request)}'")
+        named = [feature.strip() for feature in features.split(",") if feature.strip()]
+        content = base64.b64encode(await request.body()).decode()
+        change = {"model": model, "file": content, "features": named, "output": output or None}
         answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
         if answer.get("error"):
             raise RequestError(422, str(answer["error"]))

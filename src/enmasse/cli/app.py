@@ -209,7 +209,7 @@ COMMANDS = {
         "Run pipelines over the addresses of a space, see how far they are, and query their tables.",
     ),
     "table": _Command(_USE, "use.table:table", "The tables of a space's lake: list, look back, compact, restore."),
-    "model": _Command(_USE, "use.model:model", "The versions of a space's models: list them, roll back."),
+    "model": _Command(_USE, "use.model:model", "The versions of a space's models: list, import, roll back."),
     "schema": _Command(_USE, "use.schema:schema", "The schema registry of a space: its subjects and their versions."),
     "send": _Command(_USE, "use.send:send", "Send a message to an address and print its outcome."),
     "receive": _Command(

@@ -369,3 +369,30 @@ def test_tables_are_listed_looked_back_at_and_restored(api: str, cli: Cli, shop:
             ("restore", {"at": 5}, 400),
         ):
             assert http.post(f"/{action}", json=body).status_code == code, (action, body)
+
+
+def test_a_model_is_imported_as_a_file_of_onnx(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "pump-power.onnx").write_bytes(b"onnx")
+    (tmp_path / "pumps.pkl").write_bytes(b"\x80\x04.")
+    said = "version 000001 counts, and takes load, rpm and gives DOUBLE"
+    answer = {"columns": [{"name": "done", "type": "STRING"}], "rows": [[said]]}
+    with host(tmp_path / "data", answer) as asked:
+        done = cli("model", "import", str(tmp_path / "pump-power.onnx"), "--features", "load,rpm")
+        assert (done.code, done.out) == (0, f"model pump_power: {said}\n")
+        named = cli("model", "import", str(tmp_path / "pump-power.onnx"), "--name", "p", "--output-name", "odds")
+        assert named.code == 0
+    file = base64.b64encode(b"onnx").decode()
+    assert [command["change"] for _, command in asked] == [
+        {"model": "pump_power", "file": file, "features": ["load", "rpm"], "output": None},
+        {"model": "p", "file": file, "features": [], "output": "odds"},
+    ]
+    refused = cli("model", "import", str(tmp_path / "pumps.pkl"))
+    assert (refused.code, "pumps.pkl is a pickle, which runs as code" in refused.err) == (2, True)
+    assert cli("model", "import", str(tmp_path / "nothing.onnx")).code == 2
+    assert "--name: expected lower-case letters" in cli("model", "import", "a.onnx", "--name", "A B").err
+    url = f"{api}/apis/enmasse.io/v1beta1/namespaces/default/addressspaces/shop/models/p"
+    onnx = {"content-type": "application/octet-stream"}
+    assert httpx.post(f"{url}/import", json={}).status_code == 415
+    assert httpx.post(f"{url}/import", content=bytes(8 * 1024 * 1024 + 1), headers=onnx).status_code == 413
+    assert httpx.post(f"{url}/rollback", content=bytes(1024 * 1024 + 1), headers=onnx).status_code == 413
+    assert httpx.post(url.replace("/p", "/..p") + "/import", content=b"", headers=onnx).status_code in (400, 404)

@@ -46,6 +46,8 @@ WRONG = [
     ("train", {"model": "m", "features": ["a", "a"]}, "features", "once"),
     ("train", {"model": "m", "features": ["a"], "kind": "regression"}, "target", "required"),
     ("train", {"model": "m", "features": ["a"], "target": "b"}, "target", "only a regression"),
+    ("train", {"model": "m", "features": ["a"], "oneHot": ["b"]}, "oneHot", "some of the features, got 'b'"),
+    ("train", {"model": "m", "features": ["a"], "oneHot": ["a"], "index": ["a"]}, "index", "is in oneHot"),
     ("train", {"model": "m", "features": ["a"], "kind": "regression", "target": "a"}, "target", "not one of"),
     ("score", {"address": "a", "model": "m"}, "table", "required"),
     ("metering", {"addresses": []}, "addresses", "at least 1"),

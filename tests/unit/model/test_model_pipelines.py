@@ -84,6 +84,24 @@ def test_a_pipeline_is_named_after_its_space(name: str) -> None:
     assert "metadata.name" in problems(pipeline(name))
 
 
+TO_FAHRENHEIT = {"name": "warm", "function": "units:fahrenheit", "returns": "DOUBLE"}
+WITH_SQL: dict[str, Any] = {
+    "steps": [HOT | {"sql": "SELECT warm(temperature) AS f FROM readings"}],
+    "code": {"configMap": "units", "functions": [TO_FAHRENHEIT]},
+    "resources": {"session": "own"},
+}
+
+
+def with_sql(**function: str) -> dict[str, Any]:
+    return WITH_SQL | {"code": {"configMap": "units", "functions": [TO_FAHRENHEIT | function]}}
+
+
+def by_device(**step: Any) -> dict[str, Any]:
+    counted = {"name": "counted", "function": "counting:count", "schema": "device STRING, count INT"}
+    whole = counted | {"stateBy": "device", "state": {"schema": "count INT"}} | step
+    return {"steps": [whole], "code": {"configMap": "counting"}, "sinks": [{"table": "counts"}]}
+
+
 UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
 
 
@@ -279,6 +297,20 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
             "spec.after",
             "either a schedule or pipelines",
         ),
+        (by_device(stateBy=None), "spec.steps[0].stateBy", "required with state"),
+        (by_device(stateBy="divice"), "spec.steps[0].stateBy[0]", "there is no column"),
+        (by_device(state=None), "spec.steps[0].state", "required with stateBy"),
+        (by_device(state={"schema": "count"}), "spec.steps[0].state.schema", "character"),
+        (by_device(state={"schema": "n INT", "orderBy": ["at"]}), "spec.steps[0].state.orderBy[0]", "no column 'at'"),
+        (by_device(perBatch=True), "spec.steps[0].perBatch", "over batches"),
+        ({"steps": [HOT | {"stateBy": "device"}]}, "spec.steps[0].stateBy", "only a step with a function has it"),
+        (WITH_SQL | {"resources": None}, "spec.resources.session", "expected own: code has functions for SQL"),
+        (with_sql(name="sum"), "spec.code.functions[0].name", "Spark has a function sum()"),
+        (with_sql(name="over"), "spec.code.functions[0].name", "a word of SQL"),
+        (with_sql(name="Hot"), "spec.code.functions[0].name", "expected a name such as to_celsius"),
+        (with_sql(function="a"), "spec.code.functions[0].function", "expected module:function"),
+        (with_sql(returns="NUMBER"), "spec.code.functions[0].returns", "NUMBER"),
+        (with_sql(name="hot"), "spec.steps[0].sql", "warm() is not among the functions"),
         ({"steps": [HOT | {"badRecords": "bad"}]}, "spec.steps[0].badRecords", "nothing goes there without"),
         (
             {"sources": [READINGS | {"format": "raw", "tombstones": True}]},
@@ -447,6 +479,15 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
 def test_what_is_wrong_is_said_with_its_place(spec: dict[str, Any], path: str, message: str) -> None:
     found = problems(pipeline(**spec))
     assert message in found[path]
+
+
+def test_a_function_may_keep_state_by_key() -> None:
+    decode(pipeline(**by_device()))
+    decode(pipeline(**by_device(state={"schema": "n INT", "timers": "eventTime", "ttl": "1h", "orderBy": ["ts"]})))
+
+
+def test_sql_may_call_declared_functions() -> None:
+    decode(pipeline(**WITH_SQL))
 
 
 def test_of_a_table_or_an_address_without_schema_any_column_may_be() -> None:

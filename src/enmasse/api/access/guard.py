@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from enmasse.api.access.authorization import is_public
@@ -24,9 +25,13 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 1024 * 1024
 """An object with all fields set has a few kilobytes."""
 
+MAX_MODEL_BYTES = 8 * 1024 * 1024
+"""The file of a model that is imported; it is read once its sender is known and may do so."""
+
 MAX_PUBLIC_BODY_BYTES = 16 * 1024
 """A login is a name and a password."""
 
+_OF_MODEL = re.compile(r"/apis/[^/]+/[^/]+/namespaces/[^/]+/addressspaces/[^/]+/models/[^/]+/import")
 _FROM_ELSEWHERE = frozenset({"cross-site", "same-site"})
 
 
@@ -52,7 +57,7 @@ class Guard:
         if (why := self._refusal(scope)) is not None:
             await answer(403, why)(scope, receive, send)
             return
-        most = MAX_PUBLIC_BODY_BYTES if is_public(scope["path"]) else MAX_BODY_BYTES
+        most = _most_bytes(scope["path"])
         if _is_too_long((_values(scope, b"content-length") or ["0"])[0], most):
             await answer_error(_too_large(most))(scope, receive, send)
             return
@@ -93,6 +98,12 @@ class Guard:
 
 def _values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _most_bytes(path: str) -> int:
+    if is_public(path):
+        return MAX_PUBLIC_BODY_BYTES
+    return MAX_MODEL_BYTES if _OF_MODEL.fullmatch(path) else MAX_BODY_BYTES
 
 
 def _too_large(most: int) -> RequestError:

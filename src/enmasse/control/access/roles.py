@@ -142,8 +142,12 @@ TENANT_EDIT: Final = Role(
         Rule(MESSAGES.verbs, (_MESSAGING,), (f"{kinds.ADDRESS.plural}/{MESSAGES.name}",)),
         # A query reads messages, which a viewer may not.
         Rule(QUERY.verbs, (_MESSAGING,), (f"{kinds.ADDRESS_SPACE.plural}/{QUERY.name}",)),
-        # Below its name a table is compacted, or restored.
-        Rule(("create",), (_MESSAGING,), (f"{kinds.ADDRESS_SPACE.plural}/{TABLES.name}",)),
+        # Below its name a table is compacted, or restored, and a model imported, or rolled back.
+        Rule(
+            ("create",),
+            (_MESSAGING,),
+            tuple(f"{kinds.ADDRESS_SPACE.plural}/{one}" for one in (TABLES.name, "models")),
+        ),
         Rule(_WRITE, (_USERS,), (kinds.MESSAGING_USER.plural,)),
         Rule(_WRITE, (DEVICE_REGISTRY,), (kinds.IOT_PROJECT.plural, *_OF_DEVICES)),
         Rule(_WRITE, ("",), (kinds.CONFIG_MAP.plural, kinds.SECRET.plural, kinds.SERVICE.plural)),

@@ -289,6 +289,14 @@ class TrainParameters(BuiltinParameters):
     """The distance from the nearest of a few centres, or the residual of a linear regression."""
     features: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
     """The fields of a message, or columns, that the model uses."""
+    one_hot: FieldNames = ()
+    """Those of the features that are text, each of whose values becomes a number, 0 or 1."""
+    index: FieldNames = ()
+    """Those that are text, whose values are numbered, the most frequent first."""
+    impute: Literal["mean", "median"] | None = None
+    """What a feature is taken for that lacks, of the training rows; left out: rows that lack one do not count."""
+    scale: Literal["standard", "minMax", "none"] = "standard"
+    """How features are scaled: by mean and deviation, to 0 to 1, or not."""
     target: str | None = None
     """Of a regression: the field that it predicts."""
     clusters: int = Field(default=4, ge=1, le=1000)
@@ -317,6 +325,11 @@ class TrainParameters(BuiltinParameters):
             yield Problem("target", f"expected a field that is not one of the features, got '{self.target}'")
         if len(set(self.features)) != len(self.features):
             yield Problem("features", "expected each one once")
+        for name, fields in (("oneHot", self.one_hot), ("index", self.index)):
+            if odd := next((field for field in fields if field not in self.features), None):
+                yield Problem(name, f"expected some of the features, got {describe_value(odd)}")
+        if both := next((field for field in self.one_hot if field in self.index), None):
+            yield Problem("index", f"{describe_value(both)} is in oneHot: expected it in one of them")
 
 
 class ScoreParameters(_TableOrAddress):

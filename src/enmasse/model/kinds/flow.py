@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from enmasse.model.kinds.durations import milliseconds
@@ -18,6 +19,7 @@ from enmasse.model.kinds.relations import (
     column_problems,
     ddl_problems,
     expectation_problems,
+    function_problem,
     input_problems,
     name_problems,
 )
@@ -27,6 +29,7 @@ from enmasse.model.schema.errors import Problem
 from enmasse.model.schema.names import address_problem
 from enmasse.model.schema.schema import describe_value
 from enmasse.model.sql.ddl import DdlError, parse_ddl
+from enmasse.model.sql.functions import ALLOWED_FUNCTIONS, MODEL_PREFIX, REASONS, model_calls
 from enmasse.model.sql.sql import Columns, SqlError, checked_sql
 
 # A pipeline and the rules for it know each other: the rules are a subject of their own.
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 
 AVAILABLE_NOW: Final = "availableNow"
 
-_OF_FUNCTIONS: Final = ("input", "inputs", "schema_", "parameters", "timeout")
+_OF_FUNCTIONS: Final = ("input", "inputs", "state_by", "state", "schema_", "parameters", "timeout")
 _MAX_SQL = 100_000  # characters of all steps: control checks them while others wait
 
 
@@ -47,7 +50,9 @@ def flow_problems(spec: PipelineSpec) -> Iterator[Problem]:
         yield Problem("spec.sources", "required: what the pipeline reads; or builtin")
     if not spec.sinks:
         yield Problem("spec.sinks", "required: where the results go; or builtin")
+    yield from _code_problems(spec)
     relations: dict[str, Columns] = {}
+    own = frozenset(one.name for one in spec.code.functions) if spec.code is not None else frozenset()
     for index, source in enumerate(spec.sources):
         path = f"spec.sources[{index}]"
         yield from name_problems(path, source.name, relations)
@@ -59,18 +64,53 @@ def flow_problems(spec: PipelineSpec) -> Iterator[Problem]:
     for index, step in enumerate(spec.steps):
         path = f"spec.steps[{index}]"
         yield from name_problems(path, step.name, relations)
-        yield from _step_problems(path, step, relations, has_code=spec.code is not None)
-        columns = _step_columns(step, relations)
+        yield from _step_problems(path, step, relations, own, has_code=spec.code is not None)
+        columns = _step_columns(step, relations, own)
         yield from expectation_problems(path, step, columns)
         yield from _dead_letter_problems(path, step)
         relations[step.name] = columns
-    if spec.code is not None and not any(step.function for step in spec.steps):
-        yield Problem("spec.code", "only a pipeline with functions needs code, and no step has a function")
-    if any(step.inputs for step in spec.steps) and (spec.resources is None or spec.resources.session != "own"):
-        yield Problem("spec.resources.session", "expected own: a step has a function of whole relations (inputs)")
     for index, sink in enumerate(spec.sinks):
         yield from sink_problems(f"spec.sinks[{index}]", sink, relations)
     yield from repeated_table_problems(spec.sinks)
+
+
+def _code_problems(spec: PipelineSpec) -> Iterator[Problem]:
+    is_own = spec.resources is not None and spec.resources.session == "own"
+    if any(step.inputs for step in spec.steps) and not is_own:
+        yield Problem("spec.resources.session", "expected own: a step has a function of whole relations (inputs)")
+    if spec.code is None:
+        return
+    if spec.code.functions and not is_own:
+        yield Problem("spec.resources.session", "expected own: code has functions for SQL")
+    if not spec.code.functions and not any(step.function for step in spec.steps):
+        yield Problem("spec.code", "only a pipeline with functions needs code, and no step has a function")
+    names = [one.name for one in spec.code.functions]
+    for index, one in enumerate(spec.code.functions):
+        path = f"spec.code.functions[{index}]"
+        if one.name in names[:index]:
+            yield Problem(f"{path}.name", f"there is another function {describe_value(one.name)} above")
+        elif problem := _sql_name_problem(one.name):
+            yield Problem(f"{path}.name", problem)
+        if problem := function_problem(one.function):
+            yield Problem(f"{path}.function", problem)
+        yield from ddl_problems(f"{path}.returns", f"given {one.returns}")
+
+
+def _sql_name_problem(name: str) -> str | None:
+    """Return why SQL cannot call a function of the user's own so, or None."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name):
+        return (
+            f"expected a name such as to_celsius, of lower-case letters, digits and '_', got {describe_value(name)}"
+        )
+    if name.startswith(MODEL_PREFIX):
+        return f"{name}() is the model {describe_value(name.removeprefix(MODEL_PREFIX))}: expected another name"
+    if name in ALLOWED_FUNCTIONS or name in REASONS:
+        return f"Spark has a function {name}(): expected another name"
+    try:
+        checked_sql(f"SELECT {name}(1) AS given", {}, (name,))  # that is what is checked
+    except SqlError:
+        return f"{describe_value(name)} is a word of SQL: expected another name"
+    return None
 
 
 def _dead_letter_problems(path: str, step: StepSpec) -> Iterator[Problem]:
@@ -95,7 +135,7 @@ def trigger_problem(trigger: str) -> str | None:
 
 
 def _step_problems(
-    path: str, step: StepSpec, relations: Mapping[str, Columns], *, has_code: bool
+    path: str, step: StepSpec, relations: Mapping[str, Columns], own: frozenset[str], *, has_code: bool
 ) -> Iterator[Problem]:
     given = [name for name in ("sql", "function", "drop_duplicates") if getattr(step, name)]
     if len(given) != 1:
@@ -103,7 +143,11 @@ def _step_problems(
         yield Problem(path, f"expected one of sql, function and dropDuplicates, got {names or 'none'}")
         return
     if step.function is None:
-        of_functions = ("inputs", "schema_", "parameters", "timeout") if step.drop_duplicates else _OF_FUNCTIONS
+        of_functions = (
+            ("inputs", "state_by", "state", "schema_", "parameters", "timeout")
+            if step.drop_duplicates
+            else _OF_FUNCTIONS
+        )
         for field in of_functions:
             if getattr(step, field):
                 alias = type(step).model_fields[field].alias
@@ -118,18 +162,17 @@ def _step_problems(
         return
     if step.sql is not None:
         try:
-            checked_sql(step.sql, relations)
+            checked_sql(step.sql, relations, own | model_calls(step.sql))
         except SqlError as error:
             yield Problem(f"{path}.sql", str(error))
         return
     assert step.function is not None
-    module, colon, name = step.function.partition(":")
-    if not (colon and module.isidentifier() and name.isidentifier()):
-        yield Problem(f"{path}.function", f"expected module:function, got {describe_value(step.function)}")
+    if problem := function_problem(step.function):
+        yield Problem(f"{path}.function", problem)
     if not has_code:
         yield Problem("spec.code", f"required: the ConfigMap with the module of {path}.function")
     if step.inputs:
-        for field in ("input", "schema_", "timeout"):
+        for field in ("input", "state_by", "state", "schema_", "timeout"):
             if getattr(step, field) is not None:
                 alias = type(step).model_fields[field].alias
                 yield Problem(f"{path}.{alias}", "a function of whole relations (inputs) does not have it")
@@ -143,6 +186,22 @@ def _step_problems(
     else:
         yield from ddl_problems(f"{path}.schema", step.schema_)
     yield from input_problems(path, step.input, relations)
+    yield from _state_problems(path, step, _input_columns(step, relations))
+
+
+def _state_problems(path: str, step: StepSpec, columns: Columns) -> Iterator[Problem]:
+    if step.state_by is None:
+        if step.state is not None:
+            yield Problem(f"{path}.stateBy", "required with state: the column that holds the key")
+        return
+    if step.per_batch:
+        yield Problem(f"{path}.perBatch", "a state is kept over batches, not within one")
+    yield from column_problems(f"{path}.stateBy", (step.state_by,), columns)
+    if step.state is None:
+        yield Problem(f"{path}.state", "required with stateBy: what is kept of each key")
+        return
+    yield from ddl_problems(f"{path}.state.schema", step.state.schema_)
+    yield from column_problems(f"{path}.state.orderBy", step.state.order_by, columns)
 
 
 def _input_columns(step: StepSpec, relations: Mapping[str, Columns]) -> Columns:
@@ -150,12 +209,12 @@ def _input_columns(step: StepSpec, relations: Mapping[str, Columns]) -> Columns:
     return None if name is None else relations.get(name)
 
 
-def _step_columns(step: StepSpec, relations: Mapping[str, Columns]) -> Columns:
+def _step_columns(step: StepSpec, relations: Mapping[str, Columns], own: frozenset[str]) -> Columns:
     if step.drop_duplicates:
         return _input_columns(step, relations)
     try:
         if step.sql is not None:
-            return checked_sql(step.sql, relations).columns
+            return checked_sql(step.sql, relations, own | model_calls(step.sql)).columns
         return tuple(column.name for column in parse_ddl(step.schema_)) if step.schema_ is not None else None
     except (SqlError, DdlError):
         return None

@@ -160,6 +160,20 @@ class SourceSpec(Model):
     """Whether the query fails when rows are gone before they were read; true if left out."""
 
 
+class KeyedState(Model):
+    """What a function keeps of each key."""
+
+    schema_: str = Field(alias="schema", min_length=1)
+    """The columns of a key's state, as in ``count INT, last TIMESTAMP``."""
+    timers: Literal["processingTime", "eventTime"] | None = None
+    """What a function's timers go by: the clock, or the watermark of the source; left out: it has none."""
+    ttl: Duration | None = None
+    """How long a state is kept that is not updated; left out: until it is removed."""
+    order_by: tuple[str, ...] = Field(default=(), strict=False)
+    """The columns in whose order the rows of a key come; left out: in that of the stream, whose partition and offset
+    the rows must have."""
+
+
 class StepSpec(Model):
     """A relation made of others."""
 
@@ -179,6 +193,10 @@ class StepSpec(Model):
     and ``LIMIT`` see the batch. What reads it is done so, too."""
     inputs: tuple[str, ...] = Field(default=(), strict=False)
     """Relations that a function gets as DataFrames of Spark; it returns one. Needs ``resources.session: own``."""
+    state_by: str | None = None
+    """The column that holds the key: the function is called with each key, its rows of a batch, and its state."""
+    state: KeyedState | None = None
+    """With ``stateBy``: what is kept of each key."""
     input: str | None = None
     """What a function gets, or where duplicates are; left out: the relation above."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)
@@ -273,11 +291,31 @@ class Builtin(Model):
     """What it is asked, by name; each has its own."""
 
 
+class SqlFunction(Model):
+    """A function of the pipeline's Python that its SQL may call."""
+
+    entry_keys: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+    """What SQL calls it."""
+    function: str
+    """``module:function`` of Python."""
+    returns: str = Field(min_length=1)
+    """The type of what it gives, as ``DOUBLE`` or ``STRUCT<low: INT, high: INT>``."""
+    vectorized: bool | None = None
+    """Whether it is called with a pandas Series for each argument, and gives one (a pandas UDF); left out: it is
+    called for each row, with values of Python, and None for NULL."""
+    timeout: Duration | None = None
+    """How long it may take for the rows of one call from Spark, some ten thousand; left out: ten minutes."""
+
+
 class Code(Model):
     """Where the Python of a pipeline's functions is."""
 
     config_map: str
     """A ConfigMap of the namespace; its entries that end with ``.py`` are modules."""
+    functions: tuple[SqlFunction, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
+    """Functions that ``sql`` of the steps may call. Needs ``resources.session: own``."""
 
 
 class Restart(Model):

@@ -71,6 +71,14 @@ def expectation_problems(path: str, part: SourceSpec | StepSpec, columns: Column
             yield Problem(f"{place}.condition", str(error))
 
 
+def function_problem(name: str) -> str | None:
+    """Return what is wrong with the name of a function of Python, or None."""
+    module, colon, function = name.partition(":")
+    if colon and module.isidentifier() and function.isidentifier():
+        return None
+    return f"expected module:function, got {describe_value(name)}"
+
+
 def ddl_problems(path: str, schema: str) -> Iterator[Problem]:
     """Yield what is wrong with columns as Spark writes them."""
     try:

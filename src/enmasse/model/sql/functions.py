@@ -7,6 +7,7 @@ done again (``rand``, ``uuid``, ``spark_partition_id``), for then nothing could 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 ALLOWED_FUNCTIONS: Final = frozenset(
@@ -114,3 +115,13 @@ REASONS: Final[dict[str, str]] = {
     ),
 }
 """Why some that Spark has are not among them."""
+
+MODEL_PREFIX: Final = "model_"
+"""What stands before the name of a model where SQL of a step calls it."""
+
+_MODEL_CALL = re.compile(rf"\b{MODEL_PREFIX}[a-z0-9_]+(?=\s*\()")
+
+
+def model_calls(text: str) -> frozenset[str]:
+    """Return the names of functions in a text that stand for models, in lower case."""
+    return frozenset(_MODEL_CALL.findall(text.lower()))

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 
 MAX_SQL_CHARACTERS: Final = 20_000
@@ -63,24 +63,25 @@ class CheckedSql:
     columns: Columns
 
 
-def checked_sql(text: str, relations: Mapping[str, Columns]) -> CheckedSql:
+def checked_sql(text: str, relations: Mapping[str, Columns], functions: Collection[str] = ()) -> CheckedSql:
     """Return the checked query of a text.
 
     Args:
         text: one query in Spark's SQL.
         relations: those that it may read, by name, with the columns where they are known.
+        functions: those of the user's own that it may call beside Spark's, in lower case.
 
     Raises:
         SqlError: it is none, or does more than compute, or reads something else; with the place.
     """
-    return _checked(text, tuple(sorted(relations.items())))
+    return _checked(text, tuple(sorted(relations.items())), frozenset(functions))
 
 
 @lru_cache(maxsize=_KEPT)
-def _checked(text: str, relations: tuple[tuple[str, Columns], ...]) -> CheckedSql:
+def _checked(text: str, relations: tuple[tuple[str, Columns], ...], functions: frozenset[str]) -> CheckedSql:
     if len(text) > MAX_SQL_CHARACTERS:
         raise SqlError(f"expected at most {MAX_SQL_CHARACTERS} characters, got {len(text)}")
     # What checks a query and what it is asked by know each other: this file is loaded without sqlglot, which is slow.
     from enmasse.model.sql.tree import check  # noqa: PLC0415
 
-    return check(text, dict(relations))
+    return check(text, dict(relations), functions)

@@ -105,24 +105,31 @@ _SYNTAX_WORDS = frozenset(
 )
 
 
-def check(text: str, relations: Mapping[str, Columns]) -> CheckedSql:
+def check(text: str, relations: Mapping[str, Columns], own: frozenset[str] = frozenset()) -> CheckedSql:
     """Return what a text means as a query.
+
+    Args:
+        text: as it was written.
+        relations: those that it may read, by name.
+        own: functions of the user's own that it may call.
 
     Raises:
         SqlError: it is none that may be run.
     """
     declared = {name.lower(): name for name in relations}
     tree = read(text)
-    names, functions = _examine(tree, text, declared)
+    names, functions = _examine(tree, text, declared, own)
     columns = columns_of(tree, relations, text)
     canonical = write(tree)
     again = read(canonical)
-    if _examine(again, canonical, declared)[0] != names or write(again) != canonical:
+    if _examine(again, canonical, declared, own)[0] != names or write(again) != canonical:
         raise SqlError("this query cannot be written in one way only; write it more simply")
-    return CheckedSql(canonical, frozenset(names), frozenset(functions | _calls_of(canonical)), columns)
+    return CheckedSql(canonical, frozenset(names), frozenset(functions | _calls_of(canonical, own)), columns)
 
 
-def _examine(tree: exp.Expression, text: str, declared: Mapping[str, str]) -> tuple[set[str], set[str]]:
+def _examine(
+    tree: exp.Expression, text: str, declared: Mapping[str, str], own: frozenset[str]
+) -> tuple[set[str], set[str]]:
     """Check every part of a tree; return its relations and functions."""
     functions: set[str] = set()
     read_names: set[str] = set()
@@ -132,7 +139,7 @@ def _examine(tree: exp.Expression, text: str, declared: Mapping[str, str]) -> tu
             case exp.Table():
                 _check_table(node, text, declared, read_names)
             case exp.Anonymous():
-                functions.add(_check_function(node, text))
+                functions.add(_check_function(node, text, own))
             case exp.Lateral():
                 _check_lateral(node, text)
             case exp.Dot():
@@ -211,14 +218,14 @@ def _is_of_with(table: exp.Table, name: str) -> bool:
     return False
 
 
-def _check_function(call: exp.Anonymous, text: str) -> str:
+def _check_function(call: exp.Anonymous, text: str, own: frozenset[str] = frozenset()) -> str:
     if not isinstance(call.this, str):
         _refuse("the name of a function stands without quotes", call, text)
     name = call.this.lower()
-    if name not in ALLOWED_FUNCTIONS and name not in _BY_SYNTAX:
+    if name not in ALLOWED_FUNCTIONS and name not in _BY_SYNTAX and name not in own:
         if name in REASONS:
             _refuse(f"{name}() may not be called: {REASONS[name]}", call, text)
-        near = get_close_matches(name, ALLOWED_FUNCTIONS, n=1, cutoff=0.8)
+        near = get_close_matches(name, ALLOWED_FUNCTIONS | own, n=1, cutoff=0.8)
         hint = f"; did you mean {near[0]}()?" if near else ""
         _refuse(f"{name[:80]}() is not among the functions that may be called{hint}", call, text)
     if name in _WITH_UNITS and len(call.expressions) == 3:
@@ -267,7 +274,7 @@ def _check_name(name: exp.Identifier, text: str) -> None:
         _refuse(f"expected a name of at most {_MAX_NAME} printable characters", name, text)
 
 
-def _calls_of(canonical: str) -> set[str]:
+def _calls_of(canonical: str, own: frozenset[str]) -> set[str]:
     """Return the functions that a text calls for Spark: every word before a bracket that is no known syntax.
 
     Raises:
@@ -285,7 +292,7 @@ def _calls_of(canonical: str) -> set[str]:
         name = word.text.lower()
         if not _PLAIN_NAME.fullmatch(name) or (name in _SYNTAX_WORDS and name not in ALLOWED_FUNCTIONS):
             continue
-        if name not in ALLOWED_FUNCTIONS and name not in _BY_SYNTAX:
+        if name not in ALLOWED_FUNCTIONS and name not in _BY_SYNTAX and name not in own:
             raise SqlError(f"{name[:80]}() may not be called")
         found.add(name)
     return found - _SYNTAX_WORDS | (found & {"decimal", "filter", "struct"})

@@ -3,6 +3,7 @@
     models/pumps/current             the name of the version that counts
     models/pumps/000002/model.json   what scoring needs
     models/pumps/000002/pipeline/    the same as a model of pyspark.ml
+    models/pumps/000003/model.onnx   what was imported, beside its model.json
 
 Rules:
 1. A version is there whole or not at all, and never changes.
@@ -15,15 +16,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from enmasse.pipeline.errors import ModelMissingError
+from enmasse.pipeline.builtin.features import Encoder
+from enmasse.pipeline.builtin.onnx_model import OnnxModel, feature_values
+from enmasse.pipeline.errors import ModelMissingError, PlanError
 
 FORM: Final = 1
 _ASIDE: Final = ".making"
@@ -52,9 +56,9 @@ class Model:
     features: tuple[str, ...]
     target: str | None
     mean: tuple[float, ...]
-    """The mean of each feature, which is subtracted from it."""
+    """What is subtracted from each number that features are made."""
     scale: tuple[float, ...]
-    """The factor of each feature; 0 for one that never changed."""
+    """The factor of each of them; 0 for one that never changed."""
     centres: tuple[tuple[float, ...], ...] = ()
     """The centres of kmeans, in scaled features."""
     weights: tuple[float, ...] = ()
@@ -64,6 +68,8 @@ class Model:
     """The root mean square of a regression's residuals, the unit of its scores."""
     threshold: float = 0.0
     """A score above is an anomaly."""
+    encoder: Encoder = field(default_factory=Encoder)
+    """Makes numbers of features."""
     rows: int = 0
     """Trained with so many."""
     quality: Mapping[str, float] = field(default_factory=dict)
@@ -76,13 +82,13 @@ class Model:
         """Score rows.
 
         Args:
-            features: a row for each, a column for each of ``features``.
+            features: a row of numbers for each, as ``encoded`` gives them.
             target: of a regression: what it really was.
         """
         scaled = (features - np.asarray(self.mean)) * np.asarray(self.scale)
         if self.kind == "regression":
             assert target is not None
-            prediction = scaled @ np.asarray(self.weights) + self.intercept
+            prediction = self._predicted(scaled)
             return Scores(np.abs(target - prediction) / self.deviation, prediction=prediction)
         centres = np.asarray(self.centres)
         # |a - b|^2 by products: rows times centres numbers, where differences would be that times features.
@@ -90,10 +96,45 @@ class Model:
         nearest = squares.argmin(axis=1)
         return Scores(np.sqrt(np.maximum(squares.min(axis=1), 0.0)), cluster=nearest)
 
+    def encoded(self, columns: Sequence[Any]) -> Numbers:
+        """Return a row of numbers for each row, from a column for each of ``features``."""
+        return self.encoder.encoded(self.features, columns)
+
+    def _predicted(self, scaled: Numbers) -> Numbers:
+        found: Numbers = scaled @ np.asarray(self.weights) + self.intercept
+        return found
+
+    def predictions(self, _folder: Path, columns: Sequence[pa.Array]) -> pa.Array:
+        """Return what a regression expects, or the score of kmeans; NULL where a feature is.
+
+        Args:
+            columns: one for each of ``features``.
+        """
+        kinds = ["tensor(string)" if self.encoder.is_text(name) else "tensor(double)" for name in self.features]
+        values = [feature_values(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        for column, kind, texts in zip(columns, kinds, values, strict=True):
+            if kind == "tensor(string)":
+                texts[column.is_null().to_numpy(zero_copy_only=False)] = None
+        features = self.encoded(values)
+        if self.kind == "kmeans":
+            found = self.scores(features).score
+        else:
+            found = self._predicted((features - np.asarray(self.mean)) * np.asarray(self.scale))
+        return pa.array(found, pa.float64(), from_pandas=True)
+
+    @property
+    def returns(self) -> str:
+        """The type of what it predicts, as Spark writes it."""
+        return "DOUBLE"
+
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that a message must have to be scored."""
         return self.features if self.target is None else (*self.features, self.target)
+
+
+AnyModel = Model | OnnxModel
+Made = TypeVar("Made", Model, OnnxModel)
 
 
 class Models:
@@ -118,10 +159,25 @@ class Models:
             name = self._folder.name
             raise ModelMissingError(
                 f"there is no model {name!r} yet: the built-in pipeline train makes one with model {name!r} once "
-                "its table has enough rows"
+                "its table has enough rows, and `enmasse model import` takes one"
             ) from None
 
     def load(self, version: str) -> Model:
+        """Return a version that was trained here.
+
+        Raises:
+            ModelMissingError: it is gone or cannot be read.
+            PlanError: it was imported.
+        """
+        found = self.read(version)
+        if not isinstance(found, Model):
+            raise PlanError(
+                f"model {found.name}: version {version} was imported, and has no score: call it in SQL, as "
+                f"model_{found.name}({', '.join(found.features)})"
+            )
+        return found
+
+    def read(self, version: str) -> AnyModel:
         """Return a version.
 
         Raises:
@@ -133,9 +189,13 @@ class Models:
             if found.pop("form") != FORM:
                 raise ValueError(f"expected form {FORM}")  # noqa: TRY301  # one way out for all that can be wrong
             arrays = {key: _frozen(value) for key, value in found.items()}
-            return Model(**arrays)
+            if "encoder" in arrays:
+                arrays["encoder"] = Encoder(**arrays["encoder"])
+            return OnnxModel(**arrays) if arrays.get("kind") == "onnx" else Model(**arrays)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelMissingError(f"the model in {path} cannot be read: {error}; train it again") from error
+            raise ModelMissingError(
+                f"the model in {path} cannot be read: {error}; train or import it again"
+            ) from error
 
     def versions(self) -> list[str]:
         """Return all that are there, the newest last."""
@@ -143,7 +203,11 @@ class Models:
             return []
         return sorted(path.name for path in self._folder.iterdir() if path.is_dir() and path.name.isdecimal())
 
-    def add(self, model: Model, save: Callable[[Path], None], keep: int) -> Model:
+    def folder_of(self, version: str) -> Path:
+        """Return the folder of a version."""
+        return self._folder / version
+
+    def add(self, model: Made, save: Callable[[Path], None], keep: int) -> Made:
         """Make a version and have it count.
 
         Args:
@@ -156,10 +220,10 @@ class Models:
         """
         versions = self.versions()
         version = f"{int(versions[-1]) + 1 if versions else 1:06d}"
-        aside = self._folder / _ASIDE
+        aside: Path = self._folder / _ASIDE
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
-        made = Model(**{**asdict(model), "version": version})
+        made = replace(model, version=version)
         save(aside)
         (aside / "model.json").write_text(json.dumps({"form": FORM, **asdict(made)}, indent=1))
         for path in [*aside.rglob("*"), aside]:
@@ -199,12 +263,14 @@ def roll_back(folder: Path, version: str | None = None) -> str:
     wanted = f"{int(version):06d}" if version.isdecimal() else version
     if wanted not in there:
         raise ModelMissingError(f"model {folder.name}: there is no version {version}; there are {', '.join(there)}")
-    models.load(wanted)
+    models.read(wanted)
     models.point_to(wanted)
     return wanted
 
 
 def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _frozen(item) for key, item in value.items()}
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 

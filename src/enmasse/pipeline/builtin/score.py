@@ -4,7 +4,7 @@ Rules:
 1. Which version counts is looked up for every few thousand rows, so that a new one is used with the next
    micro-batch and nothing is started anew. Each row has its version.
 2. Without a model the query waits, and its status says so.
-3. A message that lacks a field of the model is left out.
+3. A message that lacks a field of the model is left out, if the model does not fill it in.
 """
 
 from __future__ import annotations
@@ -107,18 +107,16 @@ class Scoring:
         return known
 
     def _score(self, batch: pa.RecordBatch, model: Model) -> pa.RecordBatch:
-        rows: list[int] = []
-        numbers: list[list[float]] = []
-        for row, text in enumerate(batch.column("fields").to_pylist()):
-            found = _numbers(text, model.fields)
-            if found is not None:
-                rows.append(row)
-                numbers.append(found)
-        if not rows:
+        messages = [json.loads(text) for text in batch.column("fields").to_pylist()]
+        table = model.encoded(
+            [_column(messages, name, is_text=model.encoder.is_text(name)) for name in model.features]
+        )
+        target = None if model.target is None else np.asarray(_column(messages, model.target, is_text=False))
+        is_whole = np.isfinite(table).all(axis=1) & (True if target is None else np.isfinite(target))
+        rows = np.flatnonzero(is_whole)
+        if not len(rows):
             return _empty()
-        table = np.asarray(numbers)
-        wide = len(model.features)
-        scores = model.scores(table[:, :wide], None if model.target is None else table[:, wide])
+        scores = model.scores(table[rows], None if target is None else target[rows])
         kept = batch.take(pa.array(rows))
         count = len(rows)
         scored = pa.record_batch(
@@ -144,11 +142,15 @@ def _empty() -> pa.RecordBatch:
     return pa.record_batch([pa.array([], field.type) for field in _SCHEMA], schema=_SCHEMA)
 
 
-def _numbers(text: str, fields: Sequence[str]) -> list[float] | None:
-    """Return the fields as numbers; None where one is missing or is none."""
-    message = json.loads(text)
+def _column(messages: Sequence[Mapping[str, Any]], name: str, *, is_text: bool) -> list[Any]:
+    """Return a field of each message, as text or as a number; None or NaN where it is missing or is none."""
+    values = [message.get(name) for message in messages]
+    return values if is_text else [_number(value) for value in values]
+
+
+def _number(value: Any) -> float:
     try:
-        found = [float(message[name]) for name in fields]
-    except (KeyError, TypeError, ValueError):
-        return None
-    return found if all(math.isfinite(number) for number in found) else None
+        number = float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan

@@ -1,7 +1,8 @@
 """``train``: a model over a table of the lake, trained with pyspark.ml, again and again.
 
 Rules:
-1. Features are scaled by mean and deviation first, so that none counts for more because of its unit.
+1. Features are made numbers and scaled first, if not said otherwise by mean and deviation, so that none counts for
+   more because of its unit.
 2. The score above which a message is an anomaly is a quantile of the training rows' own scores.
 3. Whether it is time to train is read from the model that is there: a restart trains nothing anew.
 """
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 
 from enmasse.model.kinds.builtins import TrainParameters
+from enmasse.pipeline.builtin.features import encoder_of, feature_stages, scaling_of
 from enmasse.pipeline.builtin.models import Model, Models
 from enmasse.pipeline.builtin.plans import checked, seconds
 from enmasse.pipeline.builtin.telemetry import messages_of
@@ -53,7 +55,7 @@ def build(context: PlanContext, parameters: TrainParameters | Mapping[str, Any])
 def _train_if_due(context: PlanContext, wanted: TrainParameters) -> str:
     models = Models(context.place.models / wanted.model)
     try:
-        there = models.load(models.current())
+        there = models.read(models.current())
     except ModelMissingError:
         return train(context, wanted)
     age_s = (datetime.now(UTC) - datetime.fromisoformat(there.trained_at)).total_seconds()
@@ -102,7 +104,7 @@ def train(context: PlanContext, wanted: TrainParameters) -> str:
 
 
 def training_rows(table: DataFrame, wanted: TrainParameters) -> DataFrame:
-    """Return a column of numbers for each field, from columns of the table or from the messages in it.
+    """Return a column of numbers or text for each field, from columns of the table or from the messages in it.
 
     Raises:
         PlanError: the table has neither.
@@ -128,10 +130,19 @@ def training_rows(table: DataFrame, wanted: TrainParameters) -> DataFrame:
             )
         since = datetime.now(UTC) - timedelta(seconds=seconds(wanted.within))
         frame = frame.where(F.col(time) >= F.lit(since))
-    numbers = frame.select(*[text.try_cast("double").alias(name) for name, text in texts.items()])
+    columns = [text if _is_text(wanted, name) else text.try_cast("double") for name, text in texts.items()]
+    rows = frame.select(*[column.alias(name) for name, column in zip(texts, columns, strict=True)])
     for name in fields:
-        numbers = numbers.where(F.abs(F.col(f"`{name}`")) < float("inf"))
-    return numbers
+        column = F.col(f"`{name}`")
+        if not _is_text(wanted, name):
+            rows = rows.withColumn(name, F.when(F.abs(column) < float("inf"), column))
+        if wanted.impute is None or name == wanted.target:
+            rows = rows.where(column.isNotNull())
+    return rows
+
+
+def _is_text(wanted: TrainParameters, name: str) -> bool:
+    return name in wanted.one_hot or name in wanted.index
 
 
 def _quality(held: DataFrame, model: Model) -> dict[str, float]:
@@ -156,31 +167,32 @@ def _quality(held: DataFrame, model: Model) -> dict[str, float]:
 def _fit(rows: DataFrame, wanted: TrainParameters) -> tuple[PipelineModel, Model]:
     from pyspark.ml import Pipeline  # noqa: PLC0415  # slow to load, and only here
     from pyspark.ml.clustering import KMeans  # noqa: PLC0415
-    from pyspark.ml.feature import StandardScaler, VectorAssembler  # noqa: PLC0415
     from pyspark.ml.regression import LinearRegression  # noqa: PLC0415
 
-    assembler = VectorAssembler(inputCols=list(wanted.features), outputCol="_assembled")
-    scaler = StandardScaler(inputCol="_assembled", outputCol="_scaled", withMean=True, withStd=True)
     if wanted.target is None:
         last: Any = KMeans(featuresCol="_scaled", predictionCol="_cluster", k=wanted.clusters, seed=SEED)
     else:
         last = LinearRegression(featuresCol="_scaled", labelCol=wanted.target, predictionCol="_prediction")
-    fitted = Pipeline(stages=[assembler, scaler, last]).fit(rows)
-    stages: list[Any] = fitted.stages
-    scaling, found = stages[1], stages[2]
-    deviations = scaling.std.toArray()
+    fitted = Pipeline(stages=[*feature_stages(wanted), last]).fit(rows)
+    stages: list[Any] = fitted.stages[:-1]
+    found: Any = fitted.stages[-1]
+    numbers = found.clusterCenters()[0] if wanted.target is None else found.coefficients.toArray()
+    mean, scale = scaling_of(stages, len(numbers))
     model = Model(
         name=wanted.model,
         kind=wanted.kind,
         features=wanted.features,
         target=wanted.target,
-        mean=_floats(scaling.mean.toArray()),
-        scale=_floats(np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)),
+        mean=_floats(mean),
+        scale=_floats(scale),
+        encoder=encoder_of(wanted, stages),
         rows=rows.count(),
         trained_at=datetime.now(UTC).isoformat(),
     )
     if wanted.kind == "kmeans":
-        model = replace(model, centres=tuple(_floats(centre) for centre in found.clusterCenters()))
+        # What never changed is at one place for all.
+        centres = [np.where(scale > 0, centre, 0.0) for centre in found.clusterCenters()]
+        model = replace(model, centres=tuple(_floats(centre) for centre in centres))
     else:
         model = replace(
             model,
@@ -203,7 +215,7 @@ class _TrainingScores:
         for batch in batches:
             columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.model.features]
             target = None if self.model.target is None else batch.column(self.model.target).to_numpy()
-            scores = self.model.scores(np.column_stack(columns), target)
+            scores = self.model.scores(self.model.encoded(columns), target)
             told = [None] * len(scores.score) if target is None else target
             yield pa.record_batch({"score": scores.score, "target": pa.array(told, pa.float64())})
 

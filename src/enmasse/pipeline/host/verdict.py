@@ -343,7 +343,8 @@ def _judge_code(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[dict[str, 
         message = f"there is no ConfigMap {code.config_map} in namespace {where}"
         return {}, note("CodeFound", "False", "ConfigMapMissing", message)
     modules = {name: text for name, text in (facts.code.get("data") or {}).items() if _is_module(name)}
-    wanted = {step.function.partition(":")[0] for step in pipeline.spec.steps if step.function}
+    functions = [step.function for step in pipeline.spec.steps if step.function]
+    wanted = {name.partition(":")[0] for name in (*functions, *(one.function for one in code.functions))}
     if missing := sorted(name for name in wanted if f"{name}.py" not in modules):
         message = f"ConfigMap {code.config_map} has no entry {missing[0]}.py"
         return modules, note("CodeFound", "False", "ModuleMissing", message)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from enmasse.model.kinds.pipelines import Pipeline
-from enmasse.pipeline.errors import PlanError
+from enmasse.pipeline.errors import ModelMissingError, PlanError
 from enmasse.pipeline.registry_copy import FILE, write_copy
 from enmasse.pipeline.running.building import build_plans
 from enmasse.pipeline.running.context import RunningContext
@@ -92,7 +92,7 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
     )
     try:
         plans = build_plans(context, pipeline, Guard(spark), given.get("code") or {})
-    except (PlanError, AnalysisException) as error:
+    except (PlanError, ModelMissingError, AnalysisException) as error:
         return [sentence_of(error)]
     return [said for plan in plans if isinstance(plan, QueryPlan) and (said := refusal(spark, plan))]
 

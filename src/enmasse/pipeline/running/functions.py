@@ -114,26 +114,43 @@ class FunctionCall:
             FunctionError: it raised, took too long, or gave other columns; the message says where.
         """
         settle()
-        with self._watched():
-            function = self._guarded(lambda: getattr(_load(self.modules)[self.module], self.function))
+        function = self.load()
         for batch in batches:
-            with self._watched():
-                result = self._checked(self._guarded(partial(function, batch, **self.parameters)))
-            yield result
+            yield self.checked(self.run(partial(function, batch, **self.parameters)))
 
-    def _guarded(self, act: Callable[[], Any]) -> Any:
+    def load(self) -> Callable[..., Any]:
+        """Return the function itself.
+
+        Raises:
+            FunctionError: its module cannot be loaded.
+        """
+        found: Callable[..., Any] = self.run(lambda: getattr(_load(self.modules)[self.module], self.function))
+        return found
+
+    def run(self, act: Callable[[], Any]) -> Any:
+        """Do what runs the user's code, and return what it gives.
+
+        Raises:
+            FunctionError: it raised or took too long; the message says where.
+        """
         try:
-            return act()
+            with self._watched():
+                return act()
         except _TookTooLongError as error:
             line = _line_of(error, self.modules)
             raise FunctionError(
                 f"function {self.where}{line}: took longer than {self.timeout_s:g} s for a batch; "
-                "raise the step's timeout or have it do less"
+                "raise its timeout or have it do less"
             ) from None
         except (Exception, SystemExit) as error:  # noqa: BLE001  # it is anybody's code
             raise _told(error, self.where, self.modules) from None
 
-    def _checked(self, result: Any) -> pd.DataFrame:
+    def checked(self, result: Any) -> pd.DataFrame:
+        """Return the declared columns of what it gave.
+
+        Raises:
+            FunctionError: it is no frame, or has not all of them.
+        """
         import pandas as pd  # noqa: PLC0415  # slow to load, and only workers need it
 
         if not isinstance(result, pd.DataFrame):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
@@ -23,6 +24,7 @@ from enmasse.pipeline.running.logical_plans import analyzed, each
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql._typing import UserDefinedFunctionLike
     from pyspark.sql.types import StructType
 
 _FORBIDDEN_PLANS: Final = frozenset({"ScriptTransformation", "InsertIntoStatement"})
@@ -53,13 +55,20 @@ class Guard:
                 if name not in allowed and name[0].isalpha() and name not in _WORDS:
                     registry.dropFunction(identifier)
 
-    def check(self, place: str, text: str, relations: Mapping[str, StructType]) -> str:
+    def check(
+        self,
+        place: str,
+        text: str,
+        relations: Mapping[str, StructType],
+        functions: Mapping[str, UserDefinedFunctionLike] = MappingProxyType({}),
+    ) -> str:
         """Make sure that a query only reads, and only these relations.
 
         Args:
             place: the field it stands in, for the error.
             text: the query.
             relations: columns by name.
+            functions: those of the pipeline's own that it may call, by name.
 
         Returns:
             The query to run.
@@ -68,7 +77,8 @@ class Guard:
             PlanError: it does something else, or Spark does not understand it.
         """
         try:
-            text = checked_sql(text, {name: tuple(schema.names) for name, schema in relations.items()}).canonical
+            columns = {name: tuple(schema.names) for name, schema in relations.items()}
+            text = checked_sql(text, columns, functions).canonical
         except SqlError as error:
             raise PlanError(f"{place}: {error}") from None
         try:
@@ -81,6 +91,8 @@ class Guard:
         if "catalyst.plans.logical" not in (kind := plan.getClass().getName()) and "UnresolvedRelation" not in kind:
             raise PlanError(f"{place}: expected one query that reads relations, got {plan.nodeName()}")
         with self._lock:
+            for name, function in functions.items():
+                self._session.udf.register(name, function)
             for name, schema in relations.items():
                 self._session.createDataFrame([], schema).createOrReplaceTempView(f"`{name}`")
             try:
@@ -91,6 +103,8 @@ class Guard:
             finally:
                 for name in relations:
                     self._session.catalog.dropTempView(name)
+                for name in functions:
+                    self._session.sql(f"DROP TEMPORARY FUNCTION `{name}`")
         if strange := leaves - _LEAVES:
             raise PlanError(f"{place}: it reads {', '.join(sorted(strange))}, which is none of the relations")
         return text

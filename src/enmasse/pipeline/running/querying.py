@@ -30,6 +30,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from enmasse.errors import EnmasseError
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.builtin.models import Models, roll_back
+from enmasse.pipeline.builtin.onnx_model import KEPT, import_model, saved
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.compaction import compact, order_rows
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
@@ -199,15 +200,21 @@ def change(place: Place, wanted: Mapping[str, Any]) -> str:
     Args:
         place: of the space.
         wanted: of a table as ``change_table`` takes it; of a ``model`` its name, and ``version`` or None for the one
-            before.
+            before, or a new one: ``file`` (of ONNX, in Base64), ``features`` and ``output``.
 
     Raises:
         EnmasseError: there is no such table or model, or no such version of it.
     """
     if "model" not in wanted:
         return change_table(place.lake, wanted)
+    folder = place.models / str(wanted["model"])
+    if "file" in wanted:
+        content = base64.b64decode(str(wanted["file"]))
+        model = import_model(folder, content, [str(one) for one in wanted["features"]], wanted.get("output"))
+        made = Models(folder).add(model, lambda version: saved(content, version), KEPT)
+        return f"version {made.version} counts, and takes {', '.join(made.features)} and gives {made.returns}"
     version = wanted.get("version")
-    counts = roll_back(place.models / str(wanted["model"]), None if version is None else str(version))
+    counts = roll_back(folder, None if version is None else str(version))
     return f"version {counts} counts"
 
 
@@ -250,7 +257,7 @@ def versions_of_models(spark: SparkSession, folder: Path) -> DataFrame:
     for model in sorted(folder.iterdir() if folder.is_dir() else ()):
         models = Models(model)
         for version in reversed(models.versions()):
-            found = models.load(version)
+            found = models.read(version)
             counts = version == models.current()
             at = datetime.fromisoformat(found.trained_at)
             rows.append((found.name, version, counts, found.kind, found.rows, at, dict(found.quality)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from enmasse.model.kinds.durations import milliseconds
@@ -22,16 +23,22 @@ from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.running.context import CONSUMING, RunningContext
 from enmasse.pipeline.running.expectations import hold
 from enmasse.pipeline.running.functions import FunctionCall, call_with_frames, check_function
+from enmasse.pipeline.running.keyed_state import BUCKETS, StatefulCall, by_key
 from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
+from enmasse.pipeline.running.model_functions import model_functions
 from enmasse.pipeline.running.plans import AddressTarget, PerBatch, QueryPlan, TableTarget
+from enmasse.pipeline.running.sql_functions import DEFAULT_TIMEOUT, sql_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql._typing import UserDefinedFunctionLike
+    from pyspark.sql.types import StructType
 
-    from enmasse.model.kinds.pipelines import PipelineSpec, SinkSpec, SourceSpec, StepSpec
+    from enmasse.model.kinds.pipelines import OutputMode, PipelineSpec, SinkSpec, SourceSpec, StepSpec
     from enmasse.pipeline.running.guard import Guard
 
-DEFAULT_TIMEOUT: Final = "10m"
+_POSITIONS: Final = (("_partition", "_offset"), ("partition", "offset"))
+"""Where rows have their place in the stream, decoded and raw."""
 
 
 @dataclass
@@ -42,6 +49,8 @@ class _Made:
     """Of those that are made of batches an empty one, for its columns."""
     dead: dict[str, DataFrame] = field(default_factory=dict)
     """Messages of the rows that their expectations send to dead letters."""
+    state: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What functions keep for them, a line for each."""
     base: dict[str, str] = field(default_factory=dict)
     """For relations that are made of batches, of which relation."""
 
@@ -61,7 +70,12 @@ class Relations:
         self._sources, self._steps = spec.sources, spec.steps
         self._guard = guard
         self._code = code
+        texts = [step.sql for step in spec.steps if step.sql is not None]
+        self._functions = sql_functions(spec.code, code) | model_functions(context.place.models, texts)
+        for name, function in self._functions.items():
+            context.spark.udf.register(name, function)
         self._made: _Made | None = None
+        self._mode: OutputMode = "append"
         self._follows = any(map(_is_followed, self._sources))
 
     def plan_of(self, name: str, place: str, sink: SinkSpec, target: AddressTarget | TableTarget) -> QueryPlan:
@@ -70,14 +84,21 @@ class Relations:
         Raises:
             PlanError: it cannot be run as declared; the message names the place.
         """
-        return self._plan(name, partial(self._feed, name, place, sink, target))
+        return self._plan(name, target.mode, partial(self._feed, name, place, sink, target))
 
     def plan_of_dead(self, name: str, part: str, target: AddressTarget) -> QueryPlan:
         """Return the plan of the query that brings to dead letters what its expectations send there."""
-        return self._plan(name, lambda made: QueryPlan(name, made.dead[part], target))
 
-    def _plan(self, name: str, plan_over: Callable[[_Made], QueryPlan]) -> QueryPlan:
-        if self._made is None or self._follows:
+        def plan_over(made: _Made) -> QueryPlan:
+            return QueryPlan(name, made.dead[part], target, made.state.get(part, ()))
+
+        return self._plan(name, target.mode, plan_over)
+
+    def _plan(self, name: str, mode: OutputMode, plan_over: Callable[[_Made], QueryPlan]) -> QueryPlan:
+        # What keeps state gives its rows in the mode of its query.
+        is_of_mode = self._mode == mode or not any(step.state_by for step in self._steps)
+        if self._made is None or self._follows or not is_of_mode:
+            self._mode = mode
             self._made = self._make(name)
         plan = plan_over(self._made)
         if self._follows and reads_any(plan, self._context.consumed):
@@ -91,10 +112,11 @@ class Relations:
     ) -> QueryPlan:
         source = sink.input if sink.input is not None else list(made.rows)[-1]
         base = made.base.get(source)
+        state = made.state.get(source, ())
         rows = self._rows_of(place, sink, made.rows)
         every_s = None if sink.trigger is None else milliseconds(sink.trigger) / 1000
         if base is None:
-            return QueryPlan(name, rows, target, trigger_s=every_s)
+            return QueryPlan(name, rows, target, state, trigger_s=every_s)
         steps = [(index, step) for index, step in enumerate(self._steps) if made.base.get(step.name) == base]
 
         def of_batch(batch: DataFrame) -> DataFrame:
@@ -104,7 +126,7 @@ class Relations:
             return self._rows_of(place, sink, relations)
 
         done = PerBatch(rows.schema, of_batch)
-        return QueryPlan(name, made.rows[base], target, trigger_s=every_s, per_batch=done)
+        return QueryPlan(name, made.rows[base], target, state, trigger_s=every_s, per_batch=done)
 
     def _make(self, query: str) -> _Made:
         """Return the relations for the query with a checkpoint: it joins tables by its batches."""
@@ -114,6 +136,7 @@ class Relations:
             self._hold(made, f"source {source.name}", source, frame)
         for index, step in enumerate(self._steps):
             read = self._read_by(step, made)
+            made.state[step.name] = _state_of(step, read, made)
             base = self._base_of(index, step, read, made)
             if base is None:
                 self._hold(made, _place(index, step), step, self._step(index, step, made.rows))
@@ -123,8 +146,7 @@ class Relations:
             made.base[step.name] = base
         return made
 
-    @staticmethod
-    def _read_by(step: StepSpec, made: _Made) -> Sequence[str]:
+    def _read_by(self, step: StepSpec, made: _Made) -> Sequence[str]:
         """Return the relations that a step reads."""
         if step.inputs:
             return step.inputs
@@ -132,7 +154,7 @@ class Relations:
             return [step.input if step.input is not None else list(made.rows)[-1]]
         try:
             known = {name: tuple(frame.columns) for name, frame in made.rows.items()}
-            return sorted(checked_sql(step.sql, known).relations)
+            return sorted(checked_sql(step.sql, known, self._functions).relations)
         except SqlError:
             return ()  # said with its place when it is run
 
@@ -150,17 +172,18 @@ class Relations:
             )
         if step.expectations:
             raise PlanError(f"{place}: it is done with each batch, and expectations are held by the step before that")
-        if step.drop_duplicates:
-            raise PlanError(f"{place}: dropDuplicates is for streams: put it before the step with perBatch")
+        if step.drop_duplicates or step.state_by:
+            field = "dropDuplicates" if step.drop_duplicates else "stateBy"
+            raise PlanError(f"{place}: {field} is for streams: put it before the step with perBatch")
         return bases.pop()
 
     def _step(self, index: int, step: StepSpec, relations: Mapping[str, DataFrame]) -> DataFrame:
         place = _place(index, step)
         if step.sql is not None:
-            return self._sql(f"{place}.sql", step.sql, relations)
+            return self._sql(f"{place}.sql", step.sql, relations, self._functions)
         if step.drop_duplicates:
             return _without_duplicates(step, place, relations)
-        return _function(step, place, relations, self._code)
+        return _function(step, place, relations, self._code, self._mode)
 
     def _hold(self, made: _Made, place: str, part: SourceSpec | StepSpec, frame: DataFrame) -> None:
         if not part.expectations:
@@ -185,8 +208,15 @@ class Relations:
             raise PlanError(f"{place}.deleteWhen: expected one condition, got {sink.delete_when!r}")
         return marked
 
-    def _sql(self, place: str, text: str, relations: Mapping[str, DataFrame]) -> DataFrame:
-        canonical = self._guard.check(place, text, {name: frame.schema for name, frame in relations.items()})
+    def _sql(
+        self,
+        place: str,
+        text: str,
+        relations: Mapping[str, DataFrame],
+        functions: Mapping[str, UserDefinedFunctionLike] = MappingProxyType({}),
+    ) -> DataFrame:
+        schemas = {name: frame.schema for name, frame in relations.items()}
+        canonical = self._guard.check(place, text, schemas, functions)
         for name, frame in relations.items():
             frame.createOrReplaceTempView(name)
         # Batches are in a session of their query's own.
@@ -223,7 +253,19 @@ def _without_duplicates(step: StepSpec, place: str, relations: Mapping[str, Data
     return frame.dropDuplicatesWithinWatermark(list(step.drop_duplicates))
 
 
-def _function(step: StepSpec, place: str, relations: Mapping[str, DataFrame], code: Mapping[str, str]) -> DataFrame:
+def _state_of(step: StepSpec, read: Sequence[str], made: _Made) -> tuple[str, ...]:
+    """Return what a step and those before it keep, that a checkpoint has to fit."""
+    lines = dict.fromkeys(line for name in read for line in made.state.get(name, ()))
+    if step.state_by is not None and step.state is not None:
+        timers = f", timers by {step.state.timers}" if step.state.timers else ""
+        line = f"{step.function} by {step.state_by} in {BUCKETS} buckets -> {step.state.schema_}{timers}"
+        lines[line] = None
+    return tuple(lines)
+
+
+def _function(
+    step: StepSpec, place: str, relations: Mapping[str, DataFrame], code: Mapping[str, str], mode: OutputMode
+) -> DataFrame:
     if step.function is None or (step.schema_ is None and not step.inputs):
         raise PlanError(f"{place}: expected sql, or function with schema or inputs")
     module, function = check_function(f"{place}.function", step.function, code)
@@ -240,10 +282,46 @@ def _function(step: StepSpec, place: str, relations: Mapping[str, DataFrame], co
         timeout_s=milliseconds(step.timeout or DEFAULT_TIMEOUT) / 1000,
         parameters=step.parameters,
     )
-    return frame.mapInPandas(call.over, step.schema_)
+    if step.state_by is None:
+        return frame.mapInPandas(call.over, step.schema_)
+    return by_key(frame, _stateful(step, place, frame, call), step.state_by, step.schema_, mode)
+
+
+def _stateful(step: StepSpec, place: str, frame: DataFrame, call: FunctionCall) -> StatefulCall:
+    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415  # loaded when the frame was made
+
+    state, by = step.state, step.state_by
+    assert state is not None
+    assert by is not None
+    for field_name, names in (("stateBy", (by,)), ("state.orderBy", state.order_by)):
+        if unknown := [name for name in names if name not in frame.columns]:
+            there = ", ".join(frame.columns)
+            raise PlanError(f"{place}.{field_name}: there is no column {unknown[0]!r}; there are {there}")
+    order = state.order_by or next((pair for pair in _POSITIONS if set(pair) <= set(frame.columns)), ())
+    if not order:
+        raise PlanError(
+            f"{place}.state.orderBy: required: the rows have no _partition and _offset, which would say in which "
+            "order they come"
+        )
+    if not frame.isStreaming:
+        raise PlanError(f"{place}.input: expected the rows of a stream, as a state is kept from batch to batch")
+    if state.timers == "eventTime" and not has_watermark(frame):
+        raise PlanError(f"{place}.state.timers: eventTime needs a source with a watermark")
+    return StatefulCall(
+        call=call,
+        kind=to_arrow_type(_schema_of(state.schema_, f"{place}.state.schema"), timezone="UTC"),
+        given=tuple(frame.columns),
+        order=order,
+        timers=state.timers,
+        ttl_us=None if state.ttl is None else milliseconds(state.ttl) * 1000,
+    )
 
 
 def _columns_of(schema: str, place: str) -> tuple[str, ...]:
+    return tuple(_schema_of(schema, place).names)
+
+
+def _schema_of(schema: str, place: str) -> StructType:
     from pyspark.errors import PySparkException  # noqa: PLC0415  # loaded when the frame was made
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
@@ -254,4 +332,4 @@ def _columns_of(schema: str, place: str) -> tuple[str, ...]:
         raise PlanError(f"{place}: {expected}, got {schema!r}") from None
     if not isinstance(columns, StructType):
         raise PlanError(f"{place}: expected columns with names and types, got {schema!r}")
-    return tuple(columns.names)
+    return columns

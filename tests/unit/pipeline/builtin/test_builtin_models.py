@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 np = pytest.importorskip("numpy")
 
+import pyarrow as pa
+
+from enmasse.pipeline.builtin.features import Encoder
 from enmasse.pipeline.builtin.models import Model, Models
 from enmasse.pipeline.errors import ModelMissingError
 
@@ -51,7 +55,7 @@ def test_a_damaged_version_is_named(tmp_path: Path, text: str) -> None:
     models = Models(tmp_path / "pumps")
     made = models.add(KMEANS, lambda _: None, keep=2)
     (tmp_path / "pumps" / made.version / "model.json").write_text(text)
-    with pytest.raises(ModelMissingError, match=r"000001/model.json cannot be read: .*; train it again"):
+    with pytest.raises(ModelMissingError, match=r"000001/model.json cannot be read: .*; train or import it again"):
         models.load(made.version)
 
 
@@ -70,3 +74,27 @@ def test_a_regression_scores_by_its_residual() -> None:
     assert scores.prediction is not None
     assert scores.prediction.tolist() == [5.0, 7.0]
     assert scores.score.tolist() == [0.0, 2.0]
+
+
+def test_features_of_text_become_numbers_and_what_lacks_is_filled_in(tmp_path: Path) -> None:
+    encoder = Encoder(
+        one_hot={"site": ("north", "south")}, index={"grade": ("a", "b")}, missing={"load": 5.0}, imputes=True
+    )
+    columns = [[1.0, np.nan, 3.0], ["south", "west", None], ["b", "c", None]]
+    assert encoder.encoded(("load", "site", "grade"), columns).tolist() == [
+        [1.0, 0.0, 1.0, 1.0],
+        [5.0, 0.0, 0.0, 2.0],
+        [3.0, 0.0, 0.0, 2.0],
+    ]
+    model = Model("m", "kmeans", ("load", "site"), None, (0.0,) * 3, (1.0,) * 3, ((1.0, 1.0, 0.0),), encoder=encoder)
+    models = Models(tmp_path / "m")
+    assert models.load(models.add(model, lambda _: None, keep=2).version) == replace(model, version="000001")
+    given = [pa.array([1.0, None]), pa.array(["north", "west"])]
+    assert model.predictions(tmp_path, given).to_pylist() == pytest.approx([0.0, 17.0**0.5])
+
+
+def test_a_row_that_lacks_a_feature_has_no_numbers_where_nothing_is_filled_in(tmp_path: Path) -> None:
+    encoder = Encoder(one_hot={"site": ("north",)})
+    assert np.isnan(encoder.encoded(("site",), [[None, "north"]])).tolist() == [[True], [False]]
+    model = Model("m", "kmeans", ("site",), None, (0.0,), (1.0,), ((1.0,),), encoder=encoder)
+    assert model.predictions(tmp_path, [pa.array([None, "north", "west"])]).to_pylist() == [None, 0.0, 1.0]

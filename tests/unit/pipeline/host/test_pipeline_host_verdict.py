@@ -115,6 +115,13 @@ def test_a_secret_must_have_both_entries_and_is_in_no_condition() -> None:
         assert reason(verdict.conditions, "CredentialsFound") == "SecretIncomplete"
 
 
+def test_code_must_have_the_modules_that_its_functions_for_sql_name() -> None:
+    function = {"name": "warm", "function": "units:fahrenheit", "returns": "DOUBLE"}
+    own = pipeline(code={"configMap": "units", "functions": [function]}, resources={"session": "own"})
+    assert reason(judge(own, facts(code={"data": {}})).conditions, "CodeFound") == "ModuleMissing"
+    assert reason(judge(own, facts(code={"data": {"units.py": ""}})).conditions, "CodeFound") == "Found"
+
+
 def test_code_must_have_the_modules_that_steps_name() -> None:
     scored = pipeline(
         steps=[{"name": "scored", "function": "scoring:score", "schema": "a INT"}], code={"configMap": "scoring"}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlencode
 
 import typer
 
 from enmasse.cli.charts import AnswerForm, write_answer
+from enmasse.cli.commands.use.model_file import as_onnx, read_features
 from enmasse.cli.commands.use.table import Output, ask_space
 from enmasse.cli.errors import UsageError
 from enmasse.cli.options import DEFAULT_DATA, Data, Namespace, Space
 from enmasse.cli.output import Writer
+from enmasse.model.kinds.relations import table_problem
 
-model = typer.Typer(no_args_is_help=True, help="The versions of a space's models: list them, roll back.")
+model = typer.Typer(no_args_is_help=True, help="The versions of a space's models: list, import, roll back.")
 
 _MOST = 1000
 
@@ -29,6 +33,43 @@ def list_models(
         raise UsageError("expected a form other than parquet")
     asked = {"sql": "SELECT * FROM `models:` ORDER BY model, version DESC", "limit": _MOST}
     write_answer(Writer(), output, ask_space("query", asked, space, namespace, data))
+
+
+@model.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=".onnx, or of scikit-learn .skops, .joblib or .pkl.")],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="MODEL", help="What it is called; by default as the file.")
+    ] = None,
+    features: Annotated[
+        str,
+        typer.Option(
+            "--features",
+            metavar="NAME[:TYPE][,...]",
+            help="What it takes, in order; of scikit-learn with types, float (the default), string or int.",
+        ),
+    ] = "",
+    output: Annotated[
+        str | None, typer.Option("--output-name", metavar="NAME", help="Of ONNX: which output; by default the first.")
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Load a pickle, which runs as code, here and as you.")
+    ] = False,
+    space: Space = None,
+    namespace: Namespace = None,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Import a model as a new version, which counts; steps call it in SQL as model_NAME(features).
+
+    Of a model of scikit-learn, ONNX is made on this machine: the platform never loads a pickle.
+    """
+    called = name if name is not None else file.stem.lower().replace("-", "_")
+    if (problem := table_problem(called)) is not None:
+        raise UsageError(f"--name: {problem}")
+    content, named = as_onnx(file, read_features(features), trust=trust)
+    asked = {"features": ",".join(named)} | ({"output": output} if output else {})
+    answer = ask_space(f"models/{called}/import?{urlencode(asked)}", content, space, namespace, data)
+    Writer().say(f"model {called}: {answer['rows'][0][0]}")
 
 
 @model.command("rollback")

@@ -104,14 +104,17 @@ def _do(name: str, action: str, body: dict[str, Any], space: str | None, namespa
 
 
 def ask_space(
-    path: str, body: dict[str, Any], space: str | None, namespace: str | None, data: Path
+    path: str, body: dict[str, Any] | bytes, space: str | None, namespace: str | None, data: Path
 ) -> dict[str, Any]:
-    """Ask the API something about a space, and return the answer."""
+    """Ask the API something about a space, with a map or a file, and return the answer."""
+    sent: dict[str, Any] = {"json": body}
+    if isinstance(body, bytes):
+        sent = {"content": body, "headers": {"content-type": "application/octet-stream"}}
     writer, kind = Writer(), ADDRESS_SPACE
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
         space = space or only_space(api, place)
         root = f"{kind.base_path()}/namespaces/{place}/addressspaces/{space}"
         with writer.err.status("asking ..."):
-            found: dict[str, Any] = api.call("POST", f"{root}/{path}", json=body, timeout=QUERY_TIMEOUT_S)
+            found: dict[str, Any] = api.call("POST", f"{root}/{path}", timeout=QUERY_TIMEOUT_S, **sent)
     return found
