@@ -126,4 +126,4 @@ def leave(visit: Visit) -> None:
     """Have the next one find nothing of a visit, and see that nothing was complained of."""
     visit.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
     visit.page.close()
-    assert visit.complaints == []
+    assert visit.complaints == [], visit.complaints
