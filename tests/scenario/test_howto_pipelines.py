@@ -24,6 +24,7 @@ BUILTIN = {
     "close-the-loop.md": ("loop", "oven-1: temperature 99 is above 35"),
     "meter-usage.md": ("usage", "default.shop"),
     "train-and-apply-a-model.md": ("odd", "pumps"),
+    "python-in-a-pipeline.md": ("send", '"visits":3'),
 }
 
 

@@ -60,6 +60,12 @@ def test_a_subresource_needs_a_rule_of_its_own() -> None:
     assert not allowed(TINA, "update", "enmasse.io", "addressspaces/status", "blue", "shop")
 
 
+@pytest.mark.parametrize("below", ["models", "tables"])
+def test_who_writes_pipelines_changes_their_tables_and_models(below: str) -> None:
+    assert allowed(TINA, "create", "enmasse.io", f"addressspaces/{below}", "blue", "shop")
+    assert not allowed(TINA, "create", "enmasse.io", f"addressspaces/{below}", "green", "shop")
+
+
 def test_plans_are_written_by_service_admins_and_seen_by_tenants_as_schema_alone() -> None:
     assert allowed(SAM, "create", "admin.enmasse.io", "addressplans", "enmasse-infra")
     assert not allowed(TINA, "get", "admin.enmasse.io", "addressplans", "enmasse-infra", "small-queue")

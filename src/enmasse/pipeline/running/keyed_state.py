@@ -35,6 +35,8 @@ BUCKETS: Final = 8
 BUCKET: Final = "__bucket"
 KEY: Final = "__key"
 """Columns that rows have on their way to their buckets."""
+MADE: Final = "__made"
+"""A column that rows have on their way from there; it is true."""
 
 _KEPT: Final = "kept BINARY"
 
@@ -239,7 +241,8 @@ class StatefulCall:
         states = KeyStates(self.kind, kept)
         found = self.over(states, rows, now_us, made_us)
         self._keep(state, states, now_us)
-        yield from found
+        for rows_found in found:
+            yield rows_found.assign(**{MADE: True})
 
     def _keep(self, state: GroupState, states: KeyStates, now_us: int) -> None:
         if not len(states):
@@ -332,7 +335,12 @@ def by_key(frame: DataFrame, call: StatefulCall, by: str, columns: str, mode: st
     key = F.col(f"`{by}`").cast("string")
     keyed = frame.withColumn(KEY, key).withColumn(BUCKET, F.pmod(F.hash(KEY), F.lit(BUCKETS)))
     timeouts = {"processingTime": "ProcessingTimeTimeout", "eventTime": "EventTimeTimeout", None: "NoTimeout"}
-    return keyed.groupBy(BUCKET).applyInPandasWithState(call.take, columns, _KEPT, mode, timeouts[call.timers])
+    found = keyed.groupBy(BUCKET).applyInPandasWithState(
+        call.take, f"{columns}, {MADE} BOOLEAN", _KEPT, mode, timeouts[call.timers]
+    )
+    # Spark 4.3 gives these rows in a form that some steps behind it, such as a function in SQL, do not take. A
+    # condition over a column whose values it cannot know has it make others of them.
+    return found.where(MADE).select(*[F.col(f"`{name}`") for name in call.call.columns])
 
 
 def _moment(us: int) -> datetime:
