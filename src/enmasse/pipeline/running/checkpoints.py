@@ -116,6 +116,7 @@ class Checkpoints:
             )
         if (path / "offsets").is_dir():
             check_whole(path)
+            _drop_beginnings(path / "offsets")
             known = self._standing.fingerprints.get(query)
             if known is not None and known != wanted:
                 raise CheckpointMisfitError(
@@ -233,3 +234,11 @@ def _log_entry(text: str) -> Any:
         if line not in ("", "-"):
             json.loads(line)
     return {}
+
+
+def _drop_beginnings(offsets: Path) -> None:
+    """Remove what a killed runner has begun to write before the first batch: Spark would never begin beside it."""
+    found = list(offsets.iterdir())
+    if not any(path.name.isdecimal() for path in found):
+        for path in found:
+            path.unlink(missing_ok=True)

@@ -43,6 +43,16 @@ def test_a_restart_from_where_it_was_keeps_the_generation(tmp_path: Path) -> Non
     assert (checkpoints.generation, checkpoints.restarted_at, checkpoints.start_from) == (1, "monday", None)
 
 
+def test_what_was_begun_before_the_first_batch_is_begun_anew(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    offsets = checkpoints.path_of("q") / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets.parent / "metadata").write_text('{"id": "q"}')
+    (offsets / ".0.b1c2.tmp").write_text("half")
+    checkpoints.fit("q", ["source a"])
+    assert list(offsets.iterdir()) == []
+
+
 def test_a_checkpoint_that_is_gone_after_batches_were_done_is_missed(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints" / "shop.hot"
     checkpoints = Checkpoints(folder)
