@@ -68,6 +68,11 @@ class RunnerPlace:
         self.send(command="query", id="1", sql=sql, limit=limit, **more)
         return self.next_event("answer")
 
+    def ask_tables(self) -> dict[str, Any]:
+        """The tables of the lake, as the console lists them."""
+        self.send(command="query", id="1", limit=1000)
+        return self.next_event("answer")
+
     def next_event(self, kind: str) -> dict[str, Any]:
         """The next event of a kind; those before it are forgotten."""
         while True:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.howto_place import Place, blocks
+from tests.support.object_storage import ObjectStorage
 from tests.support.polling import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -91,6 +92,20 @@ def test_schemas_are_shared_as_the_howto_says(shop: Place) -> None:
     status = partial(shop.pipeline, "shop.heat")
     until(lambda: status()["rows"] == 4, status, seconds=LATE_S, step=0.3)
     shop.api("pipelines/shop.heat", "DELETE")
+
+
+def test_tables_are_kept_in_object_storage_as_the_howto_says(place: Place, tmp_path: Path) -> None:
+    with ObjectStorage(tmp_path / "storage", access="plant", secret="a-secret-key") as storage:
+        place.ports["9000"] = str(storage.port)
+        status = partial(place.pipeline, "plant.latest")
+        for name, (commands, expected) in blocks("keep-tables-in-object-storage.md").items():
+            told = place.run(commands)
+            if name == "space":
+                until(lambda: status()["rows"] == 3, status, seconds=LATE_S, step=0.3)
+            if name == "query":
+                assert re.search(r"boiler-1 +22.5\n.*boiler-2 +19", told)
+            assert expected is None or told == expected
+        assert not (place.data / "pipelines/default.plant/lake/latest").exists()
 
 
 def test_a_pipeline_is_declared_as_the_howto_says(place: Place) -> None:

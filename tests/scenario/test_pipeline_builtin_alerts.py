@@ -196,7 +196,7 @@ def test_features_of_any_type_are_taken_as_spark_takes_them(
     grades = [chance.choice("aab") for _ in loads]
     table = pd.DataFrame({"load": loads, "same": 7.0, "site": sites, "grade": grades})
     table["power"] = table["load"].fillna(5) * 3 + (table["site"] == "north") * 50 + (table["grade"] == "b") * 9
-    write_deltalake(stage.place.lake / "pumps", pa.Table.from_pandas(table))
+    write_deltalake(stage.place.files / "pumps", pa.Table.from_pandas(table))
     asked = {"model": "mixed", "table": "pumps", "features": ["load", "same", "site", "grade"], "impute": "median"}
     asked |= {"oneHot": ["site"], "index": ["grade"], "kind": kind, "scale": scale}
     wanted = TrainParameters.model_validate(asked | ({"target": "power"} if kind == "regression" else {}))

@@ -87,7 +87,7 @@ def test_lake_has_every_message_once_in_the_day_of_its_event(stage: Stage, strea
         if accepted - moment > 30 * 86_400:
             moment = accepted
         assert row.day == datetime.fromtimestamp(moment, UTC).date(), row
-    folders = {path.name for path in (stage.place.lake / "raw").glob("day=*")}
+    folders = {path.name for path in (stage.place.files / "raw").glob("day=*")}
     kept = [age for age in ages if 0 <= age < 30 * 86_400]
     assert folders == {f"day={datetime.fromtimestamp(now - age, UTC).date()}" for age in kept}
     found = stage.table("readings")
@@ -98,7 +98,7 @@ def test_lake_has_every_message_once_in_the_day_of_its_event(stage: Stage, strea
     )
     expected += [("7", "n", 1.0)] * 0 + [("k", "temperature", 1.0)]
     assert sorted(zip(found["device"], found["metric"], found["value"], strict=True)) == sorted(expected)
-    before = len(list((stage.place.lake / "raw").rglob("*.parquet")))
+    before = len(list((stage.place.files / "raw").rglob("*.parquet")))
     jobs = [plan for plan in plans if isinstance(plan, JobPlan)]
     assert [job.name for job in jobs] == ["compact-raw", "compact-readings"]
     assert all(job.name.removeprefix("compact-") in job.run() for job in jobs)

@@ -143,6 +143,7 @@ async def hosting(service: Service, **changes: Any) -> AsyncIterator[Host]:
         data=service.data,
         api=service.api,
         amqp=service.amqp,
+        folder=Layout(service.data).pipelines,
         program=(sys.executable, "-c", changes.pop("source", RUNNER)),
         **{"idle_s": 1.0, "is_api_open": False, **changes},
     )

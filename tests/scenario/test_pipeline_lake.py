@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +25,7 @@ from enmasse.pipeline.lake.batches import Mode, Table
 from enmasse.pipeline.lake.compaction import compact, order_rows
 from enmasse.pipeline.lake.relation import facts, history, relation, statistics, tables
 from enmasse.pipeline.lake.tables import open_table
+from tests.scenario.lake_stage import COLUMNS, ODD, Lake, Rows
 from tests.support.chance import SEED
 
 if TYPE_CHECKING:
@@ -37,72 +36,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
-
-Rows = Sequence[dict[str, Any]]
-COLUMNS = "k STRING, v INT, ts TIMESTAMP"
-ODD = [
-    "x",
-    "a b",
-    "a/b",
-    "50%",
-    "a:b=c",
-    "ü#?",
-    "日本",
-    None,
-    "q'\"\\",
-    "+",
-    "007",
-    "a[b]",
-    "{c}*?",
-    "NULL",
-    "2026-01-01",
-]
-
-
-class Lake:
-    """Tables, and for each a streaming query whose batches are files of JSON."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark = spark
-        self.folder = folder / "lake"
-        self.inputs = folder / "inputs"
-
-    def checkpoint(self, name: str) -> Path:
-        return self.inputs / f"{name}-checkpoint"
-
-    def write(
-        self,
-        table: Table,
-        *batches: Rows,
-        name: str = "",
-        columns: str = COLUMNS,
-        owner: str = "o",
-        adopt: bool = False,
-    ) -> None:
-        """Have the table's query, or one of another name, go on with these batches."""
-        name = name or table.path.name
-        source = self.inputs / name
-        source.mkdir(parents=True, exist_ok=True)
-        for rows in batches:
-            number = len(list(source.iterdir()))
-            file = source / f"{number:05d}.json"
-            file.write_text("\n".join(map(json.dumps, rows)))
-            # Spark takes files in the order of their times.
-            os.utime(file, (number, number))
-        frame = self.spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).json(str(source))
-        table.prepare(frame.schema, owner=owner, checkpoint=self.checkpoint(name), adopt=adopt)
-        query = (
-            frame.writeStream.outputMode("append" if table.mode == "complete" else table.mode)
-            .option("checkpointLocation", str(self.checkpoint(name)))
-            .trigger(availableNow=True)
-            .foreachBatch(table.add)
-            .start()
-        )
-        query.awaitTermination()
-
-    def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
-        found = relation(self.spark, self.folder / name).select(*columns).collect()
-        return sorted(map(tuple, found), key=repr)
 
 
 @pytest.fixture
@@ -167,7 +100,7 @@ def test_a_batch_that_is_done_is_missed_if_it_had_rows(lake: Lake) -> None:
     # The second changes nothing and the third has no rows: neither makes an entry.
     lake.write(table, [{"k": "a", "v": 5}], [{"k": "a", "v": 3}], [])
     lake.write(table, [{"k": "b", "v": 1}])
-    newest = max((table.path / "_delta_log").glob("*.json"))
+    newest = max((lake.folder / "t" / "_delta_log").glob("*.json"))
     content = newest.read_bytes()
     newest.write_bytes(b"")
     with pytest.raises(TableDamagedError, match=r"cannot be read.* up to 3 done while the log ends with batch 2"):

@@ -92,6 +92,7 @@ TOOLS = {
     "a C compiler": Tool((_commands("cc"),)),
     "a JDK": Tool((_commands("javac", "keytool"),)),
     "aiomqtt": Tool((), _module("aiomqtt")),
+    "an S3 server": Tool((_commands("go"),), _files(HERE / "versitygw")),
     "atheris": Tool((), _module("atheris")),
     "chromium": Tool((_commands("chromium"),)),
     "curl": Tool((_commands("curl"),)),

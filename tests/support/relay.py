@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 __all__ = ["Relay"]
 
@@ -17,10 +18,14 @@ class Relay:
 
     Attributes:
         port: where clients connect, the same after a cut.
+        answer: what each connection gets instead of the server's own; empty: it is passed on.
+        slowness_s: seconds that each piece of data takes on its way.
     """
 
     def __init__(self, target: int) -> None:
         self.port = 0
+        self.answer = b""
+        self.slowness_s = 0.0
         self._target = target
         self._sockets: set[socket.socket] = set()
         self.mend()
@@ -43,6 +48,9 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = listener.accept()
+                if self.answer:
+                    threading.Thread(target=self._answer, args=(near,), daemon=True).start()
+                    continue
                 far = socket.create_connection(("127.0.0.1", self._target))
                 sockets |= {near, far}
                 for ends in ((near, far), (far, near)):
@@ -51,9 +59,19 @@ class Relay:
     def _pass_on(self, source: socket.socket, sink: socket.socket, sockets: set[socket.socket]) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
+                if self.slowness_s:
+                    time.sleep(self.slowness_s)  # the fault itself
                 sink.sendall(data)
         for found in (source, sink):
             with contextlib.suppress(OSError):
                 found.shutdown(socket.SHUT_RDWR)
         source.close()
         sockets.discard(source)
+
+    def _answer(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            client.recv(1 << 16)
+            client.sendall(self.answer)
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(1 << 16):  # or what is still on its way would reset the connection
+                pass

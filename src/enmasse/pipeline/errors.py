@@ -20,6 +20,7 @@ UnavailableError
 ├── AddressFullError       a stored address had no room for too long
 ├── NoConsumerError        nobody receives from a direct address
 ├── RegistryAwayError      the schema registry cannot be read now
+├── LakeAwayError          the storage of the lake does not answer, or not to us
 ├── UnansweredError        a receiver has a message, and does not answer
 └── ModelMissingError      there is no model yet, or none that can be read
 ResourceError
@@ -60,6 +61,10 @@ class TableSchemaError(ConfigError):
 
 class RegistryAwayError(UnavailableError):
     """The copy of the schema registry is missing or too old to know what a message names."""
+
+
+class LakeAwayError(UnavailableError):
+    """The storage of a space's tables does not answer, or does not let us in."""
 
 
 class StreamUnavailableError(UnavailableError):

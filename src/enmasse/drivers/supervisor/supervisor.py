@@ -70,6 +70,7 @@ class UpSettings:
         api_tls_host: the interface on which the API is served with TLS; None: it is not.
         api_tls_port: this port for it; None: chosen.
         with_pipelines: whether pipelines are run.
+        pipelines_folder: of their tables, checkpoints and logs; None: below the data directory.
     """
 
     data: Path
@@ -87,6 +88,7 @@ class UpSettings:
     api_tls_host: str | None = None
     api_tls_port: int | None = None
     with_pipelines: bool = True
+    pipelines_folder: Path | None = None
 
 
 def run_supervisor(
@@ -259,6 +261,8 @@ class _Supervisor:
             where = ["--data", str(layout.data), "--api", api, "--amqp", f"amqp://{shown}:{ports.amqp}"]
             where += ["--domain", settings.domain, "--supervised", "--log-format", settings.log_format]
             where += ["--api-auth", settings.api_auth, *(["--allow-python"] if settings.allow_python else [])]
+            if settings.pipelines_folder is not None:
+                where += ["--folder", str(settings.pipelines_folder.absolute())]
             self._pipelines = Child(
                 "pipelines",
                 [sys.executable, "-m", "enmasse.pipeline", "host", *where],

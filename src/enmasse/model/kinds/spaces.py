@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
+from enmasse.model.kinds.lakes import Lake, lake_problems
 from enmasse.model.kinds.limits import SpaceLimits
 from enmasse.model.schema.conditions import Unapplied
 from enmasse.model.schema.errors import Problem
@@ -245,6 +246,8 @@ class AddressSpaceSpec(Model):
     """How much it takes; a plan may say less."""
     mqtt: MqttOptions | None = None
     """What clients of MQTT meet."""
+    lake: Lake | None = None
+    """Where the tables of its pipelines are; left out: in a folder of the installation."""
 
     @property
     def plan_name(self) -> str:
@@ -308,7 +311,7 @@ class AddressSpaceStatus(ResourceStatus):
 class AddressSpace(Resource):
     """A tenant's group of addresses, reachable over one connection."""
 
-    immutable: ClassVar[tuple[str, ...]] = ("type",)
+    immutable: ClassVar[tuple[str, ...]] = ("type", "lake")
 
     api_version: Literal["enmasse.io/v1beta1"] = "enmasse.io/v1beta1"
     kind: Literal["AddressSpace"] = "AddressSpace"
@@ -336,6 +339,8 @@ class AddressSpace(Resource):
             host = item.expose.route_host if item.expose is not None else None
             if host and (problem := host_problem(host)):
                 yield Problem(f"spec.endpoints[{index}].expose.routeHost", problem)
+        if self.spec.lake is not None:
+            yield from lake_problems("spec.lake", self.spec.lake)
         yield from _repeated("spec.connectors", [item.name for item in self.spec.connectors])
         for index, connector in enumerate(self.spec.connectors):
             path = f"spec.connectors[{index}].addresses"

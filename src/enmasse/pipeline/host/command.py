@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command line."""
     parser.add_argument("--data", required=True, type=Path, help="data directory of the installation")
+    parser.add_argument("--folder", type=Path, help="of the pipelines; default: DATA/pipelines")
     parser.add_argument("--api", required=True, help="URL of the API, on this machine")
     parser.add_argument("--amqp", required=True, help="URL of the node, amqp://HOST:PORT")
     parser.add_argument("--domain", default="enmasse.local", help="below which spaces have their hosts")
@@ -41,6 +42,7 @@ def read_settings(options: argparse.Namespace) -> HostSettings:
         data=options.data.absolute(),
         api=options.api,
         amqp=options.amqp,
+        folder=(options.folder or Layout(options.data).pipelines).absolute(),
         domain=options.domain,
         is_api_open=options.api_auth == "open" and not options.allow_python,
         supervised=options.supervised,

@@ -156,7 +156,8 @@ def _pipeline(document: Document) -> Pipeline:
 def _space(document: Document) -> SpaceFacts:
     space = cast("AddressSpace", restore(document))
     needs_user = not space.spec.authentication_service.is_none
-    return SpaceFacts(space.metadata.uid, needs_user, space.metadata.deletion_timestamp is not None)
+    lake = space.spec.lake.s3 if space.spec.lake is not None else None
+    return SpaceFacts(space.metadata.uid, needs_user, space.metadata.deletion_timestamp is not None, lake)
 
 
 def _of_space(space: str, found: Iterable[tuple[str, str, AddressFacts]]) -> dict[str, AddressFacts]:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ import httpx
 
 from enmasse.control.runtime.controller import Controller
 from enmasse.errors import EnmasseError, UnavailableError
+from enmasse.model.kinds.lakes import S3Lake
 from enmasse.model.kinds.pipelines import Pipeline
 from enmasse.model.kinds.resource_quota import in_words
 from enmasse.pipeline.errors import SparkMissingError
@@ -37,6 +38,7 @@ from enmasse.pipeline.host.capacity import (
     used_of,
 )
 from enmasse.pipeline.host.declared import Declared
+from enmasse.pipeline.host.lakes import LakeFacts, lake_facts
 from enmasse.pipeline.host.reach import ANNOTATION, parse_hosts
 from enmasse.pipeline.host.reports import Reports
 from enmasse.pipeline.host.schemas import SchemaCopies, needs_registry
@@ -104,7 +106,7 @@ class Host(Controller):
     def __init__(self, settings: HostSettings, http: httpx.AsyncClient) -> None:
         super().__init__(jitter=lambda: random.uniform(0.8, 1.2))  # noqa: S311  # spreads retries, hides nothing
         self._settings = settings
-        self._root = settings.data / "pipelines"
+        self._root = settings.folder
         self._folders = SpaceFolders(self._root)
         self._leftovers = Leftovers(self._root)
         self.declared = Declared(http, self._changed)
@@ -154,6 +156,7 @@ class Host(Controller):
         if key in self._stopping:
             raise UnavailableError(f"the runner of space {space} is just ending: try again in a moment")
         await self._find_separation()
+        settings = None if facts.lake is None else await self._lake_now(namespace, facts.lake)
         request = {**command, "addresses": await self._addresses_now(namespace, name), "credentials": secret or ""}
         runner = self.runners.get(key)
         if runner is None:
@@ -162,7 +165,9 @@ class Host(Controller):
             needs = self._needs(key, None)
             if not (room := self._room(key, needs)).is_allowed:
                 raise UnavailableError(room.message)
-            runner = self._start(key, facts.uid, [], needs)
+            runner = self._start(key, facts.uid, [], needs, settings)
+        if settings is not None:
+            runner.folder.write_lake(settings)
         if secret is not None:
             runner.folder.write_credentials(*await self._credentials_now(namespace, secret))
         runner.used_at = time.monotonic()
@@ -219,6 +224,23 @@ class Host(Controller):
             raise UnavailableError(found)
         return found
 
+    def _lake(self, namespace: str, lake: S3Lake) -> LakeFacts | None:
+        """Return what counts for the storage of a space's tables; None: it is not known yet."""
+        is_known, secret = self.declared.find("secrets", namespace, lake.credentials_secret)
+        return lake_facts(lake, self.declared.hosts(namespace), namespace, secret) if is_known else None
+
+    async def _lake_now(self, namespace: str, lake: S3Lake) -> Mapping[str, str]:
+        """Return what a process must know of the storage of a space's tables.
+
+        Raises:
+            UnavailableError: it cannot be used.
+        """
+        secret = await self.declared.read_secret(namespace, lake.credentials_secret)
+        found = lake_facts(lake, self.declared.hosts(namespace), namespace, secret)
+        if found.problem:
+            raise UnavailableError(found.problem)
+        return found.settings
+
     async def _find_separation(self) -> Separation:
         if self._separation is None:
             self._separation = await asyncio.to_thread(find_separation, self._settings.data, self._root)
@@ -260,7 +282,8 @@ class Host(Controller):
                 (key[0], item.spec.credentials_secret)
                 for key, item in pipelines.items()
                 if item.spec.credentials_secret
-            },
+            }
+            | {(key[0], item.lake.credentials_secret) for key, item in declared.spaces.items() if item.lake},
             {(key[0], item.spec.code.config_map) for key, item in pipelines.items() if item.spec.code},
         )
         if pipelines:
@@ -319,8 +342,14 @@ class Host(Controller):
             is_known, code = self.declared.find("configmaps", namespace, pipeline.spec.code.config_map)
             if not is_known:
                 return None
+        space, lake = self.declared.spaces.get((namespace, pipeline.space)), None
+        if space is not None and space.lake is not None:
+            lake = self._lake(namespace, space.lake)
+            if lake is None:
+                return None
         return Facts(
-            space=self.declared.spaces.get((namespace, pipeline.space)),
+            space=space,
+            lake=lake,
             addresses=addresses,
             secret=secret,
             code=code,
@@ -345,7 +374,10 @@ class Host(Controller):
         if runner is not None and runner.arguments != tuple(arguments):
             self._end(runner)
             return
-        runner = runner or self._start(place, facts.space.uid, arguments, self._needs(place, pipeline))
+        settings = facts.lake.settings if facts.lake is not None else None
+        runner = runner or self._start(place, facts.space.uid, arguments, self._needs(place, pipeline), settings)
+        if settings:
+            runner.folder.write_lake(settings)
         if verdict.credentials is not None:
             runner.folder.write_credentials(*verdict.credentials)
         self._folders.claim(pipeline.space_key, name, pipeline.metadata.uid)
@@ -419,9 +451,18 @@ class Host(Controller):
             if any(quota.used.get(item) != amount for item, amount in found.items()):
                 self.reports.request_used(namespace, name, found)
 
-    def _start(self, key: RunnerKey, space_uid: str, arguments: list[str], needs: Needs) -> SpaceRunner:
+    def _start(
+        self,
+        key: RunnerKey,
+        space_uid: str,
+        arguments: list[str],
+        needs: Needs,
+        lake: Mapping[str, str] | None,
+    ) -> SpaceRunner:
         is_separated = self._separation is not None and self._separation.is_possible
         folder = self._folders.folder(key.space, space_uid, is_separated=is_separated)
+        if lake:
+            folder.write_lake(lake)
         namespace, _, name = key.space.partition("/")
         program = [*self._settings.program, "--space", key.space, "--url", self._settings.amqp]
         program += ["--space-host", f"{name}.{namespace}.{self._settings.domain}"]

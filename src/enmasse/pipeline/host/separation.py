@@ -149,7 +149,7 @@ def launch_command(folder: SpaceFolder, command: Sequence[str], data: Path, conf
     if folder.user is not None:
         options += ["--user", str(folder.user)]
     if confines.is_caged:
-        options += ["--cage", "--hide", str(data)]
+        options += ["--cage", "--hide", str(data), "--hide", str(folder.path.parent)]
         for path in _needed():
             options += ["--see", str(path)]
     if confines.cgroup is not None:

@@ -13,6 +13,7 @@ class HostSettings:
 
     Attributes:
         data: the data directory.
+        folder: of the pipelines: their tables, checkpoints and logs.
         api: URL of the API, on this machine.
         amqp: URL of the node.
         domain: below which spaces have their hosts there.
@@ -27,6 +28,7 @@ class HostSettings:
     data: Path
     api: str
     amqp: str
+    folder: Path
     domain: str = "enmasse.local"
     is_api_open: bool = True
     supervised: bool = False

@@ -26,7 +26,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,7 @@ from typing import Any
 from enmasse.drivers.data_directory import replace_file
 from enmasse.errors import ConfigError
 from enmasse.pipeline.host.supervise import end_session
+from enmasse.pipeline.lake.objects import FILE as LAKE_FILE
 from enmasse.pipeline.registry_copy import FILE
 
 USERS = range(52_000, 58_000)
@@ -230,6 +231,15 @@ class SpaceFolder:
         """Write the credentials of a Secret, for the pipelines that name it."""
         path = self.path / "credentials" / f"{name}.json"
         self._replace(path, json.dumps({"user": user, "password": password}).encode())
+
+    def write_lake(self, settings: Mapping[str, str]) -> None:
+        """Write where the space's tables are, unless that is there already; who reads it opens the storage anew."""
+        path = self.path / "credentials" / LAKE_FILE
+        data = json.dumps(dict(settings), sort_keys=True).encode()
+        with suppress(OSError):
+            if path.read_bytes() == data:
+                return
+        self._replace(path, data)
 
     def write_code(self, folder: str, modules: dict[str, str]) -> None:
         """Keep modules of Python in a folder below ``code``, in place of what was there."""

@@ -23,9 +23,11 @@ from typing import Any, Literal
 
 from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.builtins import BUILTINS, MeteringParameters
+from enmasse.model.kinds.lakes import S3Lake
 from enmasse.model.kinds.pipeline_status import PipelineStatus
 from enmasse.model.kinds.pipelines import Pipeline, unapplied_by_type
 from enmasse.model.schema.conditions import READY, Condition, Truth, Unapplied, find, stamp, unmet, with_effect
+from enmasse.pipeline.host.lakes import LakeFacts
 from enmasse.pipeline.host.reach import ANNOTATION, Reach, parse_hosts
 from enmasse.pipeline.host.separation import Separation
 
@@ -118,6 +120,8 @@ class SpaceFacts:
     """True if only its users come in."""
     is_going: bool = False
     """True if it is being deleted."""
+    lake: S3Lake | None = None
+    """The storage of its tables; None: they are in its own folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,8 @@ class Facts:
     """The addresses of the space, by what applications call them."""
     secret: Document | None = None
     code: Document | None = None
+    lake: LakeFacts | None = None
+    """The storage of the space's tables; None: they are in its own folder."""
     spark: str = ""
     """The reason why Spark cannot start; empty: it can."""
     python: Rule = field(default_factory=lambda: Rule(True, "Separated"))
@@ -209,6 +215,10 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
     addresses, has_addresses = _judge_addresses(pipeline, facts, note)
     credentials, has_credentials = _judge_credentials(pipeline, facts, note)
     modules, has_code = _judge_code(pipeline, facts, note)
+    has_lake = True
+    if facts.lake is not None:
+        problem = facts.lake.problem
+        has_lake = note("LakeFound", "False" if problem else "True", facts.lake.reason, problem)
     has_spark = (
         note("SparkAvailable", "True", "Found")
         if not facts.spark
@@ -228,7 +238,7 @@ def judge(pipeline: Pipeline, facts: Facts) -> Verdict:
         room = facts.room
         has_room = note("ResourcesGranted", "True" if room.is_allowed else "False", room.reason, room.message)
     must_not = not (has_space and may_python and may_cluster and has_spark) or bool(rest) or _is_going(pipeline)
-    waits = not (has_addresses and has_credentials and has_code and has_room)
+    waits = not (has_addresses and has_credentials and has_code and has_lake and has_room)
     put = {"credentials": credentials[0] if credentials else "", "addresses": addresses}
     digest = {
         "uid": pipeline.metadata.uid,
@@ -255,7 +265,8 @@ def _type_of(facts: AddressFacts | None) -> str | None:
 
 def runs_python(pipeline: Pipeline) -> bool:
     """Return whether it has Python of its own."""
-    return any(step.function for step in pipeline.spec.steps)
+    code = pipeline.spec.code
+    return any(step.function for step in pipeline.spec.steps) or bool(code is not None and code.functions)
 
 
 def named_addresses(pipeline: Pipeline) -> Iterator[str]:

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
+from enmasse.pipeline.lake.objects import LakePath
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,12 +31,12 @@ class _Turn:
         self.lock = threading.RLock()
 
 
-_turns: WeakValueDictionary[Path, _Turn] = WeakValueDictionary()
+_turns: WeakValueDictionary[LakePath, _Turn] = WeakValueDictionary()
 _guard = threading.Lock()
 
 
 @contextmanager
-def turn(path: Path) -> Iterator[None]:
+def turn(path: LakePath) -> Iterator[None]:
     """Wait until no other thread of this process changes the table, and hold it."""
     with _guard:
         of_table = _turns.setdefault(path.resolve(), _Turn())
@@ -80,7 +81,7 @@ class Table(Protocol):
     """A table of the lake, as one query writes it."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> LakePath:
         """Its folder."""
 
     @property

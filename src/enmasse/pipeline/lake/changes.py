@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
@@ -21,9 +20,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from enmasse.pipeline.errors import DataLossError, TableSchemaError
-from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.delta_reading import (
+    FilesPartition,
+    TableFile,
+    files_of,
+    open_delta,
+    partitions_of,
+    read_files,
+)
 from enmasse.pipeline.lake.mending import LOG
-from enmasse.pipeline.lake.reference import FilesPartition, TableFile, read_files
+from enmasse.pipeline.lake.objects import LakePath, lake_path
 from enmasse.pipeline.session import activate
 
 if TYPE_CHECKING:
@@ -35,8 +41,6 @@ FORMAT: Final = "enmasse-changes"
 
 _NOTHING: Final = -1
 """The version before the first one."""
-_TASKS: Final = 8
-"""Tasks of a batch at most."""
 _LOOK_ANEW: Final = 60
 """After so many looks at the next entry of the log alone the whole of it is looked at."""
 
@@ -50,7 +54,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._path = Path(options["path"])
+        self._path = lake_path(options["path"])
         self._starting = options.get("starting", "earliest")
         self._skips = options.get("skipChangeCommits") == "true"
         self._schema = schema
@@ -95,11 +99,10 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if first == _NOTHING:
             table = self._same(end)
             table.load_as_version(last)
-            files = _files_of(table)
+            files = list(files_of(table))
         else:
             files = [file for version in range(first + 1, last + 1) for file in self._added(version)]
-        count = min(_TASKS, len(files))
-        return [FilesPartition(str(self._path), files[number::count]) for number in range(count)]
+        return partitions_of(str(self._path), files) if files else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a task's files."""
@@ -162,7 +165,7 @@ class ChangesSource(DataSource):
         return ChangesReader(self.options, schema)
 
 
-def stream_of(spark: SparkSession, path: Path, starting: str, *, skips_changes: bool) -> DataFrame:
+def stream_of(spark: SparkSession, path: LakePath, starting: str, *, skips_changes: bool) -> DataFrame:
     """Return a table as a stream of the rows that its versions add.
 
     Args:
@@ -195,16 +198,5 @@ def _offset(table: DeltaTable, version: int) -> dict[str, Any]:
     return {"table": str(table.metadata().id), "version": version}
 
 
-def _entry(path: Path, version: int) -> Path:
+def _entry(path: LakePath, version: int) -> LakePath:
     return path / LOG / f"{version:020d}.json"
-
-
-def _files_of(table: DeltaTable) -> list[TableFile]:
-    """Return the files of the version at which a table was opened."""
-    names = list(table.metadata().partition_columns)
-    actions = table.get_add_actions(flatten=True)
-    columns = [actions.column(f"partition.{name}").to_pylist() for name in names]
-    texts = [[None if value is None else str(value) for value in column] for column in columns]
-    rows = zip(*texts, strict=True) if names else ((),) * actions.num_rows
-    paths = map(unquote, actions.column("path").to_pylist())
-    return [TableFile(path, dict(zip(names, row, strict=True))) for path, row in zip(paths, rows, strict=True)]

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import WriterProperties
@@ -24,6 +23,7 @@ from deltalake.exceptions import CommitFailedError
 from enmasse.pipeline.lake.batches import turn
 from enmasse.pipeline.lake.delta import MODE
 from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.objects import LakePath
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -88,7 +88,7 @@ def plan_compaction(
     return chosen, len(due) - len(chosen)
 
 
-def compact(path: Path, *, keep_h: int = KEEP_H, bytes_at_once: int = BYTES_AT_ONCE) -> Compaction:
+def compact(path: LakePath, *, keep_h: int = KEEP_H, bytes_at_once: int = BYTES_AT_ONCE) -> Compaction:
     """Do one step at a table; nothing at one that is not there, or is plain Parquet.
 
     Args:
@@ -104,13 +104,13 @@ def compact(path: Path, *, keep_h: int = KEEP_H, bytes_at_once: int = BYTES_AT_O
     return Compaction(merged, made, vacuum(path, keep_h=keep_h), left)
 
 
-def join_small_files(path: Path) -> int:
+def join_small_files(path: LakePath) -> int:
     """Join the small files of a table, and delete none; return how many became fewer."""
     table = open_delta(path)
     return 0 if table is None else sum(_join_files(table, path, size, BYTES_AT_ONCE)[0] for size in SIZES)
 
 
-def _join_files(table: DeltaTable, path: Path, target_bytes: int, bytes_at_once: int) -> tuple[int, int, int]:
+def _join_files(table: DeltaTable, path: LakePath, target_bytes: int, bytes_at_once: int) -> tuple[int, int, int]:
     """Join files to such of a size; return how many files were joined and made, and how many partitions are left."""
     columns = list(table.metadata().partition_columns)
     files = [(partition, size) for partition, size, _ in _files(table, columns)]
@@ -137,7 +137,7 @@ def _join_files(table: DeltaTable, path: Path, target_bytes: int, bytes_at_once:
     return merged, made, left
 
 
-def order_rows(path: Path, columns: Sequence[str], *, bytes_at_once: int | None = BYTES_AT_ONCE) -> int:
+def order_rows(path: LakePath, columns: Sequence[str], *, bytes_at_once: int | None = BYTES_AT_ONCE) -> int:
     """Lay rows with like values of some columns beside each other (z-order), where files came since it was done last.
 
     Args:
@@ -189,7 +189,7 @@ def _filters(names: Sequence[str], partition: Sequence[str | None]) -> Any:
     return [(n, "=", v or "") for n, v in zip(names, partition, strict=True)] or None
 
 
-def vacuum(path: Path, *, keep_h: int = KEEP_H) -> int:
+def vacuum(path: LakePath, *, keep_h: int = KEEP_H) -> int:
     """Delete what left a table long enough ago, and what never came into it; return how many files.
 
     Args:
@@ -215,7 +215,7 @@ def vacuum(path: Path, *, keep_h: int = KEEP_H) -> int:
     return removed
 
 
-def drop_rows(path: Path, column: str, before: datetime) -> int:
+def drop_rows(path: LakePath, column: str, before: datetime) -> int:
     """Delete the rows of a table whose moment or date is older; return how many.
 
     Args:
@@ -256,6 +256,6 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _turn_if_merged(table: DeltaTable, path: Path) -> AbstractContextManager[None]:
+def _turn_if_merged(table: DeltaTable, path: LakePath) -> AbstractContextManager[None]:
     """Only merges rewrite files; appends need not wait for a compaction."""
     return nullcontext() if table.metadata().configuration.get(MODE) == "append" else turn(path)

@@ -31,6 +31,7 @@ from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import sync, written
 from enmasse.pipeline.lake.mending import LOG, QUERY, account_for, application, mend
 from enmasse.pipeline.lake.merging import STAGING, Merging
+from enmasse.pipeline.lake.objects import LakePath, ObjectPath, delta_options
 from enmasse.pipeline.lake.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class DeltaLakeTable:
         layout: how rows are put into it.
     """
 
-    def __init__(self, path: Path, layout: Layout | None = None) -> None:
+    def __init__(self, path: LakePath, layout: Layout | None = None) -> None:
         self._layout = layout = layout or Layout()
         if (layout.mode == "update") != bool(layout.keys):
             raise TableSchemaError(f"the table {path.name}: mode update needs keys, and only that mode has them")
@@ -67,12 +68,12 @@ class DeltaLakeTable:
         self._merging = Merging(path, layout, self._partitions) if layout.mode == "update" else None
         self._owner: str | None = None
         self._adopt = False
-        self._opened: tuple[DeltaTable, int] | None = None
+        self._opened: tuple[DeltaTable, int | None] | None = None
         self._read_at = 0
         self._synced = 0
 
     @property
-    def path(self) -> Path:
+    def path(self) -> LakePath:
         """Its folder."""
         return self._path
 
@@ -97,7 +98,11 @@ class DeltaLakeTable:
             self._check_owner(table, checkpoint_query(checkpoint))
             self._fit(table, fields)
             declare_constraints(table, self._path.name, self._layout.constraints)
-        shutil.rmtree(self._path / STAGING, ignore_errors=True)
+        if self._merging is not None:
+            # Objects cannot be looked through at once: what waits to be merged is beside the query's state.
+            staging = self._path / STAGING if isinstance(self._path, Path) else checkpoint / STAGING
+            shutil.rmtree(staging, ignore_errors=True)
+            self._merging.staging = staging
 
     def _fields(self, schema: StructType) -> list[dict[str, object]]:
         """Return the table's columns for rows of this schema.
@@ -120,12 +125,13 @@ class DeltaLakeTable:
             self._path.mkdir(parents=True, exist_ok=True)
             configuration = _PROPERTIES | self._property()
             table = DeltaTable.create(
-                self._path,
+                str(self._path),
                 _schema(fields),
                 mode="ignore",
                 partition_by=list(self._partitions.names),
                 configuration=configuration,
                 raise_if_key_not_exists=False,
+                storage_options=delta_options(self._path),
             )
             self._sync_log(table)
         if tuple(table.metadata().partition_columns) != self._partitions.names:
@@ -137,13 +143,22 @@ class DeltaLakeTable:
             )
         if self._opened is None or table is not self._opened[0]:
             self._read_at = table.version()
-        self._opened = table, (self._path / LOG).stat().st_ino
+        self._opened = table, self._identity(table)
         return table
+
+    def _identity(self, table: DeltaTable) -> int | None:
+        """Return what tells the table's folder from one that was put in its place; None: there is none.
+
+        Objects have nothing like that, so the newest version has to be there.
+        """
+        log = self._path / LOG
+        if isinstance(log, Path):
+            return log.stat().st_ino if log.exists() else None
+        return 0 if (log / f"{table.version():020d}.json").exists() else None
 
     def _open(self) -> DeltaTable | None:
         """Return the table as it is now; opened seldom, for reading its whole log costs more than a small batch."""
-        log = self._path / LOG
-        if self._opened is None or not log.exists() or log.stat().st_ino != self._opened[1]:
+        if self._opened is None or self._identity(self._opened[0]) != self._opened[1]:
             return open_delta(self._path)
         table = self._opened[0]
         try:
@@ -195,7 +210,8 @@ class DeltaLakeTable:
                     account_for(self._path, query, batch)
             except CommitFailedError:
                 # Somebody else's transaction came between. If it was this very batch, it is in the table now.
-                done = DeltaTable(self._path).transaction_version(application(query))
+                anew = open_delta(self._path)
+                done = None if anew is None else anew.transaction_version(application(query))
                 if done is None or done < batch:
                     raise
 
@@ -245,6 +261,8 @@ class DeltaLakeTable:
     def _sync_log(self, table: DeltaTable) -> None:
         """Put on disk what was committed since, by whomever."""
         table.update_incremental()
+        if isinstance(self._path, ObjectPath):
+            return
         log = self._path / LOG
         # Those of a compaction too, or a power cut leaves a gap before what is done.
         first = self._synced if self._synced <= table.version() else 0

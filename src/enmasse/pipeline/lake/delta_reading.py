@@ -4,35 +4,69 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote, unquote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
+from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.file_writing import SAFE
+from enmasse.pipeline.lake.objects import (
+    LakePath,
+    ObjectPath,
+    away,
+    delta_options,
+    lake_path,
+    located,
+    storage_failure,
+)
+from enmasse.pipeline.session import activate
+from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+FORMAT: Final = "enmasse-version"
+
+_TASKS: Final = 8
+"""Tasks that read a table at most."""
 _NOT_ASCII: Final = re.compile("%[89A-Fa-f]")
 
 
-def open_delta(path: Path) -> DeltaTable | None:
-    """Return the table as it is now; None where there is none."""
+def open_delta(path: LakePath, version: int | None = None) -> DeltaTable | None:
+    """Return the table as it is now, or was in a version; None where there is none.
+
+    Raises:
+        LakeAwayError: its storage does not answer.
+    """
     try:
-        return DeltaTable(path)
+        return DeltaTable(str(path), version=version, storage_options=delta_options(path))
     except TableNotFoundError:
         return None
+    except (DeltaError, OSError) as error:
+        if isinstance(path, ObjectPath) and storage_failure(str(error)):
+            raise away(path, error) from None
+        raise
 
 
-def rows_of(spark: SparkSession, table: DeltaTable, path: Path) -> DataFrame:
+def rows_of(spark: SparkSession, table: DeltaTable, path: LakePath) -> DataFrame:
     """Return the rows of a table in the version in which it was opened."""
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    if isinstance(path, ObjectPath):
+        activate(spark)
+        spark.dataSource.register(VersionSource)
+        options = {"path": str(path), "version": str(table.version()), "schema": schema.json()}
+        frame: DataFrame = spark.read.format(FORMAT).options(**options).load()
+        return frame
     files = table.file_uris()
     if not files:
         return spark.createDataFrame([], schema)
@@ -51,3 +85,117 @@ def with_texts(rows: DataFrame, schema: StructType, files: Iterable[str]) -> Dat
             column = F.decode(F.encode(column, "ISO-8859-1"), "UTF-8").alias(field.name)
         columns.append(column)
     return rows.select(*columns)
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file of a table.
+
+    Attributes:
+        path: below the table's folder.
+        values: of the columns that folders stand for, as text.
+    """
+
+    path: str
+    values: dict[str, str | None]
+
+
+def files_of(delta: DeltaTable) -> Iterator[TableFile]:
+    """Yield the files of a table in the version in which it was opened."""
+    columns = list(delta.metadata().partition_columns)
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    values = [actions.column(f"partition.{name}").to_pylist() for name in columns]
+    for index, name in enumerate(actions.column("path").to_pylist()):
+        texts = {column: _as_text(values[at][index]) for at, column in enumerate(columns)}
+        yield TableFile(unquote(name), texts)
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class FilesPartition(InputPartition):
+    """Files that one task reads."""
+
+    def __init__(self, root: str, files: Sequence[TableFile]) -> None:
+        super().__init__(root)
+        self.root = root
+        self.files = tuple(files)
+
+
+def partitions_of(root: str, files: Sequence[TableFile]) -> Sequence[FilesPartition]:
+    """Return files for several tasks; at least one task, as Spark wants one."""
+    count = max(1, min(_TASKS, len(files)))
+    return [FilesPartition(root, files[number::count]) for number in range(count)]
+
+
+def read_files(part: FilesPartition, of: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files of a table with all of its columns."""
+    settle()
+    schema = to_arrow_schema(of, timezone="UTC")
+    for file in part.files:
+        where, storage = located(lake_path(part.root) / file.path)
+        parquet = pq.ParquetFile(where, filesystem=storage)
+        there = set(parquet.schema_arrow.names)
+        columns = [name for name in schema.names if name in there]
+        for rows in parquet.iter_batches(50_000, columns=columns):
+            yield _fitted(rows, schema, file.values)
+
+
+def _fitted(rows: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None]) -> pa.RecordBatch:
+    """Return rows with all columns: those that folders stand for, and nulls for what the file lacks."""
+    columns = []
+    for field in schema:
+        if field.name in values:
+            text = pa.scalar(values[field.name], pa.string())
+            columns.append(pa.repeat(text.cast(field.type), rows.num_rows))
+        elif field.name in rows.schema.names:
+            columns.append(rows.column(field.name).cast(field.type))
+        else:
+            columns.append(pa.nulls(rows.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class VersionReader(DataSourceReader):
+    """Reads a version of a table whose files Spark itself does not reach.
+
+    Args:
+        options: ``path`` and ``version``.
+        schema: the columns.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._path = options["path"]
+        self._version = int(options["version"])
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the files of the version, for several tasks."""
+        table = open_delta(lake_path(self._path))
+        if table is None:
+            raise TableSchemaError(f"there is no table {self._path} any more")
+        table.load_as_version(self._version)
+        return partitions_of(self._path, tuple(files_of(table)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a task's files."""
+        return read_files(cast("FilesPartition", partition), self._schema)
+
+
+class VersionSource(DataSource):
+    """The format of Spark's by which tables in object storage are read."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format``."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Return the columns of the version."""
+        return StructType.fromJson(json.loads(self.options["schema"]))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of one query."""
+        return VersionReader(self.options, schema)

@@ -14,7 +14,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -23,6 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from enmasse.pipeline.lake.objects import LakePath, ObjectPath, lake_path, located, size_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,8 +73,10 @@ def _escape(text: str) -> str:
     return quote(text, safe=SAFE)
 
 
-def sync(path: Path) -> None:
-    """Put a file or the names in a folder on disk."""
+def sync(path: LakePath) -> None:
+    """Put a file or the names in a folder on disk; objects are durable already."""
+    if isinstance(path, ObjectPath):
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -81,8 +84,11 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def put_whole(path: Path, text: str) -> None:
+def put_whole(path: LakePath, text: str) -> None:
     """Put a small file on disk, in the place of a former one at once."""
+    if isinstance(path, ObjectPath):
+        path.write_text(text)
+        return
     new = path.with_name(f"{path.name}.new")
     new.write_text(text)
     sync(new)
@@ -90,7 +96,7 @@ def put_whole(path: Path, text: str) -> None:
     sync(path.parent)
 
 
-def written(frame: DataFrame, root: Path, partition_by: Sequence[str] = ()) -> list[dict[str, Any]]:
+def written(frame: DataFrame, root: LakePath, partition_by: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Have Spark's tasks write rows below a folder, and return their report of each file (``FILES_DDL``)."""
     files = frame.mapInArrow(FileWriting(str(root), partition_by), FILES_DDL).collect()
     return [row.asDict() for row in files]
@@ -110,7 +116,7 @@ class FileWriting:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write everything; reported at the end, when nothing can fail any more."""
-        files = _Files(Path(self._root), self._partition_by)
+        files = _Files(lake_path(self._root), self._partition_by)
         try:
             for batch in batches:
                 files.add(batch)
@@ -125,12 +131,12 @@ class FileWriting:
 class _Files:
     """The files of one task, of which some are open."""
 
-    def __init__(self, root: Path, partition_by: tuple[str, ...]) -> None:
+    def __init__(self, root: LakePath, partition_by: tuple[str, ...]) -> None:
         self._root = root
         self._partition_by = partition_by
         self._name = f"part-{uuid4()}"
         self._open: OrderedDict[tuple[str | None, ...], _File] = OrderedDict()
-        self._made: list[Path] = []
+        self._made: list[LakePath] = []
         self._reported: list[dict[str, Any]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -148,11 +154,11 @@ class _Files:
             _, oldest = self._open.popitem(last=False)
             self._reported.append(oldest.finish())
         folder = partition_folder(self._partition_by, values)
-        path = Path(folder, f"{self._name}-{len(self._made)}.parquet")
+        path = "/".join(filter(None, (folder, f"{self._name}-{len(self._made)}.parquet")))
         whole = self._root / path
         whole.parent.mkdir(parents=True, exist_ok=True)
         self._made.append(whole)
-        file = _File(whole, str(path), schema, dict(zip(self._partition_by, values, strict=True)))
+        file = _File(whole, path, schema, dict(zip(self._partition_by, values, strict=True)))
         self._open[values] = file
         return file
 
@@ -175,7 +181,7 @@ class _Files:
 class _File:
     """One Parquet file that grows by row groups."""
 
-    def __init__(self, path: Path, relative: str, schema: pa.Schema, partition: dict[str, str | None]) -> None:
+    def __init__(self, path: LakePath, relative: str, schema: pa.Schema, partition: dict[str, str | None]) -> None:
         self._path = path
         self._relative = relative
         self._partition = partition
@@ -195,8 +201,13 @@ class _File:
         if self._held_rows:
             rows = pa.Table.from_batches(self._held, self._schema)
             if self._writer is None:
+                where, files = located(self._path)
                 self._writer = pq.ParquetWriter(
-                    self._path, self._schema, compression="snappy", use_dictionary=repeating(rows)
+                    where,
+                    self._schema,
+                    filesystem=files,
+                    compression="snappy",
+                    use_dictionary=repeating(rows),
                 )
             self._writer.write_table(rows, row_group_size=self._held_rows)
         self._held, self._held_rows, self._held_bytes = [], 0, 0
@@ -206,10 +217,10 @@ class _File:
         assert self._writer is not None
         self._writer.close()
         sync(self._path)
-        footer = pq.read_metadata(self._path)
+        footer = self._writer.writer.metadata  # as it was just written
         return {
             "path": self._relative,
-            "bytes": self._path.stat().st_size,
+            "bytes": size_of(self._path),
             "rows": footer.num_rows,
             "partition": json.dumps(self._partition),
             "stats": json.dumps(statistics(footer, self._schema)),

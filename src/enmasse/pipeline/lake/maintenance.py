@@ -24,9 +24,9 @@ from enmasse.errors import EnmasseError
 from enmasse.pipeline.lake.compaction import KEEP_H, drop_rows, join_small_files, order_rows, vacuum
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
+
+    from enmasse.pipeline.lake.objects import LakePath
 
 BATCHES: Final = 8
 CLEAN_S: Final = 3600.0
@@ -62,7 +62,7 @@ class Maintenance:
     """
 
     def __init__(
-        self, path: Path, upkeep: Upkeep, log: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self, path: LakePath, upkeep: Upkeep, log: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._path = path
         self._upkeep = upkeep

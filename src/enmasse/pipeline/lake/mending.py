@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
-
 from enmasse.pipeline.errors import TableDamagedError
 from enmasse.pipeline.lake.batches import checkpoint_query
+from enmasse.pipeline.lake.delta_reading import open_delta
 from enmasse.pipeline.lake.file_writing import put_whole, sync
+from enmasse.pipeline.lake.objects import LakePath
 
 LOG: Final = "_delta_log"
 QUERY: Final = "enmasse.query"
@@ -39,7 +39,7 @@ def application(query: str) -> str:
     return f"enmasse:{query}"
 
 
-def account_for(path: Path, query: str, batch: int) -> None:
+def account_for(path: LakePath, query: str, batch: int) -> None:
     """Write down, on disk, that the log need not have a query's batches up to this one.
 
     Args:
@@ -50,7 +50,7 @@ def account_for(path: Path, query: str, batch: int) -> None:
     put_whole(path / _ACCOUNT, json.dumps({"query": query, "batch": batch}))
 
 
-def mend(path: Path, checkpoint: Path) -> int:
+def mend(path: LakePath, checkpoint: Path) -> int:
     """Remove the newest entries of a table's log that are no entries; how many.
 
     Args:
@@ -62,7 +62,7 @@ def mend(path: Path, checkpoint: Path) -> int:
     """
     log = path / LOG
     newest, versions = _entries(log)
-    torn: list[Path] = []
+    torn: list[LakePath] = []
     while versions and not _is_whole(log / _name(versions[-1])):
         torn.append(log / _name(versions.pop()))
     last = versions[-1] if versions else newest
@@ -82,7 +82,7 @@ def mend(path: Path, checkpoint: Path) -> int:
     return len(torn)
 
 
-def _entries(log: Path) -> tuple[int, list[int]]:
+def _entries(log: LakePath) -> tuple[int, list[int]]:
     """Return the version of the log's newest checkpoint, and in order those of the entries after it."""
     found = [match for file in log.glob("[0-9]*") if (match := _VERSION.fullmatch(file.name))]
     newest = max((int(match[1]) for match in found if match[2] != "json"), default=_NONE)
@@ -93,10 +93,10 @@ def _name(version: int) -> str:
     return f"{version:020d}.json"
 
 
-def _check_batches(path: Path, checkpoint: Path, version: int, torn: Sequence[Path]) -> None:
+def _check_batches(path: LakePath, checkpoint: Path, version: int, torn: Sequence[LakePath]) -> None:
     """Make sure that the log up to a version has every batch that is done."""
     query, done = checkpoint_query(checkpoint), _newest_done(checkpoint)
-    table = DeltaTable(path, version=version) if version > _NONE else None
+    table = open_delta(path, version) if version > _NONE else None
     writer = table.metadata().configuration.get(QUERY) if table is not None else None
     if torn and writer not in (None, query):
         raise TableDamagedError(
@@ -125,7 +125,7 @@ def _newest_done(checkpoint: Path) -> int:
     return max((int(file.name) for file in checkpoint.glob("commits/[0-9]*") if file.name.isdigit()), default=_NONE)
 
 
-def _accounted(path: Path, query: str) -> int | None:
+def _accounted(path: LakePath, query: str) -> int | None:
     """Up to which batch the log need have none; None: nothing is known of the query."""
     try:
         account = json.loads((path / _ACCOUNT).read_text())
@@ -134,7 +134,7 @@ def _accounted(path: Path, query: str) -> int | None:
         return None
 
 
-def _is_whole(entry: Path) -> bool:
+def _is_whole(entry: LakePath) -> bool:
     try:
         actions = [json.loads(line) for line in entry.read_bytes().splitlines()]
     except ValueError:

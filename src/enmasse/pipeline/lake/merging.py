@@ -16,6 +16,7 @@ from enmasse.model.kinds.sinks import DELETED
 from enmasse.pipeline.lake import history
 from enmasse.pipeline.lake.delta_reading import rows_of
 from enmasse.pipeline.lake.file_writing import written
+from enmasse.pipeline.lake.objects import LakePath
 from enmasse.pipeline.lake.tombstones import Tombstones
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ class Merging:
         partitions: the columns that lay it out.
     """
 
-    def __init__(self, path: Path, layout: Layout, partitions: Partitions) -> None:
+    def __init__(self, path: LakePath, layout: Layout, partitions: Partitions) -> None:
         self._path = path
+        self.staging: Path | None = path / STAGING if isinstance(path, Path) else None
+        """Where rows wait to be merged; None: not known yet."""
         self._layout = layout
         self._partitions = partitions
         order_by = layout.order_by
@@ -51,7 +54,8 @@ class Merging:
     def merge(self, table: DeltaTable, frame: DataFrame, commit: CommitProperties) -> bool:
         """Merge rows; whether that made an entry in the log."""
         layout, before = self._layout, table.version()
-        with _staged(self._path) as staging:
+        assert self.staging is not None
+        with _staged(self.staging) as staging:
             by = [*layout.keys, *filter(None, [layout.order_by if layout.keeps_history else None])]
             files = written(self._partitions.on(self._last_of_each(frame, by)), staging)
             if not files:
@@ -98,7 +102,7 @@ class Merging:
         rows = spark.read.parquet(*staged)
         if DELETED in rows.columns:
             self._tombstones.heeded(ds.dataset(staged, format="parquet"))
-        gone = spark.read.parquet(str(self._tombstones.file)) if self._tombstones.exists() else None
+        gone = spark.createDataFrame(self._tombstones.read()) if self._tombstones.exists() else None
         there = rows_of(spark, table, self._path)
         changes = history.changes(rows, there, gone, self._layout.keys, self._layout.order_by)
         folder.mkdir()
@@ -127,8 +131,8 @@ class Merging:
 
 
 @contextmanager
-def _staged(path: Path) -> Iterator[Path]:
-    folder = path / STAGING / uuid4().hex
+def _staged(staging: Path) -> Iterator[Path]:
+    folder = staging / uuid4().hex
     folder.mkdir(parents=True)
     try:
         yield folder

@@ -22,6 +22,7 @@ from enmasse.pipeline.errors import TableMismatchError
 from enmasse.pipeline.lake.batches import Mode, checkpoint_query, query_of
 from enmasse.pipeline.lake.columns import added_columns
 from enmasse.pipeline.lake.file_writing import put_whole, sync, written
+from enmasse.pipeline.lake.objects import LakePath, ObjectPath
 from enmasse.pipeline.lake.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -33,8 +34,10 @@ _OWNER: Final = "_query"
 _SCHEMA: Final = "_schema"
 
 
-def parquet_fields(path: Path) -> list[dict[str, object]] | None:
+def parquet_fields(path: LakePath) -> list[dict[str, object]] | None:
     """Return the table's columns as Spark writes them in JSON; None where there is no table."""
+    if isinstance(path, ObjectPath):
+        return None
     try:
         return list(json.loads((path / _SCHEMA).read_text()))
     except FileNotFoundError:

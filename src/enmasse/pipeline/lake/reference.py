@@ -5,7 +5,8 @@ Rules:
    batch joins is on disk, beside the checkpoint, before the batch runs; a batch that comes again, as after a kill,
    joins the same one.
 2. Its files are linked beside the tables, under the query's name, so that nothing that cleans up takes them away.
-   What the last two batches joined is kept; where the file system has no links, tables keep replaced files for a day.
+   What the last two batches joined is kept; where there are no links, as in object storage, tables keep replaced
+   files for a day.
 3. Columns that the table has got since the query began are left out; one that is gone, or has another type, fails it.
 """
 
@@ -24,20 +25,24 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from enmasse.pipeline.errors import TableSchemaError
-from enmasse.pipeline.lake.delta_reading import open_delta
+from enmasse.pipeline.lake.delta_reading import (
+    FilesPartition,
+    TableFile,
+    files_of,
+    open_delta,
+    partitions_of,
+    read_files,
+)
 from enmasse.pipeline.lake.file_writing import sync
+from enmasse.pipeline.lake.objects import LakePath, ObjectPath, lake_path
 from enmasse.pipeline.lake.parquet import parquet_fields
 from enmasse.pipeline.session import activate
-from enmasse.pipeline.workers.settling import settle
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT: Final = "enmasse-table"
@@ -45,24 +50,10 @@ FORMAT: Final = "enmasse-table"
 SMALL_BYTES: Final = 32 << 20
 """A table that is no larger when the query starts is given to every task whole, and needs no shuffle."""
 
-_TASKS: Final = 8
 _KEPT_BATCHES: Final = 2
 _PINNED: Final = "_pinned"
 """Readers, and whatever cleans up, leave out what begins with an underscore."""
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """A file of a table.
-
-    Attributes:
-        path: below the table's folder.
-        values: of the columns that folders stand for, as text.
-    """
-
-    path: str
-    values: dict[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ class Version:
     folder: str = ""
 
 
-def present_version(path: Path, fields: Sequence[Mapping[str, Any]] = ()) -> Version:
+def present_version(path: LakePath, fields: Sequence[Mapping[str, Any]] = ()) -> Version:
     """Return a table as it is now.
 
     Args:
@@ -96,9 +87,9 @@ def present_version(path: Path, fields: Sequence[Mapping[str, Any]] = ()) -> Ver
     delta = open_delta(path)
     if delta is not None:
         _check_fields(path.name, json.loads(delta.schema().to_json())["fields"], fields)
-        return Version(str(delta.version()), now, tuple(_delta_files(delta)))
+        return Version(str(delta.version()), now, tuple(files_of(delta)))
     there = parquet_fields(path)
-    if there is None:
+    if there is None or isinstance(path, ObjectPath):
         raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
     _check_fields(path.name, there, fields)
     names = sorted(
@@ -119,21 +110,6 @@ def _check_fields(table: str, there: Sequence[Mapping[str, Any]], wanted: Sequen
                 "when the query started: bring it back, or have the pipeline start anew with "
                 "`enmasse pipeline restart`"
             )
-
-
-def _delta_files(delta: DeltaTable) -> Iterator[TableFile]:
-    columns = list(delta.metadata().partition_columns)
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    values = [actions.column(f"partition.{name}").to_pylist() for name in columns]
-    for index, name in enumerate(actions.column("path").to_pylist()):
-        texts = {column: _as_text(values[at][index]) for at, column in enumerate(columns)}
-        yield TableFile(unquote(name), texts)
-
-
-def _as_text(value: Any) -> str | None:
-    if value is None:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _values_of(path: str) -> dict[str, str | None]:
@@ -163,11 +139,11 @@ class Pins:
         query: names the query among all of the space.
     """
 
-    def __init__(self, table: Path, checkpoint: Path, query: str) -> None:
+    def __init__(self, table: LakePath, checkpoint: Path, query: str) -> None:
         self._table = table
         self._checkpoint = checkpoint
         self._folder = checkpoint / "tables" / table.name
-        self._links = table.parent / _PINNED / query / table.name
+        self._links = table.parent / _PINNED / query / table.name if isinstance(table, Path) else None
 
     def of_present_batch(self, refresh_s: float, fields: Sequence[Mapping[str, Any]]) -> Version:
         """Return the version that the batch joins whose offsets were written last.
@@ -202,6 +178,8 @@ class Pins:
 
     def _linked(self, version: Version) -> Version:
         """Return a version whose files nobody takes away."""
+        if self._links is None or isinstance(self._table, ObjectPath):
+            return version
         folder = self._links / version.name
         try:
             for file in version.files:
@@ -230,7 +208,7 @@ class Pins:
         for batch in pins.keys() - set(kept):
             (self._folder / str(batch)).unlink(missing_ok=True)
         names = {pins[batch].name for batch in kept}
-        if self._links.is_dir():
+        if self._links is not None and self._links.is_dir():
             for folder in self._links.iterdir():
                 if folder.name not in names:
                     shutil.rmtree(folder, ignore_errors=True)
@@ -244,8 +222,10 @@ def joined_tables(checkpoint: Path) -> Iterator[tuple[str, Version]]:
             yield folder.name, newest[max(newest)]
 
 
-def forget_pins(lake: Path, pipeline: str) -> None:
+def forget_pins(lake: LakePath, pipeline: str) -> None:
     """Remove what the queries of a pipeline have kept of tables."""
+    if isinstance(lake, ObjectPath):
+        return
     for folder in (lake / _PINNED).glob("*"):
         if folder.name == pipeline or folder.name.startswith(f"{pipeline}_"):
             shutil.rmtree(folder, ignore_errors=True)
@@ -254,15 +234,6 @@ def forget_pins(lake: Path, pipeline: str) -> None:
 def query_key(pipeline: str, query: str) -> str:
     """Return what names a query in folders."""
     return f"{pipeline}_{query}"
-
-
-class FilesPartition(InputPartition):
-    """Files that one task reads."""
-
-    def __init__(self, root: str, files: Sequence[TableFile]) -> None:
-        super().__init__(root)
-        self.root = root
-        self.files = tuple(files)
 
 
 class ReferenceReader(DataSourceReader):
@@ -275,42 +246,15 @@ class ReferenceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the files of the version that the present batch joins, for several tasks."""
         given = self._options
-        table = Path(given["path"])
+        table = lake_path(given["path"])
         pins = Pins(table, Path(given["checkpoint"]), given["query"])
         version = pins.of_present_batch(float(given["refresh"]), json.loads(self._schema.json())["fields"])
         root = version.folder or given["path"]
-        count = max(1, min(_TASKS, len(version.files)))
-        return [FilesPartition(root, version.files[number::count]) for number in range(count)]
+        return partitions_of(root, version.files)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a task's files."""
         return read_files(cast("FilesPartition", partition), self._schema)
-
-
-def read_files(part: FilesPartition, of: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files of a table with all of its columns."""
-    settle()
-    schema = to_arrow_schema(of, timezone="UTC")
-    for file in part.files:
-        parquet = pq.ParquetFile(Path(part.root, file.path))
-        there = set(parquet.schema_arrow.names)
-        columns = [name for name in schema.names if name in there]
-        for rows in parquet.iter_batches(50_000, columns=columns):
-            yield _fitted(rows, schema, file.values)
-
-
-def _fitted(rows: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None]) -> pa.RecordBatch:
-    """Return rows with all columns: those that folders stand for, and nulls for what the file lacks."""
-    columns = []
-    for field in schema:
-        if field.name in values:
-            text = pa.scalar(values[field.name], pa.string())
-            columns.append(pa.repeat(text.cast(field.type), rows.num_rows))
-        elif field.name in rows.schema.names:
-            columns.append(rows.column(field.name).cast(field.type))
-        else:
-            columns.append(pa.nulls(rows.num_rows, field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class ReferenceSource(DataSource):
@@ -330,7 +274,7 @@ class ReferenceSource(DataSource):
         return ReferenceReader(self.options, schema)
 
 
-def followed(spark: SparkSession, path: Path, checkpoint: Path, query: str, refresh_s: float) -> DataFrame:
+def followed(spark: SparkSession, path: LakePath, checkpoint: Path, query: str, refresh_s: float) -> DataFrame:
     """Return a table as a streaming query joins it: each batch as the table is then.
 
     Args:

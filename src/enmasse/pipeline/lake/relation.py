@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -18,9 +16,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from enmasse.model.kinds.pipelines import TableFormat
 from enmasse.pipeline.errors import TableSchemaError
 from enmasse.pipeline.lake.batches import turn
-from enmasse.pipeline.lake.delta_reading import open_delta, rows_of, with_texts
+from enmasse.pipeline.lake.delta_reading import files_of, open_delta, rows_of, with_texts
 from enmasse.pipeline.lake.file_writing import sync
 from enmasse.pipeline.lake.mending import LOG
+from enmasse.pipeline.lake.objects import LakePath, ObjectPath, missing_of
 from enmasse.pipeline.lake.parquet import parquet_fields
 
 if TYPE_CHECKING:
@@ -44,18 +43,18 @@ class TableFacts:
     """The number of changes of a Delta table."""
 
 
-def tables(lake: Path) -> list[str]:
+def tables(lake: LakePath) -> list[str]:
     """Return the names of the tables in a lake."""
     if not lake.is_dir():
         return []
     return sorted(path.name for path in lake.iterdir() if not path.name.startswith(("_", ".")) and _is_table(path))
 
 
-def _is_table(path: Path) -> bool:
+def _is_table(path: LakePath) -> bool:
     return (path / "_delta_log").is_dir() or parquet_fields(path) is not None
 
 
-def schema_of(path: Path) -> StructType:
+def schema_of(path: LakePath) -> StructType:
     """Return a table's columns.
 
     Raises:
@@ -70,7 +69,7 @@ def schema_of(path: Path) -> StructType:
     return StructType.fromJson({"type": "struct", "fields": fields})
 
 
-def relation(spark: SparkSession, path: Path, version: int | datetime | None = None) -> DataFrame:
+def relation(spark: SparkSession, path: LakePath, version: int | datetime | None = None) -> DataFrame:
     """Return the table's rows as they are now, or were; what comes later is not in the frame.
 
     Args:
@@ -87,7 +86,7 @@ def relation(spark: SparkSession, path: Path, version: int | datetime | None = N
             _go_back(delta, path, version)
         return rows_of(spark, delta, path)
     fields = parquet_fields(path)
-    if fields is None:
+    if fields is None or isinstance(path, ObjectPath):
         raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
     if version is not None:
         raise TableSchemaError(f"the table {path.name} is plain Parquet and has no versions")
@@ -96,7 +95,7 @@ def relation(spark: SparkSession, path: Path, version: int | datetime | None = N
     return with_texts(rows, schema, [str(file) for file in path.rglob("*.parquet")])
 
 
-def _go_back(delta: DeltaTable, path: Path, version: int | datetime) -> None:
+def _go_back(delta: DeltaTable, path: LakePath, version: int | datetime) -> None:
     """Have a table be as it was.
 
     Raises:
@@ -112,12 +111,11 @@ def _go_back(delta: DeltaTable, path: Path, version: int | datetime) -> None:
         raise TableSchemaError(
             f"the table {path.name} has no {wanted}: its newest is {newest}, and {_KEPT}"
         ) from None
-    files = [unquote(file.removeprefix("file://")) for file in delta.file_uris()]
-    if missing := next((file for file in files if not Path(file).exists()), None):
+    if missing := missing_of([path / file.path for file in files_of(delta)]):
         raise TableSchemaError(f"files of {wanted} of the table {path.name} were deleted, as {missing}: {_KEPT}")
 
 
-def restore(path: Path, version: int | datetime) -> str:
+def restore(path: LakePath, version: int | datetime) -> str:
     """Have a Delta table be as it was, as a new version, and return what was done.
 
     Raises:
@@ -152,7 +150,7 @@ HISTORY: Final = StructType(
 )
 
 
-def history(spark: SparkSession, path: Path, most: int = 1000) -> DataFrame:
+def history(spark: SparkSession, path: LakePath, most: int = 1000) -> DataFrame:
     """Return the versions of a Delta table, the newest first: what made each, and how many rows it added.
 
     Raises:
@@ -185,7 +183,7 @@ STATISTICS: Final = StructType(
 )
 
 
-def statistics(spark: SparkSession, path: Path) -> DataFrame:
+def statistics(spark: SparkSession, path: LakePath) -> DataFrame:
     """Return the columns of a Delta table with their least and greatest values, as the log has them of its files.
 
     Raises:
@@ -217,7 +215,7 @@ def _count(figures: Mapping[str, Any], *names: str) -> int | None:
     return next((int(text) for text in found if text.isdigit()), None)
 
 
-def facts(path: Path) -> TableFacts:
+def facts(path: LakePath) -> TableFacts:
     """Return what the table's log says of it, without reading rows.
 
     Raises:
@@ -227,7 +225,7 @@ def facts(path: Path) -> TableFacts:
     if delta is not None:
         return _delta_facts(path.name, delta)
     fields = parquet_fields(path)
-    if fields is None:
+    if fields is None or isinstance(path, ObjectPath):
         raise TableSchemaError(f"there is no table {path.name!r} in the lake; a pipeline makes it when it starts")
     files = [file for file in path.rglob("*.parquet") if not file.name.startswith(("_", "."))]
     return TableFacts(

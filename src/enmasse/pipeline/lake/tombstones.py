@@ -11,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 
 from enmasse.model.kinds.sinks import DELETED
 from enmasse.pipeline.lake.file_writing import sync
+from enmasse.pipeline.lake.objects import LakePath, ObjectPath, located
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -39,7 +39,7 @@ class Tombstones:
         order_by: the column whose greater value wins.
     """
 
-    def __init__(self, table: Path, keys: Sequence[str], order_by: str) -> None:
+    def __init__(self, table: LakePath, keys: Sequence[str], order_by: str) -> None:
         self.file = table.parent / _FOLDER / f"{table.name}.parquet"
         self._keys = list(keys)
         self._order_by = order_by
@@ -48,6 +48,12 @@ class Tombstones:
         """Return whether anything was deleted."""
         return self.file.exists()
 
+    def read(self) -> pa.Table:
+        """Return the keys of what was deleted, and the values by which rows are ordered."""
+        where, files = located(self.file)
+        with pq.ParquetFile(where, filesystem=files) as parquet:
+            return parquet.read()
+
     def heeded(self, rows: ds.Dataset) -> pa.Table:
         """Return rows without those that are older than a deletion, and remember what they delete.
 
@@ -55,7 +61,7 @@ class Tombstones:
             rows: one for each key; ``DELETED``, if they have it, says which ones delete.
         """
         found = rows.to_table()
-        known = pq.read_table(self.file) if self.exists() else None
+        known = self.read() if self.exists() else None
         if DELETED in found.schema.names:
             gone = found.filter(pc.field(DELETED)).select([*self._keys, self._order_by])
             if gone.num_rows:
@@ -80,6 +86,10 @@ class Tombstones:
         return newest
 
     def _write(self, table: Any) -> None:
+        if isinstance(self.file, ObjectPath):
+            where, files = located(self.file)
+            pq.write_table(table, where, filesystem=files, compression="zstd")
+            return
         self.file.parent.mkdir(parents=True, exist_ok=True)
         new = self.file.with_suffix(".new")
         pq.write_table(table, new, compression="zstd")

@@ -112,7 +112,7 @@ class RunningContext:
             raise TableEmptyError(f"source {source.name}: {error}") from None
 
     def _read_files(self, source: SourceSpec, files: Files) -> DataFrame:
-        folder = self.place.lake / FILES / files.path
+        folder = self.place.files / FILES / files.path
         folder.mkdir(parents=True, exist_ok=True)
         given = {"header": files.header, "sep": files.delimiter, "maxFilesPerTrigger": files.max_files_per_batch}
         options = {name: str(value) for name, value in given.items() if value is not None}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from enmasse.pipeline.lake.objects import storage_failure
+
 LONGEST: Final = 500
 """Characters of a sentence; a status is read in a table."""
 
@@ -41,6 +43,8 @@ def sentence_of(error: BaseException | str) -> str:
     text = str(error)
     if ours := _OURS.findall(text):
         return _short(ours[-1][1])
+    if storage := storage_failure(text):
+        return _short(f"the lake: {storage}")
     if _NO_SPACE in text:
         return _short(f"{_NO_SPACE}: {_place_of(text)}{_of_lake(text)}")
     if _CRASHED in text:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableMaintenance
 from enmasse.pipeline.lake.batches import Layout
+from enmasse.pipeline.lake.objects import LakePath, storage_of
 from enmasse.pipeline.registry_copy import FILE
 
 if TYPE_CHECKING:
@@ -30,8 +31,14 @@ class Place:
     """Everything of the space's pipelines."""
 
     @property
-    def lake(self) -> Path:
+    def lake(self) -> LakePath:
         """The folder with a folder for each table."""
+        storage = storage_of(self.folder / "credentials")
+        return self.files if storage is None else storage.root
+
+    @property
+    def files(self) -> Path:
+        """The folder of tables on this machine, with the files that sources read."""
         return self.folder / "lake"
 
     @property

@@ -33,6 +33,7 @@ from enmasse.pipeline.builtin.models import Models, roll_back
 from enmasse.pipeline.builtin.onnx_model import KEPT, import_model, saved
 from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.compaction import compact, order_rows
+from enmasse.pipeline.lake.objects import LakePath
 from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
 from enmasse.pipeline.running.failures import sentence_of
 from enmasse.pipeline.running.plans import Place
@@ -218,7 +219,7 @@ def change(place: Place, wanted: Mapping[str, Any]) -> str:
     return f"version {counts} counts"
 
 
-def change_table(lake: Path, wanted: Mapping[str, Any]) -> str:
+def change_table(lake: LakePath, wanted: Mapping[str, Any]) -> str:
     """Compact a table, or have it be as it was; return what was done, in words.
 
     Args:
@@ -342,7 +343,7 @@ def _bounded(found: Iterable[Row], limit: int) -> tuple[list[tuple[Row, list[Any
     return kept, False
 
 
-def _tables(lake: Path, limit: int) -> dict[str, Any]:
+def _tables(lake: LakePath, limit: int) -> dict[str, Any]:
     """Return a row for each table: its name, columns, rows and bytes."""
     names = tables(lake)
     rows: list[list[Any]] = []

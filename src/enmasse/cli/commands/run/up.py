@@ -129,6 +129,14 @@ def up(
     pipelines: Annotated[
         bool, typer.Option("--pipelines/--no-pipelines", help="Run pipelines, with Spark once there is one.")
     ] = True,
+    pipelines_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--pipelines-folder",
+            metavar="DIR",
+            help="Where tables, checkpoints and logs of pipelines are, as on a shared disk; else DATA/pipelines.",
+        ),
+    ] = None,
 ) -> None:
     """Start everything on this machine and keep it alive until Ctrl-C.
 
@@ -200,6 +208,7 @@ def up(
         data=data,
         api_auth=api_auth.value,
         allow_python=allow_python,
+        pipelines_folder=pipelines_folder,
         control_arguments=of_control,
         domain=domain.lower(),
         api_tls_host="127.0.0.1" if tls_host == "localhost" else tls_host,

@@ -1,0 +1,260 @@
+"""Tables of the lake in S3-compatible storage, as streaming queries write and read them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from enmasse.client.blocking import Message
+from enmasse.model.kinds.sinks import DELETED
+from enmasse.pipeline.errors import LakeAwayError, TableDamagedError, TableSchemaError
+from enmasse.pipeline.lake.changes import stream_of
+from enmasse.pipeline.lake.compaction import compact, order_rows
+from enmasse.pipeline.lake.objects import ObjectPath
+from enmasse.pipeline.lake.reference import followed, joined_tables
+from enmasse.pipeline.lake.relation import facts, history, relation, restore, statistics, tables
+from enmasse.pipeline.lake.tables import open_table
+from tests.scenario.lake_stage import ODD, Lake
+from tests.scenario.pipeline_runner_place import RunnerPlace
+from tests.support.object_storage import BUCKET, ObjectStorage
+from tests.support.relay import Relay
+from tests.support.stream_node import StreamNode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+]
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStorage]:
+    with ObjectStorage(tmp_path_factory.mktemp("storage")) as found:
+        yield found
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path, storage: ObjectStorage, credentials_folder: Path) -> Iterator[Lake]:
+    file = storage.write_settings(credentials_folder)
+    yield Lake(spark, tmp_path, ObjectPath(f"s3://{BUCKET}/{tmp_path.name}/lake"))
+    file.unlink()
+
+
+def test_rows_are_written_once_whatever_their_partition_and_kept_in_order(lake: Lake, storage: ObjectStorage) -> None:
+    path = lake.folder / "t"
+    table = open_table(path, partition_by=["k"])
+    batch = [{"k": k, "v": n} for n, k in enumerate(ODD)]
+    lake.write(table, *[batch] * 6)
+    commits = lake.checkpoint("t") / "commits"
+    # As if the driver had been killed after it wrote the table.
+    (commits / "5").unlink()
+    lake.write(table, [{"k": "x", "v": 100}])
+    expected = sorted([(k, n) for n, k in enumerate(ODD) for _ in range(6)] + [("x", 100)], key=repr)
+    assert lake.rows("t", "k", "v") == expected
+    found = facts(path)
+    assert (found.rows, found.partition_by, found.version) == (len(expected), ("k",), 8)
+    before = found.version
+    done = compact(path, keep_h=0)
+    assert (done.merged, done.made, done.left) == (6 * len(ODD) + 1, len(ODD), 0)
+    assert lake.rows("t", "k", "v") == expected
+    assert tables(lake.folder) == ["t"]
+    whole = pl.scan_delta(str(path), storage_options=storage.options()).select("k", "v").collect().rows()
+    assert sorted(whole, key=repr) == expected
+    with pytest.raises(TableSchemaError, match="files of version 8 of the table t were deleted"):
+        relation(lake.spark, path, before)
+    newest = history(lake.spark, path).collect()[0]["version"]
+    lake.write(table, [{"k": "new", "v": 1}])
+    assert restore(path, newest).startswith(f"is as version {newest} was")
+    assert lake.rows("t", "k", "v") == expected
+    lake.write(table, [{"k": "new", "v": 2}])
+    assert ("new", 2) in lake.rows("t", "k", "v")
+    assert order_rows(path, ["v"]) == 0
+    assert {row["column"] for row in statistics(lake.spark, path).collect()} == {"k", "v", "ts"}
+
+
+def test_rows_are_merged_deleted_and_kept_as_history(lake: Lake) -> None:
+    columns = f"k STRING, v INT, at INT, {DELETED} BOOLEAN"
+
+    def row(k: str | None, v: int | None, at: int, gone: bool = False) -> dict[str, Any]:
+        return {"k": k, "v": v, "at": at, DELETED: gone}
+
+    table = open_table(lake.folder / "cdc", mode="update", keys=["k"], order_by="at")
+    lake.write(
+        table, [row("a", 1, 1), row("b", 1, 1), row(None, 1, 1)], [row("a", 2, 5), row("a", 9, 4)], columns=columns
+    )
+    lake.write(table, [row("a", None, 6, gone=True), row("d", None, 9, gone=True)], columns=columns)
+    lake.write(table, [row("d", 1, 8), row("c", 1, 1), row("a", 4, 6)], columns=columns)
+    assert lake.rows("cdc", "k", "v", "at") == [("a", 4, 6), ("b", 1, 1), ("c", 1, 1), (None, 1, 1)]
+    assert tables(lake.folder) == ["cdc"]
+    table = open_table(lake.folder / "versions", mode="update", keys=["k"], order_by="at", keeps_history=True)
+    lake.write(table, [row("a", 2, 20), row("a", None, 30, gone=True)], [row("a", 1, 10)], columns=columns)
+    lake.write(table, [row("a", 3, 40)], columns=columns)
+    expected = [(1, 10, 20, False), (2, 20, 30, False), (3, 40, None, True)]
+    assert lake.rows("versions", "v", "valid_from", "valid_to", "is_current") == expected
+
+
+def test_a_table_is_followed_by_queries_that_join_it_and_that_read_it_as_a_stream(lake: Lake) -> None:
+    names = open_table(lake.folder / "names", mode="update", keys=["k"])
+    lake.write(names, [{"k": "a", "v": 1}], [{"k": "b", "v": 2}])
+    joined: list[list[tuple[Any, ...]]] = []
+    checkpoint = lake.inputs / "joining"
+
+    def join() -> None:
+        stream = stream_of(lake.spark, lake.folder / "events", "earliest", skips_changes=False)
+        reference = followed(lake.spark, lake.folder / "names", checkpoint, "q", 0.0)
+        rows = stream.join(reference.withColumnRenamed("v", "known"), "k", "left").select("k", "v", "known")
+
+        def keep(frame: Any, _batch: int) -> None:
+            joined.append(sorted(map(tuple, frame.collect()), key=repr))
+
+        query = rows.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(keep)
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    events = open_table(lake.folder / "events")
+    lake.write(events, [{"k": "a", "v": 10}, {"k": "c", "v": 10}])
+    join()
+    lake.write(names, [{"k": "a", "v": 5}])
+    lake.write(events, [{"k": "a", "v": 11}])
+    join()
+    assert joined == [[("a", 10, 1), ("c", 10, None)], [("a", 11, 5)]]
+    # A batch that comes again joins the version that it joined.
+    (checkpoint / "commits" / "1").unlink()
+    lake.write(names, [{"k": "a", "v": 6}])
+    join()
+    assert joined[-1] == [("a", 11, 5)]
+    assert [name for name, _ in joined_tables(checkpoint)] == ["names"]
+
+
+def test_what_the_storage_refuses_or_lacks_is_said(
+    lake: Lake, storage: ObjectStorage, credentials_folder: Path
+) -> None:
+    table = open_table(lake.folder / "t")
+    lake.write(table, [{"k": "a", "v": 1}])
+    with pytest.raises(TableSchemaError, match="a table of plain Parquet needs a folder"):
+        open_table(lake.folder / "p", format="parquet")
+    storage.write_settings(credentials_folder, secretAccessKey="another")
+    with pytest.raises(LakeAwayError, match="the storage refuses the credentials: put right ones into the Secret"):
+        tables(lake.folder)
+    storage.write_settings(credentials_folder, bucket="nowhere")
+    storage.write_settings(credentials_folder)
+    assert tables(lake.folder) == ["t"]
+    # An entry of the log goes: nothing is written beside it.
+    DeltaTable(str(table.path), storage_options=storage.options())
+    storage.files().delete_file(f"{(lake.folder / 't').key}/_delta_log/{2:020d}.json")
+    with pytest.raises(TableDamagedError, match="is missing"):
+        lake.write(table, [{"k": "b", "v": 1}])
+    shutil.rmtree(lake.inputs)
+
+
+SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+THROTTLED = (
+    b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+)
+
+
+@pytest.mark.timeout(600)
+def test_each_message_is_in_the_tables_once_whatever_the_storage_does_and_whoever_is_killed(
+    stream_node: StreamNode, tmp_path: Path, storage: ObjectStorage
+) -> None:
+    relay = Relay(storage.port)
+    place = RunnerPlace(stream_node.url, tmp_path / "space")
+    (place.folder / "credentials").mkdir(parents=True)
+    prefix = f"{tmp_path.name}/lake"
+    endpoint = f"http://127.0.0.1:{relay.port}"
+    storage.write_settings(place.folder / "credentials", endpoint=endpoint, prefix=prefix)
+    stream_node.create("numbers", "stream", partitions=2)
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        with stream_node.connect() as connection:
+            sender = connection.sender("numbers")
+            messages = [Message(b'{"n": %d}' % n, subject=f"k{n % 7}") for n in range(sent, sent + 50)]
+            assert {str(outcome) for outcome in sender.send_all(messages, timeout=60)} == {"accepted"}
+        sent += 50
+
+    def table(name: str) -> list[dict[str, Any]]:
+        try:
+            found = DeltaTable(f"s3://{BUCKET}/{prefix}/{name}", storage_options=storage.options())
+        except TableNotFoundError:
+            return []
+        rows: list[dict[str, Any]] = found.to_pyarrow_table().to_pylist()
+        return rows
+
+    def is_there() -> bool:
+        return len(table("every")) >= sent and sum(row["seen"] for row in table("counts")) >= sent
+
+    def error() -> str:
+        return " ".join(str(query.get("error") or "") for query in place.statuses["demo.n"]["queries"])
+
+    spec = {
+        "sources": [{"name": "rows", "address": "numbers", "format": "json", "schema": "n INT"}],
+        "steps": [{"name": "counted", "sql": "SELECT n % 7 AS k, count(*) AS seen FROM rows GROUP BY n % 7"}],
+        "sinks": [
+            {"input": "rows", "table": "every"},
+            {"input": "counted", "table": "counts", "mode": "update", "keys": ["k"]},
+        ],
+        "trigger": "200ms",
+    }
+
+    def start() -> None:
+        place.start()
+        place.put("demo.n", spec, {"numbers": {"type": "stream"}})
+
+    start()
+    try:
+        send()
+        place.until(is_there)
+        answer = place.ask("SELECT count(*) FROM every")
+        assert answer["rows"] == [[50]], answer
+        assert [row[0] for row in place.ask_tables()["rows"]] == ["counts", "every"]
+        relay.answer = THROTTLED % (len(SLOW_DOWN), SLOW_DOWN)
+        relay.cut()
+        relay.mend()
+        send()
+        place.until(lambda: "the storage asks for fewer requests" in error())
+        relay.answer = b""
+        place.until(is_there)
+        relay.cut()
+        send()
+        place.until(lambda: "the storage does not answer; it goes on when it does" in error())
+        place.kill()
+        start()
+        relay.mend()
+        place.until(is_there)
+        relay.slowness_s = 0.1
+        send()
+        place.until(is_there)
+        relay.slowness_s = 0.0
+        storage.stop()
+        storage.start(secret="another secret of tests")
+        send()
+        place.until(lambda: "the storage refuses the credentials: put right ones" in error())
+        storage.settings["secretAccessKey"] = "another secret of tests"
+        storage.write_settings(place.folder / "credentials", endpoint=endpoint, prefix=prefix)
+        place.until(is_there)
+        send()
+        place.kill()
+        storage.stop()
+        storage.start()
+        start()
+        place.until(is_there)
+        assert sorted(row["n"] for row in table("every")) == list(range(sent))
+        assert {row["k"]: row["seen"] for row in table("counts")} == Counter(n % 7 for n in range(sent))
+        assert place.stop() == 0
+    finally:
+        if place.process is not None and place.process.poll() is None:
+            place.kill()
+        relay.cut()
+    assert "a secret of tests" not in (place.folder / "runner.err").read_text() + "".join(place.log)
