@@ -364,12 +364,12 @@ def test_sql_calls_imported_models_and_takes_another_version_with_the_next_batch
     import joblib
     from sklearn.linear_model import LinearRegression
 
-    def imported(factor: float) -> list[list[Any]]:
+    def imported(factor: float, **measured: str) -> list[list[Any]]:
         fitted = LinearRegression().fit([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, factor, 1.0])
         joblib.dump(fitted, tmp_path / "pumps.joblib")
         content, _ = as_onnx(tmp_path / "pumps.joblib", [], trust=True)
         file = base64.b64encode(content).decode()
-        answer = change({"model": "pumps", "file": file, "features": ["load", "rpm"], "output": None})
+        answer = change({"model": "pumps", "file": file, "features": ["load", "rpm"], "output": None, **measured})
         assert answer["error"] is None, answer
         rows: list[list[Any]] = answer["rows"]
         return rows
@@ -380,7 +380,9 @@ def test_sql_calls_imported_models_and_takes_another_version_with_the_next_batch
 
     spec = {
         "sources": [{"name": "seen", "address": "loads", "format": "json", "schema": "load DOUBLE, rpm DOUBLE"}],
-        "steps": [{"name": "expected", "sql": "SELECT load, round(model_pumps(load, rpm), 3) AS power FROM seen"}],
+        "steps": [
+            {"name": "expected", "sql": "SELECT load, rpm, round(model_pumps(load, rpm), 3) AS power FROM seen"}
+        ],
         "sinks": [{"table": "expected_power"}],
     }
     node.create("loads")
@@ -393,7 +395,8 @@ def test_sql_calls_imported_models_and_takes_another_version_with_the_next_batch
 
     send(node, "loads", '{"load": 3, "rpm": 1}')
     place.until(lambda: powers() == [(3, 7)])
-    imported(10)
+    ((told,),) = imported(10, heldBack="expected_power", target="power")
+    assert "; measured: rows 1, rmse 24" in told
     send(node, "loads", '{"load": 4, "rpm": 1}')
     place.until(lambda: powers() == [(3, 7), (4, 41)])
     assert change({"model": "pumps", "version": None})["rows"] == [["version 000001 counts"]]
@@ -403,6 +406,8 @@ def test_sql_calls_imported_models_and_takes_another_version_with_the_next_batch
         "pumps: this is a pickle"
         in change({"model": "pumps", "file": base64.b64encode(b"\x80\x04").decode(), "features": []})["error"]
     )
+    answer = change({"model": "pumps", "file": "", "features": [], "heldBack": "none", "target": "power"})
+    assert "expected a file of ONNX" in answer["error"]
     place.send(command="delete", name="demo.loads", purge=True)
 
 

@@ -139,6 +139,10 @@ Features = Annotated[
     str, Query(description="what its features are called, with commas between them", max_length=10_000)
 ]
 Output = Annotated[str, Query(description="which of its outputs is the prediction; the first", max_length=255)]
+HeldBack = Annotated[
+    str, Query(alias="heldBack", description="a table whose rows it is measured with", max_length=255)
+]
+Target = Annotated[str, Query(description="of that table: the column with what is right", max_length=255)]
 Lines = Annotated[int, Query(ge=0, le=MOST_LINES, description="how many of the last lines")]
 Follow = Annotated[bool, Query(description="go on with new lines as they are written")]
 
@@ -259,7 +263,14 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
         response_class=JSONResponse,
     )
     async def import_model(
-        request: Request, namespace: str, name: str, model: str, features: Features = "", output: Output = ""
+        request: Request,
+        namespace: str,
+        name: str,
+        model: str,
+        features: Features = "",
+        output: Output = "",
+        held_back: HeldBack = "",
+        target: Target = "",
     ) -> Response:
         request.state.rights.require(
             request.state.requester, AccessRequest("update", pipeline.group, pipeline.plural, namespace)
@@ -271,7 +282,12 @@ def pipeline_routes(registry: Registry, host: PipelineHost) -> APIRouter:
             raise RequestError(415, f"expected content type {ONNX}, got '{media_type(request)}'")
         named = [feature.strip() for feature in features.split(",") if feature.strip()]
         content = base64.b64encode(await request.body()).decode()
+        if bool(held_back) != bool(target) or (held_back and table_problem(held_back) is not None):
+            raise RequestError(
+                400, "heldBack and target: expected a table of the lake and a column of it, or neither"
+            )
         change = {"model": model, "file": content, "features": named, "output": output or None}
+        change |= {"heldBack": held_back, "target": target} if held_back else {}
         answer = await asked_by(request, {"space": f"{namespace}/{name}", "change": change})
         if answer.get("error"):
             raise RequestError(422, str(answer["error"]))

@@ -17,6 +17,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -201,7 +202,8 @@ def change(place: Place, wanted: Mapping[str, Any]) -> str:
     Args:
         place: of the space.
         wanted: of a table as ``change_table`` takes it; of a ``model`` its name, and ``version`` or None for the one
-            before, or a new one: ``file`` (of ONNX, in Base64), ``features`` and ``output``.
+            before, or a new one: ``file`` (of ONNX, in Base64), ``features`` and ``output``, and to measure it
+            ``heldBack`` (a table) and ``target``.
 
     Raises:
         EnmasseError: there is no such table or model, or no such version of it.
@@ -212,8 +214,15 @@ def change(place: Place, wanted: Mapping[str, Any]) -> str:
     if "file" in wanted:
         content = base64.b64decode(str(wanted["file"]))
         model = import_model(folder, content, [str(one) for one in wanted["features"]], wanted.get("output"))
+        told = ""
+        if wanted.get("heldBack"):
+            from enmasse.pipeline.builtin.held_back import measured  # noqa: PLC0415  # for who asks alone
+
+            found = measured(model, content, place.lake / str(wanted["heldBack"]), str(wanted["target"]))
+            model = replace(model, quality=found)
+            told = "; measured: " + ", ".join(f"{name} {value:g}" for name, value in found.items())
         made = Models(folder).add(model, lambda version: saved(content, version), KEPT)
-        return f"version {made.version} counts, and takes {', '.join(made.features)} and gives {made.returns}"
+        return f"version {made.version} counts, and takes {', '.join(made.features)} and gives {made.returns}{told}"
     version = wanted.get("version")
     counts = roll_back(folder, None if version is None else str(version))
     return f"version {counts} counts"

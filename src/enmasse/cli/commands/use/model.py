@@ -52,6 +52,13 @@ def import_file(
     output: Annotated[
         str | None, typer.Option("--output-name", metavar="NAME", help="Of ONNX: which output; by default the first.")
     ] = None,
+    held_back: Annotated[
+        str | None,
+        typer.Option("--held-back", metavar="TABLE", help="A table that it was not trained with, to measure it."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="COLUMN", help="Of that table: the column with what is right.")
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Load a pickle, which runs as code, here and as you.")
     ] = False,
@@ -66,8 +73,12 @@ def import_file(
     called = name if name is not None else file.stem.lower().replace("-", "_")
     if (problem := table_problem(called)) is not None:
         raise UsageError(f"--name: {problem}")
+    if (held_back is None) != (target is None):
+        raise UsageError("--held-back TABLE and --target COLUMN go together")
     content, named = as_onnx(file, read_features(features), trust=trust)
     asked = {"features": ",".join(named)} | ({"output": output} if output else {})
+    if held_back is not None and target is not None:
+        asked |= {"heldBack": held_back, "target": target}
     answer = ask_space(f"models/{called}/import?{urlencode(asked)}", content, space, namespace, data)
     Writer().say(f"model {called}: {answer['rows'][0][0]}")
 
