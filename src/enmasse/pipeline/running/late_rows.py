@@ -102,31 +102,37 @@ class LateRows:
             sink.finish()
 
     def _messages(self, rows: pa.RecordBatch, watermark_ms: int) -> pa.RecordBatch:
-        watermark = datetime.fromtimestamp(watermark_ms / 1000, UTC).isoformat(timespec="milliseconds")
         known = {
             "reason": f"{self.column} is behind the watermark",
             "relation": self.source,
             "query": self.query,
-            "watermark": watermark.replace("+00:00", "Z"),
+            "watermark": _as_text(watermark_ms),
         }
         if self.origin is not None:
             known["address"] = self.origin
-        there = set(rows.schema.names)
-        places = {name: f"_{name}" if f"_{name}" in there else name for name in ("partition", "offset", "key")}
-        content = [name for name in rows.schema.names if not name.startswith("_")]
+        there = rows.schema.names
+        content = [name for name in there if not name.startswith("_")]
         values = zip(*(values_of(rows.column(name)) for name in content), strict=True)
         properties = [dict(known) for _ in range(rows.num_rows)]
-        for name in ("partition", "offset"):
-            if places[name] in there:
-                for one, place in zip(properties, rows.column(places[name]).to_pylist(), strict=True):
+        for name in ("address", "partition", "offset"):
+            if f"_{name}" in there:
+                for one, place in zip(properties, rows.column(f"_{name}").to_pylist(), strict=True):
                     one[name] = str(place)
         columns: dict[str, Any] = {
             "value": pa.array([json_of(dict(zip(content, row, strict=True))) for row in values], pa.string()),
             "properties": pa.array([list(one.items()) for one in properties], pa.map_(pa.string(), pa.string())),
         }
-        if places["key"] in there:
-            columns["key"] = rows.column(places["key"])
+        if "_key" in there:
+            columns["key"] = rows.column("_key")
         return pa.RecordBatch.from_pydict(columns)
+
+
+def _as_text(watermark_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(watermark_ms / 1000, UTC)
+    except (ValueError, OverflowError):
+        return f"{watermark_ms} ms"  # a clock may be off by millennia
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def is_late(moments: pa.Array, watermark_ms: int) -> pa.BooleanArray:

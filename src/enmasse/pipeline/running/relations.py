@@ -1,8 +1,8 @@
 """The relations of a declared pipeline: rows of its sources, what its steps make of them, and what sinks get.
 
 Rules:
-1. A relation is made once for all queries, but where it joins a table that changes: then each query has its own,
-   which joins what its batches do.
+1. A relation is made once for all queries, but where it joins a table that changes, or lacks the rows that come too
+   late: then each query has its own, by its own batches.
 2. A step with ``perBatch``, and what reads it, is done with each micro-batch as a whole. The query reads the relation
    before that step; the rest is done to its batches.
 """
@@ -78,6 +78,8 @@ class Relations:
         self._functions = sql_functions(spec.code, code) | model_functions(context.place.models, texts)
         for name, function in self._functions.items():
             context.spark.udf.register(name, function)
+        self._read = _Made()
+        """The sources that are the same for all queries."""
         self._made: _Made | None = None
         self._mode: OutputMode = "append"
         self._follows = any(map(_is_followed, self._sources))
@@ -114,6 +116,11 @@ class Relations:
         takes_late = self._takes_late and mode != "complete" and is_stateful(plan.frame)
         if not takes_late and (query == name or not self._follows):
             return plan
+        if takes_late and query == CONSUMING and any(step.expectations for step in self._steps):
+            raise PlanError(
+                "expectations of a step cannot stand beside watermark.late where an address is consumed: hold the "
+                "source against them, or bring the messages into a stream, and read that one"
+            )
         made = self._make(query, name if takes_late else None)
         plan = plan_over(made)
         for stage in made.late:
@@ -163,8 +170,15 @@ class Relations:
         """
         made, context = _Made(), self._context
         for source in self._sources:
-            frame = context.follow_table(source, query) if _is_followed(source) else context.read(source)
-            self._hold(made, f"source {source.name}", source, frame)
+            if _is_followed(source):
+                self._hold(made, f"source {source.name}", source, context.follow_table(source, query))
+            else:
+                # Once: queries that are made one have one count of what is not met.
+                if source.name not in self._read.rows:
+                    self._hold(self._read, f"source {source.name}", source, context.read(source))
+                made.rows[source.name] = self._read.rows[source.name]
+                if source.name in self._read.dead:
+                    made.dead[source.name] = self._read.dead[source.name]
             watermark = source.watermark
             if watermark is None or watermark.late is None:
                 continue

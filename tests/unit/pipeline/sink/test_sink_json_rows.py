@@ -36,6 +36,19 @@ def test_values_are_as_spark_writes_them_and_null_is_left_out() -> None:
     }
 
 
+def test_moments_that_python_does_not_have_are_numbers() -> None:
+    moment = pa.timestamp("us", "UTC")
+    of = pa.struct({"at": moment, "days": pa.list_(pa.date32()), "by": pa.map_(pa.string(), moment)})
+    far = 10**18
+    column = pa.array([{"at": far, "days": [0, 10**7, None], "by": [("a", far)]}, {"at": 0, "days": None}, None], of)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert values_of(column) == [
+        {"at": far, "days": [epoch.date(), 10**7, None], "by": {"a": far}},
+        {"at": epoch, "days": None, "by": None},
+        None,
+    ]
+
+
 def test_maps_are_objects() -> None:
     tags = pa.map_(pa.string(), pa.list_(pa.struct({"of": pa.map_(pa.string(), pa.int32())})))
     (value,) = values_of(pa.array([[("a", [{"of": [("b", 1)]}, None])]], tags))
