@@ -92,6 +92,10 @@ def test_what_is_not_there_yet_is_warned_of_and_not_refused(api: Api) -> None:
     make_space(api)
     (no_address,) = warnings(api("PUT", f"{BASE}/pipelines/shop.hot", json=pipeline()))
     assert no_address.startswith("shop.hot: spec.sources[0].address: space shop has no address 'telemetry' yet")
+    watermark = {"column": "timestamp", "delay": "1s", "late": "stragglers"}
+    source = {"name": "readings", "address": "telemetry", "watermark": watermark}
+    *_, no_late = warnings(api("PUT", f"{BASE}/pipelines/shop.hot", json=pipeline(sources=[source])))
+    assert no_late.startswith("shop.hot: spec.sources[0].watermark.late: space shop has no address 'stragglers' yet")
 
 
 def test_an_address_of_another_space_is_none(api: Api) -> None:

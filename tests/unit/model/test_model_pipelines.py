@@ -357,6 +357,16 @@ UPSERT = {"table": "t", "mode": "update", "keys": ["device"]}
         ({"sinks": [UPSERT | {"deleteWhen": "true) FROM x --"}]}, "spec.sinks[0].deleteWhen", "line 1"),
         ({"sources": [READINGS | {"badRecords": "telemetry"}]}, "spec.sources[0].badRecords", "another address"),
         (
+            {"sources": [READINGS | {"watermark": {"column": "ts", "delay": "1s", "late": "telemetry"}}]},
+            "spec.sources[0].watermark.late",
+            "another address",
+        ),
+        (
+            {"sources": [READINGS | {"watermark": {"column": "ts", "delay": "1s", "late": "a b"}}]},
+            "spec.sources[0].watermark.late",
+            "expected",
+        ),
+        (
             {"sources": [READINGS | {"schema": "device TEXT"}]},
             "spec.sources[0].schema",
             "character 8: expected a type",

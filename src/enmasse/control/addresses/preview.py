@@ -176,6 +176,8 @@ def _addresses(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:
             yield f"spec.sources[{index}].addresses[{number}]", address, True
         if source.bad_records:
             yield f"spec.sources[{index}].badRecords", source.bad_records, False
+        if source.watermark is not None and source.watermark.late:
+            yield f"spec.sources[{index}].watermark.late", source.watermark.late, False
     for index, step in enumerate(spec.steps):
         if step.bad_records:
             yield f"spec.steps[{index}].badRecords", step.bad_records, False

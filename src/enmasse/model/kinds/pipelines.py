@@ -56,6 +56,9 @@ class Watermark(Model):
     """The column with the moment of the event, a TIMESTAMP."""
     delay: Duration
     """How much older than the newest row one may be."""
+    late: str | None = None
+    """The address that rows go to which come too late for a query with state; left out: they are counted and left
+    out."""
 
 
 class Expectation(Model):

@@ -198,7 +198,14 @@ def _avro_problems(path: str, schema: str) -> Iterator[Problem]:
 
 
 def _watermark_problems(path: str, source: SourceSpec) -> Iterator[Problem]:
-    if source.watermark is None or source.table is not None:
+    if source.watermark is None:
+        return
+    if source.watermark.late is not None:
+        if problem := address_problem(source.watermark.late):
+            yield Problem(f"{path}.watermark.late", problem)
+        elif source.watermark.late in (source.address, *source.addresses):
+            yield Problem(f"{path}.watermark.late", "expected another address than the one that is read")
+    if source.table is not None:
         return
     name, columns = source.watermark.column, _source_types(source)
     if columns is None:

@@ -273,7 +273,8 @@ def named_addresses(pipeline: Pipeline) -> Iterator[str]:
     """Yield the addresses that a pipeline names, some of them more than once; patterns are none."""
     spec = pipeline.spec
     for source in spec.sources:
-        yield from filter(None, (source.address, *source.addresses, source.bad_records))
+        late = source.watermark.late if source.watermark is not None else None
+        yield from filter(None, (source.address, *source.addresses, source.bad_records, late))
     yield from (step.bad_records for step in spec.steps if step.bad_records)
     for sink in spec.sinks:
         yield from (address for address in (sink.address, sink.bad_records) if address and address != "*")

@@ -49,6 +49,7 @@ def build_plans(
         if any(one.action == "dead-letter" for one in part.expectations):
             target = AddressTarget(str(part.bad_records))
             plans.append(relations.plan_of_dead(f"{part.name}-unmet", part.name, target))
+    relations.check_late()
     return [*plans, *context.bad_records]
 
 

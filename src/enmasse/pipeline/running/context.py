@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own custom
 from enmasse.messaging.patterns import matches, parse_permission
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
 from enmasse.model.kinds.durations import milliseconds
-from enmasse.model.kinds.pipelines import MAX_ADDRESSES, Files, RegistrySpec, SinkSpec, SourceSpec
+from enmasse.model.kinds.pipelines import MAX_ADDRESSES, Files, RegistrySpec, SinkSpec, SourceSpec, Watermark
 from enmasse.model.kinds.sources import EACH_BATCH, FILES, is_several
 from enmasse.model.schema.quantities import amount_of
 from enmasse.pipeline.decoding import (
@@ -42,6 +42,11 @@ CONSUMED: Final = frozenset(ADDRESS_TYPES) - {"stream"}
 
 CONSUMING: Final = "consuming"
 """The checkpoint of the query that reads what is consumed, whatever its name: the source must know it."""
+
+
+def with_watermark(frame: DataFrame, watermark: Watermark) -> DataFrame:
+    """Return a frame in which Spark follows the moments of events."""
+    return frame.withWatermark(watermark.column, f"{milliseconds(watermark.delay)} milliseconds")
 
 
 @dataclass
@@ -73,6 +78,8 @@ class RunningContext:
     def read(self, source: SourceSpec) -> DataFrame:
         """Return the rows of an address, decoded, those without that cannot be; or of a table as it is now.
 
+        Where late rows are to be taken out, which each query does for itself, the watermark comes after that.
+
         Raises:
             PlanError: the source cannot be read so.
         """
@@ -84,8 +91,8 @@ class RunningContext:
                         f"source {source.name}: watermark.column {source.watermark.column!r} is none of its columns "
                         f"({', '.join(frame.columns)})"
                     )
-                delay_ms = milliseconds(source.watermark.delay)
-                frame = frame.withWatermark(source.watermark.column, f"{delay_ms} milliseconds")
+                if source.watermark.late is None:
+                    frame = with_watermark(frame, source.watermark)
             self._frames[source.name] = frame
         return self._frames[source.name]
 

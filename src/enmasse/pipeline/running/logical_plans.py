@@ -103,6 +103,21 @@ def has_watermark(frame: DataFrame) -> bool:
     )
 
 
+def is_stateful(frame: DataFrame) -> bool:
+    """Return whether a streaming frame keeps state."""
+    return any(not line.startswith("source ") for line in fingerprint_of(frame))
+
+
+def observed(frame: DataFrame, name: str) -> int:
+    """Return how often the observation of a name is in a frame's plan."""
+    return _count_observed(analyzed(frame), name)
+
+
+def _count_observed(plan: Any, name: str) -> int:
+    own = str(plan.nodeName()) == "CollectMetrics" and str(plan.name()) == name
+    return own + sum(_count_observed(child, name) for child in each(plan.children()))
+
+
 def fingerprint_of(frame: DataFrame) -> list[str]:
     """Return a line for each source and each stateful step of a streaming frame, from the sources on.
 

@@ -19,6 +19,7 @@ from enmasse.model.kinds.pipeline_status import (
 )
 from enmasse.pipeline.decoding import COUNT_OF, EXAMPLE_OF
 from enmasse.pipeline.running.expectations import ALL, EXPECTED
+from enmasse.pipeline.running.late_rows import AFTER, BEFORE, LATE
 
 BAD_ROWS: Final = "bad rows of "
 """Prefix of the observations that count what could not be decoded; the source's name follows."""
@@ -71,6 +72,9 @@ class Progress:
         self._note_drift(report)
         self._note_expectations(report)
         self.late += sum(int(o.get("numRowsDroppedByWatermark") or 0) for o in report.get("stateOperators", ()))
+        for name, row in (report.get("observedMetrics") or {}).items():
+            if name.startswith(LATE):
+                self.late += int(row.get(BEFORE) or 0) - int(row.get(AFTER) or 0)
         if "addBatch" in report.get("durationMs", {}):
             self.batch = int(report["batchId"])
         return True

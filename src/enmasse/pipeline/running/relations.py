@@ -1,8 +1,8 @@
 """The relations of a declared pipeline: rows of its sources, what its steps make of them, and what sinks get.
 
 Rules:
-1. A relation is made once for all queries, but where it joins a table that changes: then each query has its own,
-   which joins what its batches do.
+1. A relation is made once for all queries, but where it joins a table that changes, or lacks the rows that come too
+   late: then each query has its own, by its own batches.
 2. A step with ``perBatch``, and what reads it, is done with each micro-batch as a whole. The query reads the relation
    before that step; the rest is done to its batches.
 """
@@ -20,14 +20,16 @@ from enmasse.model.kinds.sinks import DELETED, deleting
 from enmasse.model.kinds.sources import ON_START
 from enmasse.model.sql.sql import SqlError, checked_sql
 from enmasse.pipeline.errors import PlanError
-from enmasse.pipeline.running.context import CONSUMING, RunningContext
+from enmasse.pipeline.running.context import CONSUMING, RunningContext, with_watermark
 from enmasse.pipeline.running.expectations import hold
 from enmasse.pipeline.running.functions import FunctionCall, call_with_frames, check_function
 from enmasse.pipeline.running.keyed_state import BUCKETS, StatefulCall, by_key
-from enmasse.pipeline.running.logical_plans import has_watermark, reads_any
+from enmasse.pipeline.running.late_rows import LateRows
+from enmasse.pipeline.running.logical_plans import has_watermark, is_stateful, reads_any
 from enmasse.pipeline.running.model_functions import model_functions
 from enmasse.pipeline.running.plans import AddressTarget, PerBatch, QueryPlan, TableTarget
 from enmasse.pipeline.running.sql_functions import DEFAULT_TIMEOUT, sql_functions
+from enmasse.pipeline.running.targets import sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,6 +55,8 @@ class _Made:
     """What functions keep for them, a line for each."""
     base: dict[str, str] = field(default_factory=dict)
     """For relations that are made of batches, of which relation."""
+    late: list[LateRows] = field(default_factory=list)
+    """The stages that take late rows out."""
 
 
 class Relations:
@@ -74,9 +78,14 @@ class Relations:
         self._functions = sql_functions(spec.code, code) | model_functions(context.place.models, texts)
         for name, function in self._functions.items():
             context.spark.udf.register(name, function)
+        self._read = _Made()
+        """The sources that are the same for all queries."""
         self._made: _Made | None = None
         self._mode: OutputMode = "append"
         self._follows = any(map(_is_followed, self._sources))
+        self._late_unsent = {one.name for one in self._sources if one.watermark is not None and one.watermark.late}
+        """Sources whose late rows no query sends so far."""
+        self._takes_late = bool(self._late_unsent)
 
     def plan_of(self, name: str, place: str, sink: SinkSpec, target: AddressTarget | TableTarget) -> QueryPlan:
         """Return the plan of the query that feeds a sink.
@@ -101,11 +110,35 @@ class Relations:
             self._mode = mode
             self._made = self._make(name)
         plan = plan_over(self._made)
-        if self._follows and reads_any(plan, self._context.consumed):
-            # What is consumed is read by one query, whose batches those are.
-            self._made = self._make(CONSUMING)
-            plan = plan_over(self._made)
+        # What is consumed is read by one query, whose batches those are.
+        query = CONSUMING if reads_any(plan, self._context.consumed) else name
+        # Without state, and where all rows are kept, none comes too late.
+        takes_late = self._takes_late and mode != "complete" and is_stateful(plan.frame)
+        if not takes_late and (query == name or not self._follows):
+            return plan
+        if takes_late and query == CONSUMING and any(step.expectations for step in self._steps):
+            raise PlanError(
+                "expectations of a step cannot stand beside watermark.late where an address is consumed: hold the "
+                "source against them, or bring the messages into a stream, and read that one"
+            )
+        made = self._make(query, name if takes_late else None)
+        plan = plan_over(made)
+        for stage in made.late:
+            if stage.is_in(plan.frame):
+                self._late_unsent.discard(stage.source)
         return plan
+
+    def check_late(self) -> None:
+        """See that late rows that are asked for come to be, once all plans are made.
+
+        Raises:
+            PlanError: there is a source of which no row is late for any query.
+        """
+        for name in sorted(self._late_unsent):
+            raise PlanError(
+                f"source {name}: watermark.late: no row comes too late, as nothing that reads it keeps state and "
+                "ends by the watermark: group by window(...), join streams, or leave late out"
+            )
 
     def _feed(
         self, name: str, place: str, sink: SinkSpec, target: AddressTarget | TableTarget, made: _Made
@@ -128,12 +161,41 @@ class Relations:
         done = PerBatch(rows.schema, of_batch)
         return QueryPlan(name, made.rows[base], target, state, trigger_s=every_s, per_batch=done)
 
-    def _make(self, query: str) -> _Made:
-        """Return the relations for the query with a checkpoint: it joins tables by its batches."""
+    def _make(self, query: str, late_of: str | None = None) -> _Made:
+        """Return the relations for a query.
+
+        Args:
+            query: the name of its checkpoint: it joins tables by its batches.
+            late_of: the name of the plan for which late rows are taken out; None: they are not.
+        """
         made, context = _Made(), self._context
         for source in self._sources:
-            frame = context.follow_table(source, query) if _is_followed(source) else context.read(source)
-            self._hold(made, f"source {source.name}", source, frame)
+            if _is_followed(source):
+                self._hold(made, f"source {source.name}", source, context.follow_table(source, query))
+            else:
+                # Once: queries that are made one have one count of what is not met.
+                if source.name not in self._read.rows:
+                    self._hold(self._read, f"source {source.name}", source, context.read(source))
+                made.rows[source.name] = self._read.rows[source.name]
+                if source.name in self._read.dead:
+                    made.dead[source.name] = self._read.dead[source.name]
+            watermark = source.watermark
+            if watermark is None or watermark.late is None:
+                continue
+            rows = made.rows[source.name]
+            if late_of is not None:
+                options = sink_options(context, rows, AddressTarget(watermark.late))
+                stage = LateRows(
+                    query=f"{context.pipeline}/{late_of}",
+                    source=source.name,
+                    column=watermark.column,
+                    checkpoint=context.checkpoint_of(query),
+                    options=options,
+                    origin=source.address,
+                )
+                made.late.append(stage)
+                rows = stage.on_time(rows)
+            made.rows[source.name] = with_watermark(rows, watermark)
         for index, step in enumerate(self._steps):
             read = self._read_by(step, made)
             made.state[step.name] = _state_of(step, read, made)

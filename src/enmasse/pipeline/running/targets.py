@@ -20,7 +20,7 @@ from enmasse.pipeline.errors import PlanError
 from enmasse.pipeline.lake.compaction import KEEP_H
 from enmasse.pipeline.lake.maintenance import Maintenance, Upkeep
 from enmasse.pipeline.lake.tables import open_table
-from enmasse.pipeline.running.logical_plans import fingerprint_of, has_fixed_order, reads_any
+from enmasse.pipeline.running.logical_plans import has_fixed_order, is_stateful, reads_any
 from enmasse.pipeline.running.plans import AddressTarget, JobPlan, QueryPlan, SharedTarget
 from enmasse.pipeline.session import activate
 
@@ -88,7 +88,7 @@ def _mode_of(plans: Sequence[QueryPlan]) -> OutputMode:
     modes = {plan.target.mode for plan in plans}
     if modes == {"append", "update"}:
         # What has no state gives the same rows either way.
-        modes = {plan.target.mode for plan in plans if _is_stateful(plan)} or {"append"}
+        modes = {plan.target.mode for plan in plans if is_stateful(plan.frame)} or {"append"}
     if len(modes) > 1:
         listed = ", ".join(f"{plan.name}: {plan.target.mode}" for plan in plans)
         raise PlanError(
@@ -96,10 +96,6 @@ def _mode_of(plans: Sequence[QueryPlan]) -> OutputMode:
             "bring the messages into a stream, and read that one"
         )
     return modes.pop()
-
-
-def _is_stateful(plan: QueryPlan) -> bool:
-    return any(not line.startswith("source ") for line in fingerprint_of(plan.frame))
 
 
 ANY: Final = "*"
@@ -125,7 +121,7 @@ def start_query(
         writer = (
             messages.writeStream.format("enmasse")
             .outputMode("append")
-            .options(**_sink_options(context, plan.frame, target))
+            .options(**sink_options(context, plan.frame, target))
         )
     else:
         # Spark lets sinks written in Python append only.
@@ -143,7 +139,7 @@ def _adding(context: RunningContext, plan: QueryPlan, checkpoint: Path, *, adopt
     if isinstance(target, SharedTarget):
         return _sharing([_adding(context, part, checkpoint, adopt=adopt, shares=True) for part in target.parts])
     if isinstance(target, AddressTarget):
-        options = _sink_options(context, plan.frame, target)
+        options = sink_options(context, plan.frame, target)
         if plan.per_batch is not None:
             options["order"] = "content"  # as what it does may shuffle
         return _of_batch(plan, _sending(target, options, plan.name if shares else None))
@@ -203,7 +199,8 @@ def _is_local(session: SparkSession) -> bool:
     return str(session.sparkContext.master).startswith("local")
 
 
-def _sink_options(context: RunningContext, frame: DataFrame, target: AddressTarget) -> dict[str, str]:
+def sink_options(context: RunningContext, frame: DataFrame, target: AddressTarget) -> dict[str, str]:
+    """Return the options of the sink for an address, such that rows are numbered alike when they come again."""
     options = dict(context.connection_options())
     if target.address != ANY:
         options["address"] = target.address

@@ -8,13 +8,10 @@ Rules:
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
@@ -25,6 +22,7 @@ from enmasse.model.sql.avro import AvroSchemaError, parse_avro
 from enmasse.pipeline.decoding.registered import json_check
 from enmasse.pipeline.errors import PlanError, RowRefusedError
 from enmasse.pipeline.registry_copy import RegisteredSchema
+from enmasse.pipeline.sink.json_rows import json_of, plain_json, values_of
 from enmasse.pipeline.workers.settling import settle
 from enmasse.schemas.wire_format import header
 
@@ -108,7 +106,7 @@ class Encoding:
             required = plain.get("required", ()) if isinstance(plain, dict) else ()
 
             def encode_json(row: dict[str, Any]) -> bytes:
-                document = _plain_json(row) | {name: None for name in required if row.get(name, "") is None}
+                document = plain_json(row) | {name: None for name in required if row.get(name, "") is None}
                 if (problem := check(document)) is not None:
                     raise _RowProblem(problem)
                 try:
@@ -149,7 +147,7 @@ class _Stage:
             yield self._batch(batch, encode)
 
     def _batch(self, batch: pa.RecordBatch, encode: Encode) -> pa.RecordBatch:
-        content = [_values(batch.column(name)) for name in self._content]
+        content = [values_of(batch.column(name)) for name in self._content]
         values: list[bytes] = []
         problems: list[str | None] = []
         for fields in zip(*content, strict=True) if content else [()] * batch.num_rows:
@@ -173,7 +171,7 @@ class _Stage:
                 f"a row does not fit schema {encoding.schema.id} of subject '{encoding.subject}': {problem[:300]}; "
                 "badRecords of the sink names an address for such rows"
             )
-        return json.dumps(_plain_json(row)).encode()
+        return json_of(row).encode()
 
     def _direct(self, columns: dict[str, Any], problems: list[str | None]) -> None:
         """Have rows that do not fit go to the address for bad records, with the reason."""
@@ -193,45 +191,3 @@ class _Stage:
                 ],
                 of,
             )
-
-
-def _values(column: pa.Array) -> list[Any]:
-    convert = _converter(column.type)
-    values: list[Any] = column.to_pylist()
-    return values if convert is None else [None if value is None else convert(value) for value in values]
-
-
-def _converter(of: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return what makes maps of the pairs that Arrow gives for them; None: there are none."""
-    if pa.types.is_map(of):
-        below = _converter(of.item_type)
-        return lambda pairs: {key: value if below is None else _or_null(below, value) for key, value in pairs}
-    if pa.types.is_list(of) or pa.types.is_large_list(of):
-        below = _converter(of.value_type)
-        return None if below is None else lambda items: [_or_null(below, item) for item in items]
-    if pa.types.is_struct(of):
-        fields = {field.name: _converter(field.type) for field in of}
-        if not any(fields.values()):
-            return None
-        return lambda row: {
-            name: value if (convert := fields[name]) is None else _or_null(convert, value)
-            for name, value in row.items()
-        }
-    return None
-
-
-def _or_null(convert: Callable[[Any], Any], value: Any) -> Any:
-    return None if value is None else convert(value)
-
-
-def _plain_json(value: Any) -> Any:
-    """Return a value as JSON has it, as Spark's ``to_json`` would: what is NULL in a row is left out."""
-    if isinstance(value, dict):
-        return {str(key): _plain_json(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_plain_json(item) for item in value]
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value.isoformat() if isinstance(value, date) else value

@@ -90,10 +90,19 @@ class SinkTask:
         self._delivering = Delivering(options, connect, self._infos.__getitem__)
         self._out: list[Parcel] = []
         self._refusals: list[Refusal] = []
+        self._unsorted: list[Row] = []
+        self._gathered = self._begun = 0
+        """Bytes, and the number of the first row, of what gathers before everything is sent."""
         self.counts = Counts()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Counts:
-        """Write all rows.
+        """Write all rows; as ``take`` and ``finish``."""
+        for batch in batches:
+            self.take(batch)
+        return self.finish()
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take rows, of which some are sent at once.
 
         Raises:
             RowRefusedError: an address does not take a row, and there is none for bad records.
@@ -102,12 +111,26 @@ class SinkTask:
             StreamUnavailableError: the node stayed away.
             OptionError: the option address names what takes no rows.
         """
-        rows: Iterable[Row] = (row for batch in batches for row in rows_of(batch))
         if self._options.is_sorted:
-            rows = _in_order(rows)
-        index = -1
-        gathered = begun = 0
-        for index, row in enumerate(rows):
+            self._keep(rows_of(batch))
+        else:
+            self._put(rows_of(batch))
+
+    def finish(self) -> Counts:
+        """Send what is left; returns once each row is accepted. Raises as ``take`` does."""
+        if self._options.is_sorted:
+            # So that rows are numbered alike however they come.
+            self._unsorted.sort(key=lambda row: (row.address or "", row.value or b"", repr(row[1:])))
+            self._gathered = 0
+            self._put(self._unsorted)
+        self._flush()
+        self.counts.skipped = self._delivering.skipped
+        return self.counts
+
+    def _put(self, rows: Iterable[Row]) -> None:
+        gathered, begun = self._gathered, self._begun
+        index = self.counts.rows - 1
+        for index, row in enumerate(rows, self.counts.rows):
             self._add(index, row)
             gathered += len(row.value or b"")
             if gathered >= BUFFERED_BYTES or index - begun >= BUFFERED_ROWS:
@@ -115,10 +138,18 @@ class SinkTask:
                 gathered, begun = 0, index
             elif len(self._out) >= SENT_PARCELS:
                 self._send()
-        self._flush()
         self.counts.rows = index + 1
-        self.counts.skipped = self._delivering.skipped
-        return self.counts
+        self._gathered, self._begun = gathered, begun
+
+    def _keep(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._gathered += len(row.value or b"") + 200
+            if self._gathered > SORTED_BYTES:
+                raise OptionError(
+                    f"option order=content: a task has more than {SORTED_BYTES >> 20} MiB in one batch; take less at "
+                    "a time, or more tasks"
+                )
+            self._unsorted.append(row)
 
     def _add(self, index: int, row: Row) -> None:
         address = row.address or self._options.address
@@ -235,23 +266,3 @@ class SinkTask:
         of = f" (subject {row.subject!r:.80})" if row.subject is not None else ""
         where = f"address {address!r} does not take" if address else "no address takes"
         return f"{where} {self._identity.describe(place)}{of}: {refusal.reason}"
-
-
-def _in_order(rows: Iterable[Row]) -> list[Row]:
-    """Rows by their content, so that they are numbered alike however they come.
-
-    Raises:
-        OptionError: they are too many.
-    """
-    kept: list[Row] = []
-    size = 0
-    for row in rows:
-        size += len(row.value or b"") + 200
-        if size > SORTED_BYTES:
-            raise OptionError(
-                f"option order=content: a task has more than {SORTED_BYTES >> 20} MiB in one batch; take less at a "
-                "time, or more tasks"
-            )
-        kept.append(row)
-    kept.sort(key=lambda row: (row.address or "", row.value or b"", repr(row[1:])))
-    return kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -43,16 +44,23 @@ def _connection(options: SinkOptions) -> SpaceConnection:
     return made
 
 
-def _write(options: SinkOptions, identity: Identity, batches: Iterator[pa.RecordBatch]) -> Written:
-    settle()
+@contextmanager
+def sink_task(options: SinkOptions, identity: Identity) -> Iterator[SinkTask]:
+    """Give what writes rows of the running task, over a connection that later tasks of the process use too."""
     try:
-        return Written(SinkTask(options, identity, lambda: _connection(options)).write(batches))
+        yield SinkTask(options, identity, lambda: _connection(options))
     except BaseException:
         # What is under way is answered to nobody; the next task begins anew.
         for connection in _connections.values():
             connection.close()
         _connections.clear()
         raise
+
+
+def _write(options: SinkOptions, identity: Identity, batches: Iterator[pa.RecordBatch]) -> Written:
+    settle()
+    with sink_task(options, identity) as task:
+        return Written(task.write(batches))
 
 
 def _report(what: str, messages: list[WriterCommitMessage | None]) -> None:

@@ -66,6 +66,18 @@ def test_a_pipeline_with_all_it_names_runs_and_its_runner_is_told_of_its_address
     }
 
 
+def test_the_address_of_late_rows_is_needed_too() -> None:
+    source = {
+        "name": "readings",
+        "address": "telemetry",
+        "watermark": {"column": "timestamp", "delay": "1s", "late": "stragglers"},
+    }
+    verdict = judge(pipeline(sources=[source]), facts())
+    condition = find(verdict.conditions, "AddressesFound")
+    assert condition is not None
+    assert "stragglers" in condition.message
+
+
 @pytest.mark.parametrize(
     ("changes", "kind", "why"),
     [

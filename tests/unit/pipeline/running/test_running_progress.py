@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from enmasse.model.kinds.pipeline_status import QueryStatus, SourceStatus
+from enmasse.pipeline.running.late_rows import AFTER, BEFORE, LATE
 from enmasse.pipeline.running.progress import BAD_ROWS, Progress, sum_of_most
 
 
@@ -79,6 +80,13 @@ def test_state_and_watermark_are_told() -> None:
     found = status(progress)
     assert (found["stateRows"], found["stateBytes"], found["lateRows"]) == (7, 100, 4)
     assert found["watermarkDelayMs"] == 10_000
+
+
+def test_rows_that_were_sent_elsewhere_as_they_came_too_late_are_late_rows() -> None:
+    progress = Progress()
+    metrics = {f"{LATE}readings, {BEFORE}": {BEFORE: 9}, f"{LATE}readings, {AFTER}": {AFTER: 6}}
+    progress.take(report(1, stateOperators=[{"numRowsDroppedByWatermark": 0}], observedMetrics=metrics))
+    assert status(progress)["lateRows"] == 3
 
 
 def test_offsets_of_another_stream_are_no_lag() -> None:

@@ -257,6 +257,7 @@ class _Trial:
         for given in self._rows.given:
             wanted |= {given.address: "stream"} if given.address is not None else {}
         letters = [part.bad_records for parts in (spec.sources, spec.steps, spec.sinks) for part in parts]
+        letters += [source.watermark.late for source in spec.sources if source.watermark is not None]
         for address in filter(None, letters):
             wanted.setdefault(address, "queue")
         for sink in spec.sinks:
