@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +26,7 @@ from enmasse.pipeline.lake.relation import facts, history, relation, restore, st
 from enmasse.pipeline.lake.tables import open_table
 from tests.scenario.lake_stage import ODD, Lake
 from tests.scenario.pipeline_runner_place import RunnerPlace
+from tests.support.chance import kills
 from tests.support.object_storage import BUCKET, ObjectStorage
 from tests.support.relay import Relay
 from tests.support.stream_node import StreamNode
@@ -163,9 +166,10 @@ THROTTLED = (
 )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.chance
+@pytest.mark.timeout(900)
 def test_each_message_is_in_the_tables_once_whatever_the_storage_does_and_whoever_is_killed(
-    stream_node: StreamNode, tmp_path: Path, storage: ObjectStorage
+    stream_node: StreamNode, tmp_path: Path, storage: ObjectStorage, story_chance: random.Random
 ) -> None:
     relay = Relay(storage.port)
     place = RunnerPlace(stream_node.url, tmp_path / "space")
@@ -244,12 +248,18 @@ def test_each_message_is_in_the_tables_once_whatever_the_storage_does_and_whoeve
         storage.settings["secretAccessKey"] = "another secret of tests"
         storage.write_settings(place.folder / "credentials", endpoint=endpoint, prefix=prefix)
         place.until(is_there)
-        send()
-        place.kill()
-        storage.stop()
-        storage.start()
-        start()
-        place.until(is_there)
+        for _ in range(kills(1)):
+            send()
+            time.sleep(story_chance.uniform(0.0, 0.7))  # anywhere in the batches that follow
+            if story_chance.random() < 0.7:
+                storage.stop()
+                place.kill()
+                storage.start()
+                start()
+            else:
+                storage.stop()
+                storage.start()
+            place.until(is_there)
         assert sorted(row["n"] for row in table("every")) == list(range(sent))
         assert {row["k"]: row["seen"] for row in table("counts")} == Counter(n % 7 for n in range(sent))
         assert place.stop() == 0
