@@ -396,3 +396,19 @@ def test_a_model_is_imported_as_a_file_of_onnx(api: str, cli: Cli, shop: Path, t
     assert httpx.post(f"{url}/import", content=bytes(8 * 1024 * 1024 + 1), headers=onnx).status_code == 413
     assert httpx.post(f"{url}/rollback", content=bytes(1024 * 1024 + 1), headers=onnx).status_code == 413
     assert httpx.post(url.replace("/p", "/..p") + "/import", content=b"", headers=onnx).status_code in (400, 404)
+
+
+@pytest.mark.parametrize(
+    ("models", "why"),
+    [
+        ([], "--model: say of which type is what the model gives, as pumps=DOUBLE"),
+        (["pumps"], "as pumps=DOUBLE"),
+        (["pumps=NUMBER"], "--model: pumps: expected a type such as DOUBLE, got 'NUMBER'"),
+        (["pumps=DOUBLE", "fans=DOUBLE"], "--model: no sql of the steps calls model_fans()"),
+    ],
+)
+def test_a_check_is_told_what_models_give(cli: Cli, tmp_path: Path, models: list[str], why: str) -> None:
+    file = tmp_path / "hot.yaml"
+    file.write_text(HOT.replace("temperature > 30", "model_pumps(temperature) > 30"))
+    done = cli("pipeline", "check", str(file), *(part for model in models for part in ("--model", model)))
+    assert (done.code, why in done.err) == (2, True), done.err

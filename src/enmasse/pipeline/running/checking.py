@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from enmasse.model.kinds.pipelines import Pipeline
+from enmasse.pipeline.builtin.models import Models
+from enmasse.pipeline.builtin.onnx_model import OnnxModel
 from enmasse.pipeline.errors import ModelMissingError, PlanError
 from enmasse.pipeline.registry_copy import FILE, write_copy
 from enmasse.pipeline.running.building import build_plans
@@ -44,7 +46,7 @@ _MODES = "org.apache.spark.sql.streaming.OutputMode"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line: a line of JSON on standard input says the rest."""
     parser.description = (
-        "check a pipeline as Spark does: {pipeline, addresses, code, tables, schemas} on standard input"
+        "check a pipeline as Spark does: {pipeline, addresses, code, tables, schemas, models} on standard input"
     )
 
 
@@ -68,7 +70,8 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
         spark: a session.
         folder: for what is made on the way.
         given: the ``pipeline``; ``addresses``, type and schema by name; ``code``, source by module; ``tables``,
-            columns by name; ``schemas``, versions of subjects as the schema registry lists them.
+            columns by name; ``schemas``, versions of subjects as the schema registry lists them; ``models``, types of
+            what they give by name.
     """
     document = given["pipeline"]
     for source in document["spec"].get("sources") or ():
@@ -77,6 +80,9 @@ def problems(spark: SparkSession, folder: Path, given: Mapping[str, Any]) -> lis
     pipeline = Pipeline.model_validate(document)
     for name, columns in (given.get("tables") or {}).items():
         _make_table(spark, folder / "lake" / name, columns)
+    for name, returns in (given.get("models") or {}).items():
+        # Spark need not know what they take.
+        Models(folder / "models" / name).add(OnnxModel(name, (), (), "", returns), lambda _: None, keep=1)
     write_copy(folder / "schemas" / FILE, given.get("schemas") or [])
     told = (given.get("addresses") or {}).items()
     facts = {name: AddressFacts(one["type"], one.get("schema")) for name, one in told}

@@ -30,7 +30,8 @@ from enmasse.model.kinds.flow import AVAILABLE_NOW
 from enmasse.model.kinds.pipelines import Pipeline
 from enmasse.model.schema.kinds import ADDRESS, ADDRESS_SPACE, CONFIG_MAP, PIPELINE
 from enmasse.model.schema.schema import Model
-from enmasse.model.sql.ddl import parse_ddl
+from enmasse.model.sql.ddl import DdlError, parse_ddl
+from enmasse.model.sql.functions import MODEL_PREFIX, model_calls
 from enmasse.pipeline.host.api import api_client
 
 if TYPE_CHECKING:
@@ -97,6 +98,10 @@ def check(
         list[str] | None,
         typer.Option("--schema", metavar="SUBJECT=FILE", help="The schema of a subject of the registry."),
     ] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--model", metavar="NAME=TYPE", help="What a model gives that its SQL calls: 'pumps=DOUBLE'."),
+    ] = None,
 ) -> None:
     """Have Spark look at a declared pipeline, without running it.
 
@@ -120,6 +125,7 @@ def check(
         "code": code,
         "tables": known,
         "schemas": _versions(pipeline, schemas or ()),
+        "models": _models(pipeline, models or ()),
     }
     command = [sys.executable, "-m", "enmasse.pipeline", "check"]
     with writer.err.status("Spark looks at it ..."):
@@ -129,6 +135,22 @@ def check(
         return
     said = done.stdout.strip() or next(iter(done.stderr.strip().splitlines()[-1:]), "Spark did not start")
     raise CliError(f"{file}: {said}")
+
+
+def _models(pipeline: Pipeline, given: Sequence[str]) -> dict[str, str]:
+    """Return what the models give that a pipeline's SQL calls."""
+    types = dict(text.partition("=")[::2] for text in given)
+    called = {name.removeprefix(MODEL_PREFIX) for step in pipeline.spec.steps for name in model_calls(step.sql or "")}
+    if missing := next((name for name in sorted(called) if not types.get(name)), None):
+        raise UsageError(f"--model: say of which type is what the model gives, as {missing}=DOUBLE")
+    for name, text in types.items():
+        if name not in called:
+            raise UsageError(f"--model: no sql of the steps calls {MODEL_PREFIX}{name}()")
+        try:
+            parse_ddl(f"given {text}")
+        except DdlError as error:
+            raise UsageError(f"--model: {name}: expected a type such as DOUBLE, got '{text}': {error}") from None
+    return types
 
 
 def _versions(pipeline: Pipeline, given: Sequence[str]) -> list[dict[str, Any]]:

@@ -1,0 +1,36 @@
+"""Spark looks at declared pipelines that do not run, and says what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from enmasse.pipeline.running.checking import problems
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def found(spark: SparkSession, folder: Path, sql: str, **given: Any) -> list[str]:
+    source = {"name": "seen", "address": "loads", "format": "json", "schema": "load DOUBLE"}
+    spec = {"sources": [source], "steps": [{"name": "expected", "sql": sql}], "sinks": [{"table": "expected"}]}
+    pipeline = {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Pipeline",
+        "metadata": {"name": "demo.loads"},
+        "spec": spec,
+    }
+    return problems(spark, folder, {"pipeline": pipeline, **given})
+
+
+def test_what_a_model_gives_is_said_where_none_is_there(spark: SparkSession, tmp_path: Path) -> None:
+    (missing,) = found(spark, tmp_path / "a", "SELECT model_pumps(load) AS power FROM seen")
+    assert "there is no model 'pumps' yet" in missing
+    of_text = {"pumps": "STRING"}
+    assert found(spark, tmp_path / "b", "SELECT upper(model_pumps(load)) AS power FROM seen", models=of_text) == []
+    (wrong,) = found(spark, tmp_path / "c", "SELECT model_pumps(load).high AS power FROM seen", models=of_text)
+    assert "STRING" in wrong
