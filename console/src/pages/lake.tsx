@@ -11,7 +11,7 @@ import type { Space } from "../app/space";
 import { Teach } from "../parts/empty";
 
 export interface SparkOfSpace {
-  /** Whether it may be asked: it runs, or somebody wanted it to start. */
+  /** Whether it is asked: it runs, somebody wanted it to start, or it does not start for who asks. */
   runs: boolean;
   /** Whether that is known. */
   known: boolean;
@@ -19,25 +19,27 @@ export interface SparkOfSpace {
   pipelines: PipelineRow[];
 }
 
+/** Spaces whose Spark somebody has started from here, by their paths at the API. */
+const startedSpaces = new Set<string>();
+
 /** Whether the Spark of a space runs, as its pipelines tell; and they. */
-export function useSpark(space: Space): SparkOfSpace {
+export function useSpark(space: Space, rights: Rights): SparkOfSpace {
   const { data, error } = useLatest<RowList<PipelineRow>>(query(`${space.api}/rows/pipelines`, { limit: 500 }));
-  const [started, setStarted] = useState(false);
+  const [started, setStarted] = useState(startedSpaces.has(space.api));
   const pipelines = data?.items ?? [];
-  return { runs: started || pipelines.some((row) => row.phase === "Running"), known: data !== undefined || error !== undefined, start: () => setStarted(true), pipelines };
+  const start = () => {
+    startedSpaces.add(space.api);
+    setStarted(true);
+  };
+  // For who may not query, none is started.
+  const mayStart = !rights.known || rights.may("create", "addressspaces/query");
+  return { runs: started || !mayStart || pipelines.some((row) => row.phase === "Running"), known: data !== undefined || error !== undefined, start, pipelines };
 }
 
 /** What stands where Spark would have to be started first. */
-export function StartSpark({ spark, may, children }: { spark: SparkOfSpace; may: boolean; children: ReactNode }): ReactElement {
+export function StartSpark({ spark, children }: { spark: SparkOfSpace; children: ReactNode }): ReactElement {
   return (
-    <Teach
-      title="Spark does not run"
-      actions={
-        <Button onClick={spark.start} isAriaDisabled={!may} title={may ? undefined : "You may not query this space, and so not start its Spark"}>
-          Start it and look
-        </Button>
-      }
-    >
+    <Teach title="Spark does not run" actions={<Button onClick={spark.start}>Start it and look</Button>}>
       {children}
     </Teach>
   );

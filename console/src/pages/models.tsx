@@ -37,7 +37,7 @@ export default function ModelsPage(): ReactElement {
 function Models({ space }: { space: Space }): ReactElement {
   const confirm = useConfirm();
   const rights = useRights(space.namespace);
-  const spark = useSpark(space);
+  const spark = useSpark(space, rights);
   const [done, setDone] = useState<string>();
   const mayQuery = rights.may("create", "addressspaces/query");
   const { result, error, again } = useAnswer(space, spark.runs && mayQuery ? "SELECT * FROM `models:` ORDER BY model, CAST(version AS INT) DESC" : null);
@@ -63,7 +63,7 @@ function Models({ space }: { space: Space }): ReactElement {
       {done && <Alert isInline variant="success" title={done} className="em-health" />}
       {error && <Refusal error={error} />}
       {rights.known && !mayQuery && <Alert isInline variant="info" title="You may not query this space" className="em-health">Models are listed by a query; tenant-edit may do that, tenant-view not.</Alert>}
-      {mayQuery && spark.known && !spark.runs && <StartSpark spark={spark} may={mayQuery}>It knows the versions of models, and runs while pipelines do.</StartSpark>}
+      {mayQuery && spark.known && !spark.runs && <StartSpark spark={spark}>It knows the versions of models, and runs while pipelines do.</StartSpark>}
       {mayQuery && spark.runs && !result && !error && <Asking />}
       {result && models.size === 0 && (
         <Teach title="No model yet">
@@ -92,7 +92,7 @@ function Models({ space }: { space: Space }): ReactElement {
                   title: "Go back",
                   cell: (one) =>
                     !one.counts && (
-                      <Button variant="link" isInline onClick={() => rollBack(model, one)} isAriaDisabled={refused !== undefined} title={refused} aria-label={`Have version ${Number(one.version)} of ${model} count`}>
+                      <Button variant="link" isInline onClick={() => rollBack(model, one)} isAriaDisabled={refused !== undefined} title={refused} aria-label={`Have it count: version ${Number(one.version)} of ${model}`}>
                         Have it count
                       </Button>
                     ),

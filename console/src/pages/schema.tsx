@@ -66,7 +66,7 @@ export default function SchemaPage(): ReactElement {
                           return (
                             <>
                               <Button variant="link" isInline className="em-beside" onClick={() => choose(version)} aria-label={`Show version ${version}`}>Show</Button>
-                              {before && <Button variant="link" isInline onClick={() => choose(version, before.version)} aria-label={`What version ${version} has changed`}>What changed</Button>}
+                              {before && <Button variant="link" isInline onClick={() => choose(version, before.version)} aria-label={`What changed in version ${version}`}>What changed</Button>}
                             </>
                           );
                         },

@@ -56,7 +56,7 @@ function TableOf({ space, name }: { space: Space; name: string }): ReactElement 
   const confirm = useConfirm();
   const rights = useRights(space.namespace);
   const [search, setSearch] = useSearchParams();
-  const spark = useSpark(space);
+  const spark = useSpark(space, rights);
   const lake = useGet<QueryResult>(spark.runs ? `${space.api}/tables` : null);
   const [done, setDone] = useState<string>();
   const [compacting, setCompacting] = useState(false);
@@ -101,7 +101,7 @@ function TableOf({ space, name }: { space: Space; name: string }): ReactElement 
     >
       {done && <Alert isInline variant="success" title={`${done[0]?.toUpperCase()}${done.slice(1)}`} className="em-health" />}
       {lake.error && <Refusal error={lake.error} />}
-      {spark.known && !spark.runs && <StartSpark spark={spark} may={mayQuery}>It knows what is in the table, and runs while pipelines do.</StartSpark>}
+      {spark.known && !spark.runs && <StartSpark spark={spark}>It knows what is in the table, and runs while pipelines do.</StartSpark>}
       {spark.runs && !lake.data && !lake.error && <Asking />}
       {lake.data && !found && <Teach title="There is no such table" actions={<Link to={all}>All tables</Link>}>A pipeline makes it when it starts to write it.</Teach>}
       {found && (
@@ -217,7 +217,7 @@ function TableRows({ space, name, version, present }: { space: Space; name: stri
       </p>
       {(error ?? failure) && <Refusal error={(error ?? failure)!} />}
       {!result && !error && <Asking />}
-      {result && <Results key={sql} result={result} title={name} saveCsv={() => download(`${name}.csv`, csvOf(result), "text/csv")} saveParquet={parquet} busy={saving} />}
+      {result && <Results key={sql} result={result} title={name} saveCsv={() => download(`${name}.csv`, csvOf(result), "text/csv")} saveParquet={parquet} busy={saving} more="ask with SQL for others" />}
     </>
   );
 }

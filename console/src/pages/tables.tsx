@@ -23,7 +23,7 @@ interface Row extends LakeTable {
 export default function TablesPage(): ReactElement {
   const space = useSpace();
   const rights = useRights(space.namespace);
-  const spark = useSpark(space);
+  const spark = useSpark(space, rights);
   const answer = useGet<QueryResult>(spark.runs ? `${space.api}/tables` : null);
   const found = new Map<string, Row>();
   for (const pipeline of spark.pipelines) {
@@ -31,7 +31,6 @@ export default function TablesPage(): ReactElement {
   }
   for (const table of tablesOf(answer.data)) found.set(table.name, { ...table, writers: found.get(table.name)?.writers ?? [], told: true });
   const rows = [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-  const mayQuery = rights.may("create", "addressspaces/query");
   const wait = spark.runs && !answer.data && !answer.error;
   return (
     <PageFrame
@@ -67,7 +66,7 @@ export default function TablesPage(): ReactElement {
       )}
       {wait && <Asking />}
       {spark.known && !spark.runs && (
-        <StartSpark spark={spark} may={mayQuery}>
+        <StartSpark spark={spark}>
           It knows what is in the tables, and runs while pipelines do. {rows.length > 0 && "Above are those that pipelines declare."}
         </StartSpark>
       )}
