@@ -55,7 +55,7 @@ OTHERS = (
     (f"{IN_SPACE}/projects/site/devices/lamp", "How it connects"),
     (f"{IN_SPACE}/schemas", "lamps-value"),
     (f"{IN_SPACE}/schemas/lamps-value?version=2&against=1", "Compared with"),
-    (f"{IN_SPACE}/new-schema?subject=lamps-value", "A version of lamps-value"),
+    (f"{IN_SPACE}/new-schema?subject=lamps-value", "Cancel"),
 )
 """Parts of pages, and what one knows them by."""
 
