@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,9 @@ OTHERS = (
     (f"{IN_SPACE}/projects/site?tab=commands", "No command yet"),
     (f"{IN_SPACE}/projects/site?tab=settings", "Save"),
     (f"{IN_SPACE}/projects/site/devices/lamp", "How it connects"),
+    (f"{IN_SPACE}/schemas", "lamps-value"),
+    (f"{IN_SPACE}/schemas/lamps-value?version=2&against=1", "Compared with"),
+    (f"{IN_SPACE}/new-schema?subject=lamps-value", "Cancel"),
 )
 """Parts of pages, and what one knows them by."""
 
@@ -102,6 +106,19 @@ def site(installation: Installation, api: httpx.Client) -> Iterator[None]:
     until(lambda: api.get(f"{base}{projects}/site").status_code == 404)
 
 
+@pytest.fixture
+def subject(installation: Installation, api: httpx.Client) -> Iterator[None]:
+    """A subject with two versions; later there is none again."""
+    registry = f"{installation.url('api')}/schemas/v1/spaces/default/shop/subjects/lamps-value"
+    for names in (["lit"], ["lit", "hue"]):
+        schema = {"type": "object", "properties": {name: {} for name in names}, "additionalProperties": False}
+        body = {"schema": json.dumps(schema), "schemaType": "JSON"}
+        assert api.post(f"{registry}/versions", json=body).status_code == 200
+    yield
+    for query in ("", "?permanent=true"):
+        assert api.delete(f"{registry}{query}").status_code == 200
+
+
 def findings(visit: Visit, place: str = "html", *, colours: bool = False) -> Any:
     return visit.page.evaluate(RUN, [place, colours])
 
@@ -113,7 +130,7 @@ def bring_axe(visit: Visit, axe: str) -> None:
 
 @pytest.mark.timeout(400)
 def test_every_page_is_accessible_in_light_and_in_dark(
-    newcomer: Callable[..., Visit], link: str, axe: str, message: None, site: None
+    newcomer: Callable[..., Visit], link: str, axe: str, message: None, site: None, subject: None
 ) -> None:
     visit = newcomer(link)
     visit.page.emulate_media(color_scheme="light")

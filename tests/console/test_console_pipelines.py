@@ -1,4 +1,4 @@
-"""A pipeline in the console: created, seen to fill its charts and its table, asked, paused and resumed."""
+"""Pipelines in the console: created, seen to fill charts and tables, asked, paused; what they have learnt."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import expect
 
+from tests.console.node_packages import bring_packages
 from tests.console.people import People
+from tests.console.test_console_accessible import RUN
 from tests.console.visit import IN_SPACE, declare_shop
 from tests.support.foreign_tools import require
 from tests.support.installation import Installation
 from tests.support.polling import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import httpx
 
@@ -154,3 +156,165 @@ def test_a_pipeline_is_created_fills_its_chart_is_asked_paused_and_resumed(
     visit.dialog().get_by_role("button", name="Delete", exact=True).click()
     expect(visit.heading("No pipeline yet")).to_be_visible(timeout=LATE_MS)
     assert api.get("pipelines/shop.last-value").status_code == 404
+
+
+KEPT = {
+    "sources": [
+        {
+            "name": "readings",
+            "address": "telemetry",
+            "format": "json",
+            "schema": "device STRING, temperature DOUBLE",
+            "badRecords": "warnings",
+            "degradedAbove": 1,
+            "expectations": [
+                {"name": "cool", "condition": "temperature < 19"},
+                {"name": "named", "condition": "device IS NOT NULL", "action": "drop"},
+            ],
+        }
+    ],
+    "steps": [{"name": "all", "sql": "SELECT device, temperature FROM readings"}],
+    "sinks": [{"table": "kept", "trigger": "2s"}],
+}
+JOINED = {
+    "sources": [
+        {"name": "raw", "address": "telemetry", "format": "json", "schema": "device STRING"},
+        {"name": "known", "table": "kept"},
+    ],
+    "steps": [{"name": "met", "sql": "SELECT raw.device FROM raw JOIN known ON raw.device = known.device"}],
+    "sinks": [{"table": "met"}],
+    "trigger": "availableNow",
+    "schedule": "*/5 * * * * *",
+}
+TRAINED = {
+    "model": "pumps",
+    "table": "kept",
+    "features": ["temperature"],
+    "minRows": 20,
+    "clusters": 2,
+}
+
+
+def doubled() -> bytes:
+    """Return a model of ONNX: twice what it is given."""
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    ends = [[helper.make_tensor_value_info(name, kind, [None, 1])] for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "doubled", *ends)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def test_what_pipelines_have_learnt_is_shown_looked_back_at_and_taken_back(
+    visit: Visit, api: httpx.Client, people: People, newcomer: Callable[[str], Visit]
+) -> None:
+    page = visit.page
+    axe = (bring_packages() / "axe-core/axe.min.js").read_text()
+
+    def send(*bodies: object) -> None:
+        messages = [{"body": json.dumps(body), "contentType": "application/json"} for body in bodies]
+        assert api.post("addresses/shop.telemetry/messages", json={"messages": messages}).status_code == 200
+
+    def declare(name: str, spec: object) -> None:
+        head = {"apiVersion": "enmasse.io/v1beta1", "kind": "Pipeline", "metadata": {"name": f"shop.{name}"}}
+        assert api.post("pipelines", json=head | {"spec": spec}).status_code == 201
+
+    def ask(sql: str) -> list[list[Any]]:
+        answer = api.post("addressspaces/shop/query", json={"sql": sql})
+        rows: list[list[Any]] = answer.json().get("rows") or []
+        return rows
+
+    def look() -> None:
+        expect(page.get_by_role("status").filter(has_text="Asking.")).to_have_count(0)
+        assert page.evaluate(RUN, ["main", False]) == []
+
+    send(*({"device": f"pump-{number % 4}", "temperature": number / 2} for number in range(READINGS)))
+    send({"device": "pump-1", "temperature": "<img src=x> warm"}, {"temperature": 3})
+    declare("kept", KEPT)
+    declare("met", JOINED)
+    declare("train", {"builtin": {"name": "train", "parameters": TRAINED}})
+    until(lambda: ask("SELECT 1 FROM kept LIMIT 1") != [], seconds=LATE_MS / 1000)
+
+    visit.open(f"{IN_SPACE}/pipelines/shop.kept?tab=quality")
+    page.evaluate(axe)
+    expect(visit.row("readings").filter(has_text="<img src=x> warm")).to_contain_text("temperature")
+    expect(visit.row("<img")).to_contain_text("goes to warnings")
+    assert page.locator("main img").count() == 0
+    expect(visit.row("temperature < 19")).to_contain_text("keep: counted alone")
+    expect(visit.row("device IS NOT NULL").get_by_role("img")).to_have_accessible_name(
+        re.compile(r"^[1-9][\d.]* % of the rows did not meet it$")
+    )
+    look()
+    visit.open(f"{IN_SPACE}/pipelines/shop.kept")
+    expect(visit.row("table-kept")).to_contain_text("every 2s")
+    expect(page.get_by_role("img", name=re.compile(r"all \(SQL\) is made of telemetry"))).to_be_visible()
+
+    visit.open(f"{IN_SPACE}/pipelines/shop.met")
+    expect(page.locator(figure("Next run"))).to_have_text(re.compile("second|now"), timeout=LATE_MS)
+    ran = until(lambda: api.get("pipelines/shop.met").json()["status"].get("lastRun"))
+    until(lambda: api.get("pipelines/shop.met").json()["status"].get("lastRun", "") > ran)
+    expect(page.get_by_text("Ran last")).to_be_visible()
+    expect(visit.row("with each batch")).to_contain_text(re.compile(r"kept\s*table-met\s*\d+"))
+    look()
+
+    send({"device": "pump-9", "temperature": 18.5})
+    until(lambda: ask("SELECT 1 FROM kept WHERE device = 'pump-9'") != [])
+    [[newest]] = ask("SELECT max(version) FROM `history:kept`")
+    [[before]] = ask(f"SELECT count(*) FROM kept VERSION AS OF {newest - 1}")
+    until(lambda: ask("SELECT 1 FROM `models:`") != [], seconds=LATE_MS / 1000)
+    file = {"content-type": "application/octet-stream"}
+    imported = api.post(
+        "addressspaces/shop/models/pumps/import?features=temperature", content=doubled(), headers=file
+    )
+    assert imported.status_code == 200, imported.text
+    merge = {"content-type": "application/merge-patch+json"}
+    for name in ("kept", "met", "train"):
+        assert api.patch(f"pipelines/shop.{name}", json={"spec": {"paused": True}}, headers=merge).status_code == 200
+    for name in ("kept", "met", "train"):
+        until(lambda name=name: api.get(f"pipelines/shop.{name}").json()["status"]["phase"] == "Paused")  # type: ignore[misc]
+    visit.open(f"{IN_SPACE}/tables")
+    visit.press("Start it and look")
+    expect(visit.row("kept").filter(has_text="delta")).to_be_visible()
+    expect(visit.row("kept").get_by_role("link", name="kept").nth(1)).to_have_attribute(
+        "href", re.compile("/pipelines/shop.kept$")
+    )
+    look()
+    visit.row("kept").get_by_role("link", name="kept").first.click()
+    expect(page.locator(figure("Rows"))).to_have_text(str(before + 1))
+    expect(visit.row("device")).to_contain_text(re.compile("pump-0.*pump-9"))
+    page.get_by_role("tab", name="Versions").click()
+    visit.press(f"Show rows of version {newest}")
+    expect(visit.row("pump-9")).to_be_visible()
+    visit.open(f"{IN_SPACE}/tables/kept?tab=versions")
+    look()
+    visit.press(f"Restore version {newest - 1}")
+    expect(visit.dialog()).to_contain_text("What pipelines have written since is in it no more")
+    visit.dialog().get_by_role("button", name="Restore").click()
+    expect(page.get_by_text(f"Is as version {newest - 1} was")).to_be_visible()
+    expect(page.locator(figure("Rows"))).to_have_text(str(before))
+    assert ask("SELECT 1 FROM kept WHERE device = 'pump-9'") == []
+    visit.press("Compact")
+    page.locator("#compact-temperature").check()
+    visit.dialog().get_by_role("button", name="Compact", exact=True).click()
+    expect(page.get_by_text("were put in order")).to_be_visible()
+
+    visit.open(f"{IN_SPACE}/models")
+    expect(visit.heading("pumps")).to_be_visible()
+    look()
+    expect(visit.row("onnx")).to_contain_text("not measured")
+    expect(visit.row("kmeans")).to_contain_text(re.compile(r"\d+ rows\d+ rows"))
+    visit.press("Have it count: version 1 of pumps")
+    visit.dialog().get_by_role("button", name="Have it count").click()
+    expect(visit.row("kmeans")).to_contain_text("counts")
+    expect(page.get_by_text("version 000001 counts")).to_be_visible()
+    assert ask("SELECT version FROM `models:` WHERE counts") == [["000001"]]
+
+    people.add("vic", "tenant-view")
+    other = newcomer(people.origin)
+    other.open(f"{IN_SPACE}/tables/kept")
+    other.sign_in("vic", people.password("vic"))
+    expect(other.row("temperature")).to_contain_text("double")
+    expect(other.button("Compact")).to_be_disabled()
+    other.page.get_by_role("tab", name="Versions").click()
+    expect(other.page.get_by_text("You may not query this space")).to_be_visible()

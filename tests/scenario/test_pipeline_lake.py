@@ -280,6 +280,16 @@ def test_a_table_is_read_as_it_was_as_long_as_its_files_are_there(lake: Lake) ->
     assert value(newest) == 3
 
 
+def test_the_history_tells_how_many_rows_each_batch_has_appended(lake: Lake) -> None:
+    table = open_table(lake.folder / "t")
+    lake.write(table, [{"k": "a", "v": 1}], [{"k": "b", "v": 2}, {"k": "c", "v": 3}])
+    told = [tuple(row) for row in history(lake.spark, lake.folder / "t").select("operation", "rows").collect()]
+    assert told[:2] == [("WRITE", 2), ("WRITE", 1)]
+    compact(lake.folder / "t", keep_h=0)
+    first = history(lake.spark, lake.folder / "t").collect()[-1]
+    assert (first["operation"], first["files_added"], first["rows"]) == ("CREATE TABLE", 0, 0)
+
+
 def test_a_row_may_change_the_columns_alone_that_it_has(lake: Lake) -> None:
     table = open_table(lake.folder / "parts", mode="update", keys=["k"], order_by="at", is_partial=True)
     first = [{"k": "a", "v": 1, "w": "x", "at": 1}, {"k": "b", "v": 1, "w": "y", "at": 1}]

@@ -26,23 +26,47 @@ export interface PipelineRow {
   spark?: { rate: number[] };
 }
 
+export interface Expectation {
+  name: string;
+  condition: string;
+  /** Left out: keep. */
+  action?: string;
+}
+
 export interface Source {
   name: string;
   address?: string;
+  addresses?: string[];
+  addressPattern?: string;
   table?: string;
+  /** Of a table: read as a stream, not joined. */
+  stream?: boolean;
+  refresh?: string;
+  whenEmpty?: string;
+  files?: { path: string; format: string };
+  onDrift?: string;
+  badRecords?: string;
+  expectations?: Expectation[];
 }
 
 export interface Step {
   name: string;
   sql?: string;
   function?: string;
+  dropDuplicates?: string[];
+  perBatch?: boolean;
   input?: string;
+  inputs?: string[];
+  stateBy?: string;
+  badRecords?: string;
+  expectations?: Expectation[];
 }
 
 export interface Sink {
   input?: string;
   address?: string;
   table?: string;
+  trigger?: string;
 }
 
 export interface PipelineSpec {
@@ -52,8 +76,38 @@ export interface PipelineSpec {
   sinks?: Sink[];
   builtin?: { name: string; parameters?: Record<string, unknown> };
   trigger?: string;
+  schedule?: string;
+  after?: string[];
   paused?: boolean;
   restart?: { at: string; from?: string };
+}
+
+export interface SourceStatus {
+  name: string;
+  rows?: number;
+  inputRowsPerSecond?: number;
+  lag?: number;
+}
+
+export interface DriftedField {
+  source: string;
+  /** The column; empty: the message as a whole. */
+  field: string;
+  count: number;
+  example?: string;
+}
+
+export interface ExpectationStatus {
+  relation: string;
+  name: string;
+  rows: number;
+  failed: number;
+}
+
+export interface JoinedTable {
+  name: string;
+  version: string;
+  at: string;
 }
 
 export interface QueryStatus {
@@ -73,11 +127,15 @@ export interface QueryStatus {
   badRecords?: number;
   restarts?: number;
   error?: string;
+  sources?: SourceStatus[];
+  drift?: DriftedField[];
+  expectations?: ExpectationStatus[];
+  tables?: JoinedTable[];
 }
 
 export interface Pipeline extends Resource {
   spec: PipelineSpec;
-  status?: ReadyStatus & { queries?: QueryStatus[]; rows?: number; rate?: number; lag?: number; lastError?: string; warnings?: string[] };
+  status?: ReadyStatus & { queries?: QueryStatus[]; rows?: number; rate?: number; lag?: number; lastError?: string; lastRun?: string; nextRun?: string; warnings?: string[] };
 }
 
 export interface Parameter {
@@ -122,14 +180,18 @@ export interface LakeTable {
   columns?: TableColumn[];
   rows?: number;
   bytes?: number;
+  format?: "delta" | "parquet";
+  files?: number;
 }
 
 export function tablesOf(result: QueryResult | undefined): LakeTable[] {
-  return (result?.rows ?? []).map(([name, columns, rows, bytes]) => ({
+  return (result?.rows ?? []).map(([name, columns, rows, bytes, format, files]) => ({
     name: name as string,
     columns: (columns as TableColumn[] | null) ?? undefined,
     rows: (rows as number | null) ?? undefined,
     bytes: (bytes as number | null) ?? undefined,
+    format: (format as LakeTable["format"] | null) ?? undefined,
+    files: (files as number | null) ?? undefined,
   }));
 }
 

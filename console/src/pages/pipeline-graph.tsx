@@ -1,96 +1,13 @@
-// A picture of a pipeline: what it reads, computes and writes, with the rows of each of its queries.
+// A picture of a pipeline: what it reads, computes and writes, and by what, with the rows of each of its queries.
 import type { ReactElement } from "react";
-import type { Pipeline, PipelineRow, QueryStatus, Sink, Step } from "../api/pipelines";
+import type { Pipeline, PipelineRow, QueryStatus } from "../api/pipelines";
 import { count, rate } from "../parts/format";
-
-interface Box {
-  key: string;
-  kind: "address" | "table" | "step";
-  title: string;
-  below: string;
-  /** Keys of what it is made of. */
-  from: string[];
-  query?: QueryStatus;
-  sink?: boolean;
-}
+import { type Box, boxesOf } from "./pipeline-flow";
 
 const WIDTH = 168;
 const HEIGHT = 52;
-const ACROSS = 84;
+const ACROSS = 68;
 const DOWN = 22;
-
-function words(text: string): Set<string> {
-  return new Set(text.toLowerCase().match(/[a-z_][a-z0-9_]*/g));
-}
-
-/** The relations above a step that it reads. */
-function inputsOf(step: Step, above: string[]): string[] {
-  if (step.sql !== undefined) {
-    const named = words(step.sql);
-    return above.filter((name) => named.has(name.toLowerCase()));
-  }
-  return step.input ? [step.input] : above.slice(-1);
-}
-
-function baseName(sink: Sink): string {
-  if (sink.table) return `table-${sink.table}`;
-  return `to-${(sink.address ?? "").replace(/[^A-Za-z0-9._-]+/g, "_").replace(/^[._]+|[._]+$/g, "") || "any"}`;
-}
-
-/** The names of the queries of sinks, which are made of what they write. */
-function queryNames(sinks: Sink[]): string[] {
-  return sinks.map((sink, index) => {
-    const name = baseName(sink);
-    const same = sinks.slice(0, index).filter((other) => baseName(other) === name).length;
-    return same ? `${name}-${same + 1}` : name;
-  });
-}
-
-/** Queries of built-in pipelines that send messages; the others write tables. */
-const SENDS = new Set(["alerts", "commands"]);
-
-function declaredBoxes(pipeline: Pipeline): Box[] {
-  const { sources = [], steps = [], sinks = [] } = pipeline.spec;
-  const queries = new Map((pipeline.status?.queries ?? []).map((query) => [query.name, query]));
-  const names: string[] = [];
-  const boxes: Box[] = [];
-  for (const source of sources) {
-    names.push(source.name);
-    boxes.push({ key: source.name, kind: source.table ? "table" : "address", title: source.address ?? source.table ?? source.name, below: `as ${source.name}`, from: [] });
-  }
-  for (const step of steps) {
-    boxes.push({ key: step.name, kind: "step", title: step.name, below: step.sql === undefined ? (step.function ?? "") : "SQL", from: inputsOf(step, names) });
-    names.push(step.name);
-  }
-  const queryOf = queryNames(sinks);
-  sinks.forEach((sink, index) => {
-    boxes.push({
-      key: `sink ${index}`,
-      kind: sink.table ? "table" : "address",
-      title: sink.table ?? sink.address ?? "",
-      below: sink.table ? "table" : "address",
-      from: [sink.input ?? names.at(-1) ?? ""],
-      query: queries.get(queryOf[index]!),
-      sink: true,
-    });
-  });
-  return boxes;
-}
-
-function builtinBoxes(pipeline: Pipeline, row: PipelineRow | undefined): Box[] {
-  const { name } = pipeline.spec.builtin!;
-  const queries = pipeline.status?.queries ?? [];
-  const sends = (query: QueryStatus) => SENDS.has(query.name) || (query.name === "messages" && name !== "lake");
-  const addresses = (row?.sinks ?? []).filter((sink) => !row?.tables.includes(sink));
-  const sink = (kind: "address" | "table", title: string, query: QueryStatus | undefined): Box => ({ key: `sink ${kind} ${title}`, kind, title, below: kind, from: ["builtin"], query, sink: true });
-  const writes = queries.filter((query) => !sends(query) && !query.name.startsWith("compact-"));
-  return [
-    ...(row?.sources ?? []).map((source): Box => ({ key: source, kind: "address", title: source, below: "address", from: [] })),
-    { key: "builtin", kind: "step", title: name, below: "built in", from: row?.sources ?? [] },
-    ...addresses.map((address) => sink("address", address, queries.find(sends))),
-    ...(row?.tables ?? []).map((table, index) => sink("table", table, writes[index])),
-  ];
-}
 
 function figures(query: QueryStatus | undefined): string {
   if (!query) return "";
@@ -146,7 +63,7 @@ function arrange(boxes: Box[]): { places: Map<string, Placed>; lanes: Map<string
 }
 
 export function PipelineGraph({ pipeline, row }: { pipeline: Pipeline; row: PipelineRow | undefined }): ReactElement {
-  const boxes = pipeline.spec.builtin ? builtinBoxes(pipeline, row) : declaredBoxes(pipeline);
+  const boxes = boxesOf(pipeline, row);
   const { places, lanes, columns, counts } = arrange(boxes);
   const width = columns * (WIDTH + ACROSS) - ACROSS + 4;
   const height = Math.max(...counts) * (HEIGHT + DOWN) - DOWN + 4;
@@ -174,7 +91,7 @@ export function PipelineGraph({ pipeline, row }: { pipeline: Pipeline; row: Pipe
   };
   const told = boxes
     .filter((box) => box.from.length > 0)
-    .map((box) => `${box.title} is made of ${box.from.map((key) => boxes.find((other) => other.key === key)?.title ?? key).join(" and ")}${box.query ? `: ${figures(box.query)}` : ""}`)
+    .map((box) => `${box.title} (${box.below}) is made of ${box.from.map((key) => boxes.find((other) => other.key === key)?.title ?? key).join(" and ")}${box.query ? `: ${figures(box.query)}` : ""}`)
     .join("; ");
   return (
     <div className="em-graph" tabIndex={0} role="group" aria-label="What it reads, computes and writes">
@@ -200,9 +117,10 @@ export function PipelineGraph({ pipeline, row }: { pipeline: Pipeline; row: Pipe
               <rect x={x} y={y} width={WIDTH} height={HEIGHT} rx={box.kind === "step" ? 12 : 4} />
               {box.kind === "table" && <path className="em-graph-mark" d={`M${x + 10} ${y + 12}h12v12h-12zm0 4h12m-12 4h12m-6 -8v12`} />}
               {box.kind === "address" && <path className="em-graph-mark" d={`M${x + 10} ${y + 13}h12v9h-12zl6 5l6 -5`} />}
+              {box.kind === "files" && <path className="em-graph-mark" d={`M${x + 11} ${y + 11}h7l4 4v10h-11zm7 0v4h4`} />}
               {box.kind === "step" && <path className="em-graph-mark" d={`M${x + 11} ${y + 12}l5 6l-5 6m6 0h6`} />}
               <text x={x + 30} y={y + 22} className="em-graph-title">{short(box.title, 18)}</text>
-              <text x={x + 30} y={y + 40} className="em-graph-below">{short(figures(box.query) || box.below, 24)}</text>
+              <text x={x + 30} y={y + 40} className="em-graph-below">{short(figures(box.query) || box.below, 22)}</text>
             </g>
           );
         })}

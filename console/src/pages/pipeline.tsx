@@ -1,11 +1,10 @@
 import { Alert, Button, Card, CardBody, CardTitle, Checkbox, Label, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
-import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { type ReactElement, useEffect, useRef, useState } from "react";
 import { Link, useNavigate, useParams, useSearchParams } from "react-router";
 import { fetchSignedIn, path, query } from "../api/client";
 import type { ApiError } from "../api/errors";
-import { keepReading, useLatest, useObject, useSeries } from "../api/live";
-import type { Pipeline, PipelineRow, QueryStatus } from "../api/pipelines";
+import { keepReading, useGet, useLatest, useObject, useSeries } from "../api/live";
+import { type Pipeline, type PipelineRow, type QueryResult, tablesOf } from "../api/pipelines";
 import { useRights } from "../api/rights";
 import type { Condition, RowList } from "../api/types";
 import { type Space, useSpace } from "../app/space";
@@ -14,13 +13,15 @@ import { download } from "../parts/code";
 import { EditObject } from "../parts/edit";
 import { Teach } from "../parts/empty";
 import { Facts, Figures } from "../parts/facts";
-import { ago, bytes, count, dateTime, duration, rate } from "../parts/format";
+import { ago, count, dateTime, rate } from "../parts/format";
 import { PageFrame } from "../parts/frame";
 import { Refusal, Words } from "../parts/problem";
 import { Status } from "../parts/status";
 import { ActionsMenu } from "../parts/table";
 import { shortName, usePipelineActions } from "./pipeline-actions";
 import { PipelineGraph } from "./pipeline-graph";
+import { DataQuality, driftOf } from "./pipeline-quality";
+import { JoinedTables, Queries } from "./pipeline-queries";
 
 export default function PipelinePage(): ReactElement {
   const space = useSpace();
@@ -76,11 +77,13 @@ export default function PipelinePage(): ReactElement {
       {failure && <Refusal error={failure} />}
       <Tabs activeKey={tab} onSelect={(_, key) => setSearch(key === "now" ? {} : { tab: String(key) }, { replace: true })} aria-label="About the pipeline">
         <Tab eventKey="now" tabContentId="pipeline-panel" title={<TabTitleText>Now</TabTitleText>} />
+        <Tab eventKey="quality" tabContentId="pipeline-panel" title={<TabTitleText>Data quality</TabTitleText>} />
         <Tab eventKey="log" tabContentId="pipeline-panel" title={<TabTitleText>Log</TabTitleText>} />
         <Tab eventKey="settings" tabContentId="pipeline-panel" title={<TabTitleText>Settings</TabTitleText>} />
       </Tabs>
       <div className="em-above" id="pipeline-panel" role="tabpanel" aria-label="About the pipeline">
         {tab === "now" && <Now space={space} pipeline={pipeline} row={row} />}
+        {tab === "quality" && <DataQuality pipeline={pipeline} />}
         {tab === "log" && <Log url={`${path(`${space.inNamespace}/pipelines`, name)}/log`} name={name} />}
         {tab === "settings" && (
           <EditObject
@@ -147,7 +150,19 @@ function Conditions({ conditions }: { conditions: Condition[] }): ReactElement |
 function Now({ space, pipeline, row }: { space: Space; pipeline: Pipeline; row: PipelineRow | undefined }): ReactElement {
   const { spec, status } = pipeline;
   const { data, error } = useSeries(query(`${space.api}/series`, { pipeline: pipeline.metadata.name, minutes: 60 }));
-  const queries = status?.queries ?? [];
+  const rights = useRights(space.namespace);
+  const joins = spec.sources?.some((source) => source.table && !source.stream);
+  // Spark is not started for it: a pipeline that runs, or waits for a table, has it.
+  const hasSpark = status?.phase === "Running" || status?.conditions?.some((condition) => condition.reason === "TableEmpty");
+  const lake = useGet<QueryResult>(joins && hasSpark && rights.may("get", "addressspaces/tables") ? `${space.api}/tables` : null);
+  const versions = (status?.queries ?? []).flatMap(({ tables }) => tables ?? []).map(({ version }) => version).join();
+  const { again } = lake;
+  useEffect(() => {
+    if (versions) again();
+    // A version that is joined is news of the tables.
+    // eslint-disable-next-line
+  }, [versions]);
+  const misfits = driftOf(pipeline).reduce((sum, { count }) => sum + count, 0);
   const charts: [string, string][] = [
     ["Rows a second", "rate"],
     ["Rows read", "rows"],
@@ -163,7 +178,9 @@ function Now({ space, pipeline, row }: { space: Space; pipeline: Pipeline; row: 
           { title: "Rate", value: rate(status?.rate), below: "rows a second" },
           { title: "Lag", value: count(status?.lag), below: "rows not read yet" },
           { title: "Watermark", value: row?.watermark ? ago(row.watermark) : "–", below: row?.watermark ? dateTime(row.watermark) : "no query has one" },
-          ...(row?.badRecords ? [{ title: "Bad records", value: count(row.badRecords), below: "could not be decoded" }] : []),
+          ...(spec.schedule || status?.nextRun ? [{ title: "Next run", value: status?.nextRun ? ago(status.nextRun) : "–", below: status?.nextRun ? dateTime(status.nextRun) : spec.paused ? "it is paused" : "not known yet" }] : []),
+          ...(misfits ? [{ title: "Do not fit", value: count(misfits), below: <Link to="?tab=quality">see which, and why</Link> }] : []),
+          ...(row?.badRecords && !misfits ? [{ title: "Bad records", value: count(row.badRecords), below: "could not be decoded" }] : []),
         ]}
       />
       <Card isCompact className="em-figures">
@@ -184,15 +201,18 @@ function Now({ space, pipeline, row }: { space: Space; pipeline: Pipeline; row: 
           ))}
         </div>
       )}
-      <Card isCompact className="em-figures">
-        <CardTitle component="h2">Queries</CardTitle>
-        <CardBody>{queries.length ? <Queries queries={queries} /> : <p className="em-total">They are listed once its runner has begun them.</p>}</CardBody>
-      </Card>
+      <Queries pipeline={pipeline} />
+      <JoinedTables space={space} pipeline={pipeline} known={tablesOf(lake.data)} />
       <Card isCompact>
         <CardBody>
           <Facts
             facts={[
-              ["Reads every", spec.trigger ?? "1s"],
+              ["Reads every", spec.trigger === "availableNow" ? undefined : (spec.trigger ?? "1s")],
+              ["Runs", spec.trigger === "availableNow" && !spec.schedule && !spec.after?.length ? "once: reads what is there, and ends" : undefined],
+              ["Schedule, in UTC", spec.schedule && <code>{spec.schedule}</code>],
+              ["Runs after", spec.after?.length ? <After space={space} names={spec.after} /> : undefined],
+              ["Ran last", status?.lastRun && `${dateTime(status.lastRun)}, ${ago(status.lastRun)}`],
+              ["Runs next", status?.nextRun && dateTime(status.nextRun)],
               ["Runs as", spec.credentialsSecret ? `the user of the Secret ${spec.credentialsSecret}` : "nobody in particular"],
               ["Restarted last", spec.restart ? dateTime(spec.restart.at) + (spec.restart.from ? `, from ${spec.restart.from}` : "") : undefined],
               ["Created", dateTime(pipeline.metadata.creationTimestamp)],
@@ -207,40 +227,17 @@ function Now({ space, pipeline, row }: { space: Space; pipeline: Pipeline; row: 
   );
 }
 
-function Queries({ queries }: { queries: QueryStatus[] }): ReactElement {
+/** The pipelines that one waits for, by their short names. */
+function After({ space, names }: { space: Space; names: string[] }): ReactElement {
   return (
-    <div className="em-table">
-      <Table aria-label="Queries" variant="compact" gridBreakPoint="grid-md">
-        <Thead>
-          <Tr>
-            {["Query", "State", "Batch", "Took", "Rows", "Rows/s", "Lag", "Watermark", "State kept", "Late", "Bad", "Restarts"].map((head, index) => (
-              <Th key={head} modifier="nowrap" className={index > 1 ? "em-number" : undefined}>{head}</Th>
-            ))}
-          </Tr>
-        </Thead>
-        <Tbody>
-          {queries.map((it) => (
-            <Tr key={it.name}>
-              <Td dataLabel="Query">
-                {it.name}
-                {it.error && <div className="em-last-error em-wrap">{it.error}</div>}
-              </Td>
-              <Td dataLabel="State"><Status phase={it.state} /></Td>
-              <Td dataLabel="Batch" className="em-number">{count(it.batch)}</Td>
-              <Td dataLabel="Took" className="em-number">{it.batchDurationMs === undefined ? "–" : `${count(it.batchDurationMs)} ms`}</Td>
-              <Td dataLabel="Rows" className="em-number">{count(it.rows)}</Td>
-              <Td dataLabel="Rows/s" className="em-number">{rate(it.inputRowsPerSecond)}</Td>
-              <Td dataLabel="Lag" className="em-number">{count(it.lag)}</Td>
-              <Td dataLabel="Watermark" className="em-number">{it.watermarkDelayMs === undefined ? "–" : `${duration(it.watermarkDelayMs / 1000)} behind`}</Td>
-              <Td dataLabel="State kept" className="em-number">{it.stateRows === undefined ? "–" : `${count(it.stateRows)} rows, ${bytes(it.stateBytes)}`}</Td>
-              <Td dataLabel="Late" className="em-number">{count(it.lateRows)}</Td>
-              <Td dataLabel="Bad" className="em-number">{count(it.badRecords)}</Td>
-              <Td dataLabel="Restarts" className="em-number">{count(it.restarts)}</Td>
-            </Tr>
-          ))}
-        </Tbody>
-      </Table>
-    </div>
+    <>
+      {names.map((name, index) => (
+        <span key={name}>
+          {index > 0 && ", "}
+          <Link to={path(`${space.to}/pipelines`, `${space.name}.${shortName(name)}`)}>{shortName(name)}</Link>
+        </span>
+      ))}
+    </>
   );
 }
 

@@ -110,8 +110,8 @@ export function csvOf({ columns, rows }: Pick<QueryResult, "columns" | "rows">):
 
 const PER_PAGE = 100;
 
-export function Results(props: { result: QueryResult; title: string; saveCsv: () => void; saveParquet: () => void; busy: boolean }): ReactElement {
-  const { result } = props;
+export function Results(props: { result: QueryResult; title: string; saveCsv: () => void; saveParquet: () => void; busy: boolean; more?: string }): ReactElement {
+  const { result, more = "raise the limit, or ask for less" } = props;
   const [asChart, setAsChart] = useState(false);
   const [page, setPage] = useState(1);
   const drawing = drawingOf(result);
@@ -119,7 +119,7 @@ export function Results(props: { result: QueryResult; title: string; saveCsv: ()
   return (
     <>
       <div className="em-result-bar">
-        <span role="status">{plural(result.rows.length, "row")}{result.truncated && "; there are more: raise the limit, or ask for less"}</span>
+        <span role="status">{plural(result.rows.length, "row")}{result.truncated && `; there are more: ${more}`}</span>
         <span className="em-result-does">
           {drawing && (
             <ToggleGroup isCompact aria-label="Show as">

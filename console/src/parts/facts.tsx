@@ -1,7 +1,7 @@
 import { Card, CardBody, CardTitle, DescriptionList, DescriptionListDescription, DescriptionListGroup, DescriptionListTerm, Gallery, Progress, ProgressMeasureLocation } from "@patternfly/react-core";
 import type { ReactElement, ReactNode } from "react";
 import type { Fill } from "../api/types";
-import { bytes, count } from "./format";
+import { bytes, count, percent, UNKNOWN } from "./format";
 
 /** Terms and what they are, side by side. */
 export function Facts({ facts }: { facts: [string, ReactNode][] }): ReactElement {
@@ -76,6 +76,22 @@ export function Fullest({ fills }: { fills: Record<string, Fill> | undefined }):
         <rect className="em-fill-used" width={Math.max(most.share > 0 ? 3 : 0, Math.min(48, 48 * most.share))} height="6" rx="3" />
       </svg>
       <span aria-hidden="true"> {percent} %</span>
+    </span>
+  );
+}
+
+/** A part of a whole for a cell of a table, as a bar and in words; a part that is not empty is always seen. */
+export function Share({ part, whole, label }: { part: number; whole: number | undefined; label: string }): ReactElement {
+  if (!whole) return <>{UNKNOWN}</>;
+  const share = Math.min(1, part / whole);
+  const text = percent(share);
+  return (
+    <span className={`em-fill${share >= 0.05 ? " em-full" : share > 0 ? " em-high" : ""}`} role="img" aria-label={`${text} ${label}`} title={`${count(part)} of ${count(whole)}`}>
+      <svg viewBox="0 0 48 6" width="48" height="6" aria-hidden="true">
+        <rect className="em-fill-all" width="48" height="6" rx="3" />
+        <rect className="em-fill-used" width={share > 0 ? Math.max(3, 48 * share) : 0} height="6" rx="3" />
+      </svg>
+      <span aria-hidden="true"> {text}</span>
     </span>
   );
 }

@@ -26,6 +26,14 @@ export function number(value: number | undefined | null): string {
   return Math.abs(value) < 1e9 ? NUMBER.format(value) : SHORT.format(value);
 }
 
+/** A share from 0 to 1; what is little is not called none, and what lacks little not all. */
+export function percent(share: number): string {
+  const value = 100 * share;
+  if (value > 0 && value < 0.1) return "< 0.1 %";
+  if (value > 99.9 && value < 100) return "> 99.9 %";
+  return `${value < 10 && value !== 0 ? value.toFixed(1) : Math.round(value)} %`;
+}
+
 export function bytes(value: number | undefined | null): string {
   if (value === undefined || value === null) return UNKNOWN;
   let size = value;

@@ -282,15 +282,17 @@ def test_an_answer_may_be_a_file_of_parquet(api: str, cli: Cli, shop: Path, tmp_
 
 
 def test_the_tables_of_a_space_are_listed(api: str, cli: Cli, shop: Path, tmp_path: Path) -> None:
-    rows = [["readings", [{"name": "device", "type": "STRING"}], 3, 900], ["spoilt", None, None, None]]
-    with host(tmp_path / "data", {"columns": [], "rows": rows}) as asked:
+    columns = [{"name": name, "type": "ANY"} for name in ("table", "columns", "rows", "bytes", "format", "files")]
+    rows = [["readings", [{"name": "device", "type": "STRING"}], 3, 900, "delta", 2], ["spoilt", *[None] * 5]]
+    with host(tmp_path / "data", {"columns": columns, "rows": rows}) as asked:
         done = cli("pipeline", "tables")
         assert done.code == 0
         assert [line.split() for line in done.out.splitlines()[1:]] == [
-            ["readings", "3", "900", "device", "STRING"],
-            ["spoilt", "-", "-"],
+            ["readings", "delta", "3", "2", "900", "device", "STRING"],
+            ["spoilt", "-", "-", "-", "-"],
         ]
-        assert json.loads(cli("pipeline", "tables", "-o", "json").out)[0]["table"] == "readings"
+        told = json.loads(cli("pipeline", "tables", "-o", "json").out)[0]
+        assert (told["table"], told["format"], told["files"]) == ("readings", "delta", 2)
     assert asked == [("/query", {"space": "default/shop", "limit": 10_000, "mayStart": True})] * 2
     (tmp_path / "data" / "pipelines.sock").unlink()
     with host(tmp_path / "data", {"columns": [], "rows": []}):

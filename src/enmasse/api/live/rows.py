@@ -529,10 +529,18 @@ def _ends(spec: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
         return list(parameters.reads()), list(parameters.writes()), list(parameters.tables())
     sources, sinks = spec.get("sources") or (), spec.get("sinks") or ()
     return (
-        [str(source.get("address") or source.get("table") or source["name"]) for source in sources],
+        [str(name) for source in sources for name in _read_by(source)],
         [str(sink["address"]) for sink in sinks if sink.get("address")],
         [str(sink["table"]) for sink in sinks if sink.get("table")],
     )
+
+
+def _read_by(source: Mapping[str, Any]) -> Sequence[str]:
+    if source.get("addresses"):
+        return list(source["addresses"])
+    files = source.get("files") or {}
+    named = (source.get("address"), source.get("addressPattern"), source.get("table"), files.get("path"))
+    return [next((name for name in named if name), source["name"])]
 
 
 def _connection(told: Document) -> Document:

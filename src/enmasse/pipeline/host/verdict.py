@@ -370,7 +370,9 @@ def _is_module(name: str) -> bool:
 def _rest_of(pipeline: Pipeline) -> Rest:
     if pipeline.spec.paused:
         return "Paused"
-    status = pipeline.status
+    spec, status = pipeline.spec, pipeline.status
+    if spec.schedule or spec.after:
+        return ""  # Its runner begins it again.
     if status.phase == "Finished" and status.observed_generation == pipeline.metadata.generation:
         return "Finished"
     return ""
@@ -431,10 +433,10 @@ def compose(
         "observed_generation": pipeline.metadata.generation,
     }
     if reported is not None and verdict.is_wanted:
-        for name in ("queries", "rows", "rate", "lag", "last_error", "restarted_at", "warnings"):
+        for name in ("queries", "rows", "rate", "lag", "last_error", "next_run", "warnings"):
             fields[name] = getattr(reported, name)
-        if reported.restarted_at is None:
-            fields["restarted_at"] = former.restarted_at
+        for name in ("restarted_at", "last_run"):  # of which a runner that is new knows nothing
+            fields[name] = getattr(reported, name) or getattr(former, name)
     else:
         state = phase if phase in ("Paused", "Finished", "Starting") else "Waiting"
         fields["queries"] = tuple(
@@ -443,7 +445,7 @@ def compose(
             )
             for query in former.queries
         )
-        fields["rate"] = None
+        fields |= {"rate": None, "next_run": None}
     return former.model_copy(update=fields)
 
 

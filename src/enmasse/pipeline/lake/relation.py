@@ -167,6 +167,8 @@ def history(spark: SparkSession, path: LakePath, most: int = 1000) -> DataFrame:
             _count(figures, "num_removed_files", "num_target_files_removed", "numFilesRemoved"),
             _count(figures, "num_added_rows", "num_target_rows_inserted", "num_output_rows"),
         )
+        if not figures and len(rows) < _COUNTED:  # as of appended batches
+            counts = _counts_of(path / LOG / f"{entry['version']:020d}.json")
         at = datetime.fromtimestamp(entry.get("timestamp", 0) / 1000, UTC)
         rows.append((entry.get("version"), at, entry.get("operation"), *counts))
     return spark.createDataFrame(rows, HISTORY)
@@ -207,6 +209,25 @@ def statistics(spark: SparkSession, path: LakePath) -> DataFrame:
         texts = (str(min(least)) if least else None, str(max(most)) if most else None)
         rows.append((name, kind, *texts, sum(nulls) if nulls else None))
     return spark.createDataFrame(rows, STATISTICS)
+
+
+_COUNTED: Final = 100
+"""Versions of which the log's entry is read: each is a file, or an object far away."""
+
+
+def _counts_of(entry: LakePath) -> tuple[int | None, int | None, int | None]:
+    """Return how many files an entry of a table's log adds and removes, and how many rows it adds.
+
+    None of an entry that is not there any more, and no rows where files are removed: they may hold the same ones.
+    """
+    try:
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    except OSError:
+        return None, None, None
+    added = [action["add"] for action in actions if "add" in action]
+    removed = sum("remove" in action for action in actions)
+    rows = sum(json.loads(add.get("stats") or "{}").get("numRecords") or 0 for add in added)
+    return len(added), removed, None if removed else rows
 
 
 def _count(figures: Mapping[str, Any], *names: str) -> int | None:

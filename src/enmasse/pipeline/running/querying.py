@@ -65,6 +65,8 @@ TABLE_COLUMNS: Final = [
     {"name": "columns", "type": "ARRAY<STRUCT<NAME:STRING,TYPE:STRING>>"},
     {"name": "rows", "type": "BIGINT"},
     {"name": "bytes", "type": "BIGINT"},
+    {"name": "format", "type": "STRING"},
+    {"name": "files", "type": "BIGINT"},
 ]
 """The columns of the list of tables."""
 
@@ -353,7 +355,7 @@ def _bounded(found: Iterable[Row], limit: int) -> tuple[list[tuple[Row, list[Any
 
 
 def _tables(lake: LakePath, limit: int) -> dict[str, Any]:
-    """Return a row for each table: its name, columns, rows and bytes."""
+    """Return a row for each table: its name, columns, rows, bytes, format and number of files."""
     names = tables(lake)
     rows: list[list[Any]] = []
     for name in names[:limit]:
@@ -361,10 +363,10 @@ def _tables(lake: LakePath, limit: int) -> dict[str, Any]:
             found = facts(lake / name)
         except (EnmasseError, DeltaError, pa.ArrowException, OSError, ValueError):
             # A damaged table is there, and a query of it says what is wrong.
-            rows.append([name, None, None, None])
+            rows.append([name, *[None] * (len(TABLE_COLUMNS) - 1)])
             continue
         columns = [{"name": column, "type": kind} for column, kind in found.columns]
-        rows.append([name, columns, found.rows, found.bytes])
+        rows.append([name, columns, found.rows, found.bytes, found.format, found.files])
     return {"columns": TABLE_COLUMNS, "rows": rows, "truncated": len(names) > limit}
 
 

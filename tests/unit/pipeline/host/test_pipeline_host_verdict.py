@@ -319,6 +319,25 @@ def test_figures_of_the_runner_are_passed_on_and_kept_while_it_rests() -> None:
     assert (second.phase, second.rows, second.rate, second.queries[0].state) == ("Paused", 7, None, "Paused")
 
 
+def test_runs_of_a_schedule_are_told_and_the_last_is_remembered() -> None:
+    now, verdict = PipelineStatus(), judge(pipeline(), facts())
+    ended = said("True", "Finished").model_copy(update={"last_run": "2026-11-22T04:00:00Z", "next_run": NOW})
+    first = compose(pipeline(), now, verdict, ended, NOW)
+    assert (first.last_run, first.next_run) == ("2026-11-22T04:00:00Z", NOW)
+    again = compose(pipeline(), first, verdict, said("True", "Running"), NOW)
+    assert (again.last_run, again.next_run) == ("2026-11-22T04:00:00Z", None)
+    paused = compose(pipeline(paused=True), first, judge(pipeline(paused=True), facts()), None, NOW)
+    assert (paused.last_run, paused.next_run) == ("2026-11-22T04:00:00Z", None)
+
+
+@pytest.mark.parametrize("again", [{"schedule": "0 3 * * *"}, {"after": ["first"]}, {}])
+def test_what_has_finished_stays_with_its_runner_if_it_runs_again(again: dict[str, Any]) -> None:
+    finished = {"phase": "Finished", "observed_generation": pipeline().metadata.generation}
+    declared = pipeline(trigger="availableNow", **again)
+    ended = declared.model_copy(update={"status": declared.status.model_copy(update=finished)})
+    assert judge(ended, facts()).is_wanted == bool(again)
+
+
 def test_a_runner_that_ended_is_told_of_and_times_of_conditions_stay() -> None:
     verdict = judge(pipeline(), facts())
     first = compose(pipeline(), PipelineStatus(), verdict, said("True", "Running"), NOW)

@@ -265,26 +265,32 @@ def tables(
     output: StructuredChoice = StructuredOutput.TABLE,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """List the tables of a space's lake with their columns, rows and bytes."""
+    """List the tables of a space's lake with their formats, rows, files, bytes and columns."""
     writer, kind = Writer(), PIPELINE
     place = namespace or kind.default_namespace
     with ApiClient.find(data, warn=writer.warn) as api:
         space = space or only_space(api, place)
         path = f"{kind.base_path()}/namespaces/{place}/addressspaces/{space}/tables"
         with writer.err.status("asking ..."):
-            rows = api.call("GET", path, timeout=QUERY_TIMEOUT_S)["rows"]
+            answer = api.call("GET", path, timeout=QUERY_TIMEOUT_S)
+    heads = [column["name"] for column in answer["columns"]]
+    found = [dict(zip(heads, row, strict=True)) for row in answer["rows"]]
     if output is not StructuredOutput.TABLE:
-        heads = ("table", "columns", "rows", "bytes")
-        write_structured(writer.out, output.value, [dict(zip(heads, row, strict=True)) for row in rows])
+        write_structured(writer.out, output.value, found)
         return
-    if not rows:
+    if not found:
         writer.note(f"Space {space} has no table yet: a pipeline makes those that it writes.")
         return
     shown = [
-        [table, _cell(count), _cell(size), ", ".join(f"{it['name']} {it['type']}" for it in columns or ())]
-        for table, columns, count, size in rows
+        [
+            row["table"],
+            row["format"] or "-",
+            *[_cell(row[head]) for head in ("rows", "files", "bytes")],
+            ", ".join(f"{it['name']} {it['type']}" for it in row["columns"] or ()),
+        ]
+        for row in found
     ]
-    writer.out.print(make_table(("TABLE", "ROWS", "BYTES", "COLUMNS"), shown))
+    writer.out.print(make_table(("TABLE", "FORMAT", "ROWS", "FILES", "BYTES", "COLUMNS"), shown))
 
 
 def _change(name: str, space: str | None, namespace: str | None, data: Data, spec: dict[str, Any], done: str) -> None:
