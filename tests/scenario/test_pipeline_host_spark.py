@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from enmasse.client.blocking import Message, connect
+from enmasse.client.blocking import Message, TlsOptions, connect
 from tests.support.polling import until
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ MANIFEST = """
 apiVersion: enmasse.io/v1beta1
 kind: AddressSpace
 metadata: {name: shop}
-spec: {type: standard}
+spec: {type: standard, authenticationService: {name: standard}}
 ---
 apiVersion: enmasse.io/v1beta1
 kind: Address
@@ -41,6 +42,7 @@ apiVersion: enmasse.io/v1beta1
 kind: Pipeline
 metadata: {name: shop.keep}
 spec:
+  credentialsSecret: keeper
   sources: [{name: rows, address: telemetry}]
   steps: [{name: texts, sql: "SELECT CAST(value AS STRING) AS text FROM rows"}]
   sinks: [{input: texts, table: texts}]
@@ -79,15 +81,26 @@ def runner_of(data: Path) -> int | None:
     return None
 
 
-def test_rows_reach_a_table_over_the_death_of_the_runner_and_the_host(own: Installation, tmp_path: Path) -> None:
+def test_rows_reach_a_table_by_certificate_over_the_death_of_the_runner_and_the_host(
+    own: Installation, tmp_path: Path
+) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(MANIFEST)
     own.ok("apply", "-f", str(path))
+    own.ok("certificate", "issue", "keeper.example.com", "--directory", str(tmp_path), "--data", str(own.data))
+    rights = ("--certificate", "keeper.example.com", "--send", "telemetry", "--recv", "telemetry")
+    own.ok("create", "user", "keeper", "--space", "shop", *rights)
+    files = {entry: tmp_path / f"keeper.example.com.{entry[4:]}" for entry in ("tls.crt", "tls.key")}
+    entries = {entry: file.read_text() for entry, file in files.items()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keeper"}, "stringData": entries}
+    path.write_text(json.dumps(secret))
+    own.ok("apply", "-f", str(path))
+    shown = TlsOptions(own.data / "tls" / "authority" / "ca.crt", files["tls.crt"], files["tls.key"])
     own.ok("status", "--wait", "150")
     http = httpx.Client(base_url=own.url("api"), headers=own.proof, trust_env=False, timeout=200)
 
     def send(numbers: range) -> None:
-        with connect(own.url("amqp"), hostname="shop.default") as connection:
+        with connect(own.url("amqps"), hostname="shop.default", tls=shown) as connection:
             sender = connection.sender("telemetry")
             for number in numbers:
                 sender.send(Message(f"reading {number}", durable=True))
@@ -116,8 +129,11 @@ def test_rows_reach_a_table_over_the_death_of_the_runner_and_the_host(own: Insta
         send(range(10, 20))
         until(lambda: len(texts()) >= 20, status, seconds=LATE_S, step=0.3)
         assert texts() == sorted(f"reading {number}" for number in range(20))
+        asked = {"sql": "SELECT count(*) AS n FROM telemetry", "credentialsSecret": "keeper"}
+        assert http.post(f"{ROOT}/addressspaces/shop/query", json=asked).json()["rows"] == [[20]]
         log = http.get(f"{ROOT}/pipelines/shop.keep/log", params={"tail": 50})
         assert log.status_code == 200
+        assert entries["tls.key"].splitlines()[1] not in log.text + str(status())
         path.write_text(PYTHON)
         own.ok("apply", "-f", str(path))
         found = until(lambda: status("shop.scored").get("conditions"), status, seconds=LATE_S, step=0.3)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
 
+from enmasse.client.background import Background
 from enmasse.client.blocking import Connection, Message, TlsOptions, connect
 from enmasse.drivers.authority import Authority
 from enmasse.identity.users import key_fields, make_keys
 from tests.support.node_process import NodeProcess
 from tests.support.polling import until
+from tests.unit.net.providers import Provider
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +37,7 @@ class Guarded:
 
     def __init__(self, node: NodeProcess, authority: Authority, folder: Path) -> None:
         self.node = node
+        self.authority = authority
         self.ca_file = str(authority.path)
         self.url = f"amqps://127.0.0.1:{node.port}"
         self.folder = folder
@@ -63,6 +68,25 @@ class Guarded:
         self.manage(lambda m: m.create("io.enmasse.user", f"default/shop.{name}", attributes))
         (self.folder / f"{name}.json").write_text(json.dumps({"user": name, "password": PASSWORD}))
 
+    def add_machine(self, name: str) -> dict[str, str]:
+        """Declare a user who comes by certificate; the options that show it."""
+        attributes = {
+            "space": "default/shop",
+            "spaceUid": "s1",
+            "username": name,
+            "certificates": [f"{name}.example.com"],
+            "authorization": [{"operations": ["send", "recv"], "addresses": ["t"]}],
+            "uid": f"user-{name}",
+            "generation": 1,
+            "revision": "1",
+        }
+        self.manage(lambda m: m.create("io.enmasse.user", f"default/shop.{name}", attributes))
+        return self.certificate(name)
+
+    def certificate(self, name: str) -> dict[str, str]:
+        certificate, key = self.authority.issue_client(f"{name}.example.com").write(self.folder, name)
+        return {"tlsCertificate": str(certificate), "tlsKey": str(key)}
+
     def remove_user(self, name: str) -> None:
         self.manage(lambda m: m.delete("io.enmasse.user", f"default/shop.{name}"))
 
@@ -75,7 +99,7 @@ class Guarded:
             outcomes = connection.sender("t").send_all([Message(body) for body in bodies], timeout=30)
             assert {str(outcome) for outcome in outcomes} == {"accepted"}
 
-    def options(self, credentials: str) -> dict[str, str]:
+    def options(self, credentials: str = "") -> dict[str, str]:
         return {
             "url": self.url,
             "address": "t",
@@ -175,3 +199,122 @@ def test_who_only_reads_may_show_its_lag(spark: SparkSession, guarded: Guarded, 
     until(lambda: consumers() == [{"name": "shop.hot", "partition": 0, "offset": 3, "lag": 0}])
     guarded.send(b"4", b"5")
     assert consumers() == [{"name": "shop.hot", "partition": 0, "offset": 3, "lag": 2}]
+
+
+def test_a_client_certificate_reads_and_writes_and_one_that_nobody_knows_does_not(
+    spark: SparkSession, guarded: Guarded
+) -> None:
+    shown = guarded.add_machine("robot")
+    assert table(spark, guarded, "", **shown).count() == 3
+    where = {name: value for name, value in guarded.options().items() if name != "startingOffsets"}
+    rows = spark.createDataFrame([("4",)], "value STRING")
+    rows.write.format("enmasse").mode("append").options(**where, **shown).save()
+    (guarded.folder / "robot-too.json").write_text(json.dumps({"tlsCertificate": "robot.crt", "tlsKey": "robot.key"}))
+    assert table(spark, guarded, "robot-too").count() == 4
+    stranger = guarded.certificate("stranger")
+    with pytest.raises(PySparkException, match=r"not let in the certificate .*stranger\.crt: .*EXTERNAL") as caught:
+        table(spark, guarded, "", **stranger).count()
+    assert "PRIVATE KEY" not in str(caught.value)
+    with pytest.raises(PySparkException, match=r"not let in the certificate .*stranger\.crt: .*EXTERNAL"):
+        rows.write.format("enmasse").mode("append").options(**where, **stranger).save()
+
+
+def _create(management: Any, *, kind: str, name: str, attributes: dict[str, Any]) -> None:
+    management.create(kind, name, attributes)
+
+
+class Federated:
+    """The space ``office`` of the same node, whose users a provider knows, with the stream ``t``."""
+
+    def __init__(self, guarded: Guarded, provider: Provider, folder: Path) -> None:
+        self.guarded, self.provider, self.file = guarded, provider, folder / "token"
+        oidc = {"issuer": provider.issuer, "audience": "messaging", "clientId": "messaging", "leeway": 0}
+        space = {"spaceType": "standard", "authentication": "external", "oidc": oidc, "uid": "s2", "generation": 1}
+        stream = {"space": "default/office", "address": "t", "addressType": "stream", "uid": "t2", "generation": 1}
+        user = {
+            "space": "default/office",
+            "spaceUid": "s2",
+            "username": "ida",
+            "authorization": [{"operations": ["send", "recv"], "addresses": ["t"]}],
+            "uid": "ida",
+            "generation": 1,
+            "revision": "1",
+        }
+        for kind, name, attributes in (
+            ("io.enmasse.space", "default/office", space),
+            ("io.enmasse.address", "default/office.t", stream),
+            ("io.enmasse.user", "default/office.ida", user),
+        ):
+            guarded.manage(partial(_create, kind=kind, name=name, attributes=attributes))
+
+    def renew(self, **claims: Any) -> str:
+        """Put another token into the file, as whoever keeps it does."""
+        token = self.provider.token(**claims)
+        new = self.file.with_suffix(".new")
+        new.write_text(token + "\n")
+        new.replace(self.file)
+        return token
+
+    def options(self) -> dict[str, str]:
+        return {
+            "url": self.guarded.url,
+            "address": "t",
+            "space": "office.default",
+            "caFile": self.guarded.ca_file,
+            "tokenFile": str(self.file),
+        }
+
+    def write(self, spark: SparkSession, *values: str) -> None:
+        rows = spark.createDataFrame([(value,) for value in values], "value STRING").coalesce(1)
+        rows.write.format("enmasse").mode("append").options(**self.options()).save()
+
+    def connections(self) -> set[str]:
+        found = self.guarded.manage(lambda m: m.query("io.enmasse.connection", ["identity", "user", "properties"]))
+        return {one["identity"] for one in found if one["user"] == "ida"}
+
+
+@pytest.fixture
+def federated(guarded: Guarded, tmp_path: Path) -> Iterator[Federated]:
+    background, provider = Background.acquire(), Provider()
+    try:
+        background.run(provider.start())
+        yield Federated(guarded, provider, tmp_path)
+    finally:
+        background.run(provider.stop())
+        background.release()
+
+
+def test_a_query_goes_on_with_the_token_that_its_file_holds_when_the_last_one_ends(
+    spark: SparkSession, federated: Federated, tmp_path: Path
+) -> None:
+    first = federated.renew(exp=int(time.time()) + 30)
+    federated.write(spark, "1", "2")
+    rows = spark.readStream.format("enmasse").options(**federated.options(), startingOffsets="earliest").load()
+    got: list[bytes] = []
+    before = federated.connections()
+    second = federated.renew(exp=int(time.time()) + 4)
+    query = (
+        rows.writeStream.foreachBatch(lambda frame, _: got.extend(bytes(row["value"]) for row in frame.collect()))
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .start()
+    )
+    until(lambda: len(got) == 2)
+    planning = federated.connections() - before
+    assert planning
+    third = federated.renew()
+    until(lambda: not planning & federated.connections())
+    federated.write(spark, "3")
+    until(lambda: len(got) == 3 or not query.isActive)
+    assert query.exception() is None
+    query.stop()
+    assert sorted(got) == [b"1", b"2", b"3"]
+    federated.renew(exp=int(time.time()) - 5)
+    frame = spark.read.format("enmasse").options(**federated.options()).load()
+    with pytest.raises(
+        PySparkException, match=r"not let in the user of the token in .*/token: .*OAUTHBEARER"
+    ) as caught:
+        frame.count()
+    frame.createOrReplaceTempView("federated")
+    shown = "".join(row[0] for row in spark.sql("EXPLAIN EXTENDED SELECT * FROM federated").collect())
+    for token in (first, second, third):
+        assert token not in shown + str(caught.value)

@@ -398,8 +398,8 @@ def _(target: dict[str, Any]) -> Any:
 @way("read blue's addresses with the source of Spark, by the credentials of blue's that have the same name")
 def _(target: dict[str, Any]) -> Any:
     from enmasse.client.blocking import connect
-    from enmasse.pipeline.credentials import credentials
+    from enmasse.pipeline.credentials import Login
 
-    given = credentials("runner")
+    given = Login("runner").arguments()
     with connect(target["amqp"], hostname="blue.team-b", reconnect=False, timeout=30, **given) as connection:
         return connection.receiver("private") is not None

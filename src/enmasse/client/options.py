@@ -297,7 +297,12 @@ class Authentication(SaslClient):
         self._is_tls = url.is_tls
         self._takes_any = options.sasl is None
         self._usable = _mechanisms(options, url, with_secrets=not self._is_tapped)
-        self._is_known = options.user is not None or url.user is not None or options.token is not None
+        self._is_known = (
+            options.user is not None
+            or url.user is not None
+            or options.token is not None
+            or has_certificate(options.tls)
+        )
         self.hostname = url.hostname or options.hostname or url.host or None
         """The host, and so the space, that is asked for."""
         super().__init__(self._usable, self.hostname)

@@ -112,6 +112,9 @@ async def test_a_client_certificate_proves_who_we_are(serving: Any, authority: A
         async with connect(server.url, tls=TlsOptions(ca_file=authority.ca_file, certificate=pem)):
             assert server.mechanisms_used == ["EXTERNAL"]
             assert server.shells[-1].peer_names == ("robot",)
+        server.mechanisms = ["ANONYMOUS", "PLAIN"]
+        with pytest.raises(ConnectionDeniedError, match="offers ANONYMOUS, PLAIN, and none of EXTERNAL"):
+            await connect(server.url, tls=TlsOptions(ca_file=authority.ca_file, certificate=pem), sasl=["EXTERNAL"])
         locked = authority.sign("robot", password="open sesame")
         options = TlsOptions(ca_file=authority.ca_file, certificate=locked, key_password="open sesame")
         assert "sesame" not in repr(options)

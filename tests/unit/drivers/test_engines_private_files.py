@@ -113,7 +113,7 @@ def test_credentials_are_their_readers_before_they_have_their_name(tmp_path: Pat
 
     sys.addaudithook(look)  # there is no way to take one off
     try:
-        folder.write_credentials("runner", "jo", "secret")
+        folder.write_credentials("runner", {"tls.crt": "certificate", "tls.key": "secret"})
     finally:
         is_watching = False
-    assert seen == [(NOBODY, 0o600)]
+    assert seen == [(NOBODY, 0o600)] * 2

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.pipeline.credentials import credentials
+from enmasse.client import TlsOptions
+from enmasse.pipeline.credentials import Arguments, Login, needs_tls
 from enmasse.pipeline.errors import AccessError, OptionError
 
 
@@ -15,6 +16,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ENMASSE_USER", "of the environment")
     monkeypatch.setenv("ENMASSE_PASSWORD", "p")
     return tmp_path
+
+
+def credentials(name: str = "") -> Arguments:
+    return Login.parse({"credentials": name}, "amqps://node").arguments()
 
 
 def test_named_credentials_are_read_from_their_file_each_time(folder: Path) -> None:
@@ -56,6 +61,8 @@ def test_what_is_no_name_is_refused_and_not_repeated(folder: Path, name: str) ->
         '{"password": "secret"}',
         '{"user": 5, "password": "secret"}',
         '{"user": "ann", "password": {"is": "secret"}}',
+        '{"user": "ann", "password": "secret", "token": "secret"}',
+        '{"token": ["secret"]}',
         '{"user": "ann", "password": "' + "secret" * 20_000 + '"}',
     ],
 )
@@ -65,3 +72,47 @@ def test_a_damaged_file_is_named_and_not_repeated(folder: Path, content: str) ->
         credentials("analyst")
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_named_credentials_may_be_a_token_or_a_certificate_beside_them(folder: Path) -> None:
+    (folder / "job.json").write_text(json.dumps({"token": "ey.J\n"}))
+    assert credentials("job") == {"user": None, "password": None, "token": "ey.J"}
+    assert needs_tls("job")
+    (folder / "job.json").write_text(json.dumps({"tlsCertificate": "job.pem"}))
+    tls = TlsOptions(certificate=str(folder / "job.pem"))
+    assert credentials("job") == {"user": None, "password": None, "tls": tls, "sasl": ("EXTERNAL",)}
+    assert needs_tls("job")
+    (folder / "job.json").write_text(json.dumps({"user": "ann", "password": "p"}))
+    assert not needs_tls("job")
+
+
+def test_a_token_is_read_from_its_file_each_time(folder: Path) -> None:
+    login = Login.parse({"tokenFile": str(folder / "token"), "caFile": "ca.crt"}, "amqps://node")
+    for token in ("first", "second"):
+        (folder / "token").write_text(f"{token}\n")
+        tls = TlsOptions(ca_file="ca.crt")
+        assert login.arguments() == {"user": None, "password": None, "token": token, "tls": tls}
+    for bad in ("", "sec ret", "secret\x01auth=", "sécret", "secret" * 20_000):
+        (folder / "token").write_text(bad)
+        with pytest.raises(AccessError, match=r"the token in .* is none") as caught:
+            login.arguments()
+        assert "secret" not in str(caught.value)
+    (folder / "token").unlink()
+    with pytest.raises(AccessError, match=r"option tokenFile: cannot read .*token \(No such file"):
+        login.arguments()
+
+
+@pytest.mark.parametrize(
+    ("options", "url", "complaint"),
+    [
+        ({"tokenFile": "t", "credentials": "ann"}, "amqps://n", "credentials and tokenFile each say who"),
+        ({"tokenFile": "t", "tlsCertificate": "c"}, "amqps://n", "tokenFile and tlsCertificate each say who"),
+        ({"tlsKey": "k"}, "amqps://n", "tlsKey needs the certificate"),
+        ({"tlsCertificate": "c"}, "amqp://n", "expected a url amqps://..., not amqp://"),
+        ({"tlsCertificate": "c"}, "amqp+unix:///s", "expected a url amqps://"),
+        ({"tokenFile": "t"}, "amqpws://n", "the network would see the token"),
+    ],
+)
+def test_options_that_do_not_go_together_are_told(options: dict[str, str], url: str, complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        Login.parse(options, url)

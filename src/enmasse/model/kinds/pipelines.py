@@ -347,7 +347,7 @@ class PipelineSpec(Model):
     """The sources, steps and sinks of a pipeline, and how it runs."""
 
     credentials_secret: str | None = None
-    """A Secret of the namespace with ``username`` and ``password``: the user of the space it runs as."""
+    """A Secret with ``username`` and ``password``, ``token``, or ``tls.crt`` and ``tls.key``: the user it runs as."""
     sources: tuple[SourceSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)
     """What is read: each a relation by its name."""
     steps: tuple[StepSpec, ...] = Field(default=(), strict=False, max_length=MAX_RELATIONS)

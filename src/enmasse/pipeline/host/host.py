@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from enmasse.control.runtime.controller import Controller
+from enmasse.drivers.authority import Authority
+from enmasse.drivers.data_directory import Layout
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.model.kinds.lakes import S3Lake
 from enmasse.model.kinds.pipelines import Pipeline
@@ -56,6 +58,7 @@ from enmasse.pipeline.host.supervise import BoundedLog
 from enmasse.pipeline.host.verdict import (
     Facts,
     Rule,
+    SecretEntries,
     SpaceFacts,
     Verdict,
     cluster_rule,
@@ -213,8 +216,8 @@ class Host(Controller):
             known = await self.declared.read_addresses(namespace, space)
         return {name: facts.to_command() for name, facts in known.items()}
 
-    async def _credentials_now(self, namespace: str, secret: str) -> tuple[str, str, str]:
-        """Name, user and password of a Secret.
+    async def _credentials_now(self, namespace: str, secret: str) -> SecretEntries:
+        """Name and entries of a Secret.
 
         Raises:
             UnavailableError: there is no such Secret, or it is not complete.
@@ -463,6 +466,8 @@ class Host(Controller):
         folder = self._folders.folder(key.space, space_uid, is_separated=is_separated)
         if lake:
             folder.write_lake(lake)
+        if (authority := Authority(Layout(self._settings.data).tls).path).exists():
+            folder.write_authority(authority.read_bytes())
         namespace, _, name = key.space.partition("/")
         program = [*self._settings.program, "--space", key.space, "--url", self._settings.amqp]
         program += ["--space-host", f"{name}.{namespace}.{self._settings.domain}"]

@@ -227,10 +227,28 @@ class SpaceFolder:
         except OSError as error:
             raise ConfigError(f"{error.filename or self.path} cannot be made: {error.strerror}") from None
 
-    def write_credentials(self, name: str, user: str, password: str) -> None:
-        """Write the credentials of a Secret, for the pipelines that name it."""
-        path = self.path / "credentials" / f"{name}.json"
-        self._replace(path, json.dumps({"user": user, "password": password}).encode())
+    def write_credentials(self, name: str, entries: Mapping[str, str]) -> None:
+        """Write the credentials of a Secret, for the pipelines that name it.
+
+        Args:
+            name: of the Secret.
+            entries: ``username`` and ``password``, ``token``, or ``tls.crt`` and ``tls.key``.
+        """
+        folder = self.path / "credentials"
+        if "tls.crt" in entries:
+            # One file, so that nobody reads a certificate with the key of another one.
+            pem = f"{entries['tls.crt'].rstrip()}\n{entries['tls.key'].rstrip()}\n"
+            self._replace(folder / f"{name}.pem", pem.encode())
+            content = {"tlsCertificate": f"{name}.pem"}
+        elif "token" in entries:
+            content = {"token": entries["token"]}
+        else:
+            content = {"user": entries["username"], "password": entries["password"]}
+        self._replace(folder / f"{name}.json", json.dumps(content).encode())
+
+    def write_authority(self, certificate: bytes) -> None:
+        """Write the certificate of the authority to trust where a pipeline comes by token or certificate."""
+        self._replace(self.path / "credentials" / "ca.crt", certificate)
 
     def write_lake(self, settings: Mapping[str, str]) -> None:
         """Write where the space's tables are, unless that is there already; who reads it opens the storage anew."""

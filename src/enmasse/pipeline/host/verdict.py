@@ -177,7 +177,7 @@ class Verdict:
         conditions: what holds.
         is_wanted: whether a runner is to run it.
         rest: why it is not, if nothing is wrong.
-        credentials: name, user and password that the runner must find; None: it needs none.
+        credentials: name and entries of the Secret that the runner must find; None: it needs none.
         modules: Python by file name that the runner must find.
         put: what the runner is sent, without the resource.
         mark: changes when the runner must be sent it again.
@@ -187,7 +187,7 @@ class Verdict:
     conditions: tuple[Condition, ...]
     is_wanted: bool
     rest: Rest = ""
-    credentials: tuple[str, str, str] | None = None
+    credentials: SecretEntries | None = None
     modules: Mapping[str, str] = field(default_factory=dict)
     put: Document = field(default_factory=dict)
     mark: str = ""
@@ -315,13 +315,13 @@ def _judge_addresses(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[Docum
     return addresses, note("AddressesFound", "True", "Found")
 
 
-def _judge_credentials(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[tuple[str, str, str] | None, bool]:
+def _judge_credentials(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[SecretEntries | None, bool]:
     name, kind = pipeline.spec.credentials_secret, "CredentialsFound"
     if name is None:
         if facts.space is not None and facts.space.needs_user:
             message = (
-                f"space {pipeline.space} lets in its users alone: make a Secret with the entries username and "
-                "password of one of them, and name it in spec.credentialsSecret"
+                f"space {pipeline.space} lets in its users alone: make a Secret with the entries {_IN_WORDS} of one "
+                "of them, and name it in spec.credentialsSecret"
             )
             return None, note(kind, "False", "CredentialsNeeded", message)
         return None, note(kind, "True", "NotNeeded")
@@ -334,16 +334,30 @@ def _judge_credentials(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[tup
     return read, note(kind, "True", "Found")
 
 
-def read_credentials(name: str, secret: Document) -> tuple[str, str, str] | str:
-    """Return the name, user and password of a Secret; or what is wrong with it, without what it holds."""
-    entries, values = secret.get("data") or {}, []
-    for entry in ("username", "password"):
+SecretEntries = tuple[str, dict[str, str]]
+"""The name of a Secret, and those of its entries that say who comes in."""
+
+_WAYS = (("username", "password"), ("token",), ("tls.crt", "tls.key"))
+"""Entries of a Secret that belong together; a Secret has those of one way to come in."""
+_IN_WORDS = "username and password, token, or tls.crt and tls.key"
+
+
+def read_credentials(name: str, secret: Document) -> SecretEntries | str:
+    """Return the name of a Secret and its entries; or what is wrong with it, without what it holds."""
+    data = secret.get("data") or {}
+    ways = [way for way in _WAYS if way[0] in data]
+    if len(ways) != 1:
+        has = f"has both {ways[0][0]} and {ways[1][0]}" if ways else "does not say who comes in"
+        return f"Secret {name} {has}; expected the entries {_IN_WORDS}"
+    entries = {}
+    for entry in ways[0]:
         try:
-            values.append(base64.b64decode(entries[entry], validate=True).decode())
+            entries[entry] = base64.b64decode(data[entry], validate=True).decode()
         except (KeyError, ValueError, binascii.Error):
-            return f"Secret {name} has no entry {entry} of text; username and password are needed"
-    user, password = values
-    return name, user, password
+            return f"Secret {name} has no entry {entry} of text; {' and '.join(ways[0])} are needed"
+        if entry.startswith("tls.") and "-----BEGIN " not in entries[entry]:
+            return f"Secret {name}: the entry {entry} is not PEM, which begins with -----BEGIN"
+    return name, entries
 
 
 def _judge_code(pipeline: Pipeline, facts: Facts, note: Any) -> tuple[dict[str, str], bool]:

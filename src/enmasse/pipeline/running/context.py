@@ -301,9 +301,4 @@ class RunningContext:
 
     def connection_options(self) -> dict[str, str]:
         """Return the options of every reader and writer of an address."""
-        options = {"url": self.place.url}
-        if self.place.host:
-            options["space"] = self.place.host
-        if self.credentials:
-            options["credentials"] = self.credentials
-        return options
+        return self.place.options(self.credentials)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from enmasse.model.kinds.pipelines import OutputMode, SourceSpec, TableMaintenance
+from enmasse.pipeline.credentials import needs_tls
 from enmasse.pipeline.lake.batches import Layout
 from enmasse.pipeline.lake.objects import LakePath, storage_of
 from enmasse.pipeline.registry_copy import FILE
@@ -29,6 +30,25 @@ class Place:
     """The host name that chooses the space; empty: the URL's own."""
     folder: Path
     """Everything of the space's pipelines."""
+
+    def options(self, credentials: str) -> dict[str, str]:
+        """Return the options of every reader and writer of an address.
+
+        Args:
+            credentials: the name of whose it is done with; empty: nobody's.
+
+        Raises:
+            AccessError: there are no such credentials.
+        """
+        options = {"url": self.url}
+        if self.host:
+            options["space"] = self.host
+        if credentials:
+            options["credentials"] = credentials
+            if needs_tls(credentials):
+                options["url"] = self.url.replace("amqp://", "amqps://", 1)
+                options["caFile"] = str(self.folder / "credentials" / "ca.crt")
+        return options
 
     @property
     def lake(self) -> LakePath:

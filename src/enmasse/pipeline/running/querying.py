@@ -186,12 +186,8 @@ class Queries:
         return session.sql(canonical)
 
     def _address(self, session: SparkSession, address: str, credentials: str) -> DataFrame:
-        options = {"url": self._place.url, "address": address}
-        if self._place.host:
-            options["space"] = self._place.host
-        if credentials:
-            options["credentials"] = credentials
-        return session.read.format("enmasse").options(**options).load()
+        options = self._place.options(credentials)
+        return session.read.format("enmasse").options(**options, address=address).load()
 
     def _answer(self, number: str, **fields: Any) -> None:
         answer = {"columns": [], "rows": [], "error": None, "truncated": False, "file": None, "busy": False} | fields

@@ -17,13 +17,11 @@ from enmasse.client import (
     Outcome,
     Sender,
     TlsError,
-    TlsOptions,
     UrlError,
     connect,
 )
 from enmasse.client.background import Background
 from enmasse.errors import EnmasseError, LocalError, UnavailableError
-from enmasse.pipeline.credentials import credentials
 from enmasse.pipeline.errors import AccessError, OptionError, UnansweredError
 from enmasse.pipeline.sink.options import SinkOptions
 from enmasse.pipeline.sink.packing import AddressInfo, LinkKey, Parcel
@@ -77,20 +75,21 @@ class SpaceConnection:
 
     @staticmethod
     async def _open(options: SinkOptions) -> Connection:
+        who = options.login.arguments()
         try:
             return await connect(
                 options.url,
                 hostname=options.space or None,
-                tls=TlsOptions(ca_file=options.ca_file) if options.ca_file else None,
                 reconnect=False,
                 timeout=ANSWER_S,
-                **credentials(options.credentials),
+                **who,
             )
         except (UrlError, TlsError) as error:
             raise OptionError(str(error)) from error
         except ConnectionDeniedError as error:
             if error.condition in _SHUT_OUT:
-                raise AccessError(f"{options.url} does not let us in: {error}") from error
+                denied = f"{options.url} does not let in {options.login.describe(who['user'])}"
+                raise AccessError(f"{denied}: {error.condition}: {error.description}") from error
             raise UnavailableError(str(error)) from error
         except LocalError as error:
             raise UnavailableError(str(error)) from error

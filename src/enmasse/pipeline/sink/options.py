@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from enmasse.pipeline.credentials import check_name
+from enmasse.pipeline.credentials import ENVIRONMENT_LOGIN, LOGIN_OPTIONS, Login
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.source.options import checked_url, parse_seconds, with_place
 
@@ -13,8 +13,7 @@ _KNOWN = (
     "url",
     "address",
     "space",
-    "credentials",
-    "caFile",
+    *LOGIN_OPTIONS,
     "badRecords",
     "onNoConsumer",
     "noConsumerTimeout",
@@ -46,10 +45,8 @@ class SinkOptions:
     """The address of rows that name no address of their own; empty: each row has to."""
     space: str = ""
     """Host name that chooses the space in ``open``; empty: the URL's own host."""
-    credentials: str = ""
-    """Name of the credentials to come with; empty: the environment's."""
-    ca_file: str = ""
-    """PEM file of the authorities to trust; empty: the system's."""
+    login: Login = ENVIRONMENT_LOGIN
+    """As whom to come there, and whom to trust."""
     bad_records: str = ""
     """The address of refused rows; empty: the batch fails."""
     skips_no_consumer: bool = False
@@ -90,8 +87,7 @@ class SinkOptions:
             url=checked_url(values["url"]),
             address=values.get("address", ""),
             space=values.get("space", ""),
-            credentials=check_name(values.get("credentials", "")),
-            ca_file=values.get("caFile", ""),
+            login=Login.parse(values, values["url"]),
             bad_records=values.get("badRecords", ""),
             skips_no_consumer=no_consumer == "skip",
             no_consumer_timeout_s=parse_seconds("noConsumerTimeout", values.get("noConsumerTimeout", "2s")),

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from enmasse.client import LinkRefusedError
+from enmasse.client import ConnectionDeniedError, LinkRefusedError
 from enmasse.errors import EnmasseError, UnavailableError
 from enmasse.pipeline.backoff import Backoff
 from enmasse.pipeline.errors import OptionError, RowRefusedError
@@ -184,7 +184,8 @@ class SinkTask:
                 reason = refusal_reason(error)
                 if reason is not None:
                     return reason
-                if not isinstance(error, UnavailableError | LinkRefusedError):
+                # A connection that ends, as with its token, is made anew, and says then who may not come in.
+                if not isinstance(error, UnavailableError | LinkRefusedError | ConnectionDeniedError):
                     raise
                 backoff.wait(error)
             else:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from enmasse.pipeline.credentials import Login
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.sink.columns import check_columns
 from enmasse.pipeline.sink.connection import SpaceConnection
@@ -21,7 +22,7 @@ from enmasse.pipeline.workers.settling import settle
 
 _log = logging.getLogger(__name__)
 
-_connections: dict[tuple[str, str, str, str], SpaceConnection] = {}
+_connections: dict[tuple[str, str, Login], SpaceConnection] = {}
 """A worker process runs one task after another, so it keeps its connections."""
 
 
@@ -33,7 +34,7 @@ class Written(WriterCommitMessage):
 
 
 def _connection(options: SinkOptions) -> SpaceConnection:
-    key = (options.url, options.space, options.credentials, options.ca_file)
+    key = (options.url, options.space, options.login)
     kept = _connections.get(key)
     if kept is not None and kept.is_usable:
         return kept

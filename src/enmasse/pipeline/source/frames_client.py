@@ -18,10 +18,10 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from enmasse.client import ConnectionDeniedError, LinkDetachedError, LinkRefusedError, TlsError, UrlError
-from enmasse.client.blocking import Connection, Message, Outcome, Receiver, Sender, TlsOptions, connect
+from enmasse.client.blocking import Connection, Message, Outcome, Receiver, Sender, connect
 from enmasse.errors import EnmasseError, LocalError, RemoteError, UnavailableError
 from enmasse.messaging.log.frame import Frame
-from enmasse.pipeline.credentials import credentials
+from enmasse.pipeline.credentials import Login
 from enmasse.pipeline.errors import AccessError, OptionError
 from enmasse.pipeline.source.offsets import StreamState
 from enmasse.pipeline.source.options import SourceOptions
@@ -113,11 +113,13 @@ class StreamConnection:
         self._connection = self._connect(url, options.space)
 
     def _connect(self, url: str, host: str) -> Connection:
-        who = credentials(self._options.credentials)
+        who = self._options.login.arguments()
         self._user = who["user"]
-        tls = TlsOptions(ca_file=self._options.ca_file) if self._options.ca_file else None
         with self._translated():
-            return connect(url, hostname=host or None, tls=tls, reconnect=False, timeout=ANSWER_S, **who)
+            try:
+                return connect(url, hostname=host or None, reconnect=False, timeout=ANSWER_S, **who)
+            except ConnectionDeniedError as error:
+                raise self._refusal(error) from error
 
     @property
     def is_usable(self) -> bool:
@@ -312,25 +314,24 @@ class StreamConnection:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (LinkRefusedError, ConnectionDeniedError) as error:
-            refusal = f"{error.condition}: {error.description}"
-            what = f"the stream {self._address!r} at {self._place}"
-            if error.condition == _UNAUTHORIZED:
-                raise AccessError(f"{self._who()} may not read {what}, or not any more: {refusal}") from error
-            if error.condition in _FOREVER:
-                raise OptionError(f"cannot read {what}: {refusal}") from error
-            raise UnavailableError(str(error)) from error
+        except LinkRefusedError as error:
+            raise self._refusal(error) from error
         except (UrlError, TlsError) as error:
             raise OptionError(str(error)) from error
-        except (LinkDetachedError, LocalError) as error:
-            # The link went with its connection, or the node ended it; a new one fails with the reason.
+        except (ConnectionDeniedError, LinkDetachedError, LocalError) as error:
+            # The link went with its connection, as that does with its token, or the node ended it; a new one fails
+            # with the reason.
             raise UnavailableError(str(error)) from error
 
-    def _who(self) -> str:
-        named = self._options.credentials
-        if self._user is None:
-            return "who names no credentials"
-        return f"user {self._user!r} (of {f'credentials {named!r}' if named else 'ENMASSE_USER'})"
+    def _refusal(self, error: LinkRefusedError | ConnectionDeniedError) -> EnmasseError:
+        refusal = f"{error.condition}: {error.description}"
+        what = f"the stream {self._address!r} at {self._place}"
+        if error.condition == _UNAUTHORIZED:
+            who = self._options.login.describe(self._user)
+            return AccessError(f"{who} may not read {what}, or not any more: {refusal}")
+        if error.condition in _FOREVER:
+            return OptionError(f"cannot read {what}: {refusal}")
+        return UnavailableError(str(error))
 
     def close(self) -> None:
         """Close the connection."""
@@ -342,7 +343,7 @@ class Connections:
     """The connections of one process, kept while they are up and used."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, ...], StreamConnection] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, str, Login], StreamConnection] = OrderedDict()
 
     def get(self, url: str, options: SourceOptions) -> StreamConnection:
         """Return a connection to the options' stream at this place, with the options' credentials.
@@ -353,7 +354,7 @@ class Connections:
             OptionError: the node refuses what the options ask for.
         """
         # Queries of one session share workers, but never a login.
-        key = (url, options.space, options.address, options.credentials, options.ca_file)
+        key = (url, options.space, options.address, options.login)
         kept = self._kept.get(key)
         if kept is not None and kept.is_usable:
             self._kept.move_to_end(key)

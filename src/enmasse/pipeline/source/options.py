@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from enmasse.pipeline.credentials import check_name
+from enmasse.pipeline.credentials import ENVIRONMENT_LOGIN, LOGIN_OPTIONS, Login
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.source.bounds import EARLIEST, LATEST, Bounds, parse_bounds, parse_moment, parse_moments
 
@@ -18,8 +18,7 @@ _KNOWN = (
     "address",
     "subscribe",
     "space",
-    "credentials",
-    "caFile",
+    *LOGIN_OPTIONS,
     "startingOffsets",
     "startingTimestamp",
     "startingOffsetsByTimestamp",
@@ -77,10 +76,8 @@ class SourceOptions:
     """The stream's address."""
     space: str = ""
     """Host name that chooses the space in ``open``; empty: the URL's own host."""
-    credentials: str = ""
-    """Name of the credentials to come with; empty: the environment's."""
-    ca_file: str = ""
-    """PEM file of the authorities to trust; empty: the system's."""
+    login: Login = ENVIRONMENT_LOGIN
+    """As whom to come there, and whom to trust."""
     starting: Bounds = LATEST
     """The bound where a query without a checkpoint begins."""
     ending: Bounds = LATEST
@@ -157,8 +154,7 @@ class SourceOptions:
             url=checked_url(values["url"]),
             address=address,
             space=values.get("space", ""),
-            credentials=check_name(values.get("credentials", "")),
-            ca_file=values.get("caFile", ""),
+            login=Login.parse(values, values["url"]),
             starting=_where("starting", values, EARLIEST if is_batch else LATEST),
             ending=_where("ending", values, LATEST),
             max_rows=_count("maxOffsetsPerTrigger", values.get("maxOffsetsPerTrigger"), 1),

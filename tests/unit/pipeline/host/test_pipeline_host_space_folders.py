@@ -113,10 +113,18 @@ def test_a_place_that_is_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Pa
 
 def test_credentials_are_for_the_space_alone(tmp_path: Path) -> None:
     folder = SpaceFolders(tmp_path).folder("default/shop", "u1", is_separated=False)
-    folder.write_credentials("analyst", "ann", "secret")
-    path = folder.path / "credentials" / "analyst.json"
-    assert json.loads(path.read_text()) == {"user": "ann", "password": "secret"}
-    assert path.stat().st_mode & 0o777 == 0o600
+    for entries, content in (
+        ({"username": "ann", "password": "secret"}, {"user": "ann", "password": "secret"}),
+        ({"token": "ey.J"}, {"token": "ey.J"}),
+        ({"tls.crt": "CRT\n", "tls.key": "KEY"}, {"tlsCertificate": "analyst.pem"}),
+    ):
+        folder.write_credentials("analyst", entries)
+        path = folder.path / "credentials" / "analyst.json"
+        assert json.loads(path.read_text()) == content
+        assert path.stat().st_mode & 0o777 == 0o600
+    pem = path.with_suffix(".pem")
+    assert pem.read_text() == "CRT\nKEY\n"
+    assert pem.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -114,17 +114,28 @@ def test_a_pipeline_that_runs_goes_on_when_an_address_or_its_secret_is_gone() ->
     assert not judge(running, facts(space=None, has_begun=True)).is_wanted
 
 
-def test_a_secret_must_have_both_entries_and_is_in_no_condition() -> None:
+def test_a_secret_must_have_the_entries_of_one_way_and_is_in_no_condition() -> None:
     named = pipeline(credentialsSecret="analyst")
     verdict = judge(named, facts(secret=secret(username="ann", password="pa55")))
-    assert verdict.credentials == ("analyst", "ann", "pa55")
+    assert verdict.credentials == ("analyst", {"username": "ann", "password": "pa55"})
     assert verdict.is_wanted
     assert verdict.put["credentials"] == "analyst"
     assert "pa55" not in repr((verdict.conditions, verdict.put))
-    for broken in (secret(username="ann"), {"data": {"username": "###", "password": "eA=="}}, {}):
+    for whole in ({"token": "ey.J"}, {"tls.crt": "-----BEGIN C", "tls.key": "-----BEGIN K"}):
+        verdict = judge(named, facts(secret=secret(**whole, **{"ca.crt": "beside"})))
+        assert verdict.credentials == ("analyst", whole)
+    for broken in (
+        secret(username="ann"),
+        {"data": {"username": "###", "password": "eA=="}},
+        secret(username="ann", password="pa55", token="ey.J"),
+        secret(**{"tls.crt": "-----BEGIN C"}),
+        secret(**{"tls.crt": "pa55", "tls.key": "-----BEGIN K"}),
+        {},
+    ):
         verdict = judge(named, facts(secret=broken))
         assert not verdict.is_wanted
         assert reason(verdict.conditions, "CredentialsFound") == "SecretIncomplete"
+        assert "pa55" not in repr(verdict)
 
 
 def test_code_must_have_the_modules_that_its_functions_for_sql_name() -> None:

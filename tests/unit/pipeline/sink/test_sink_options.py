@@ -31,7 +31,7 @@ def test_names_are_known_in_any_case_and_values_have_units() -> None:
     assert options.skips_no_consumer
     assert options.is_sorted
     assert not options.durable
-    assert (options.bad_records, options.credentials) == ("bad", "analyst")
+    assert (options.bad_records, options.login.credentials) == ("bad", "analyst")
 
 
 def test_a_path_is_the_address() -> None:

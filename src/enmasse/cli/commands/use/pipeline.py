@@ -105,7 +105,7 @@ def run(
     ] = None,
     secret: Annotated[
         str | None,
-        typer.Option("--credentials", metavar="SECRET", help="Secret with username and password of whom it runs as."),
+        typer.Option("--credentials", metavar="SECRET", help="Secret with the credentials of whom it runs as."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not wait to see how it goes.")] = False,
     seconds: Annotated[
@@ -229,7 +229,7 @@ def query(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="Rows at most.")] = 1000,
     secret: Annotated[
         str | None,
-        typer.Option("--credentials", metavar="SECRET", help="Secret with username and password of whom to read as."),
+        typer.Option("--credentials", metavar="SECRET", help="Secret with the credentials of whom to read as."),
     ] = None,
     space: Space = None,
     namespace: Namespace = None,

@@ -18,16 +18,15 @@ from enmasse.client import (
     LinkRefusedError,
     Outcome,
     Receiver,
-    TlsOptions,
+    TlsError,
     TransactionError,
     UrlError,
 )
 from enmasse.client import connect as client_connect
 from enmasse.client.background import Background
 from enmasse.client.connection import Connection
-from enmasse.errors import LocalError, UnavailableError
-from enmasse.pipeline.credentials import credentials
-from enmasse.pipeline.errors import OptionError
+from enmasse.errors import EnmasseError, LocalError, UnavailableError
+from enmasse.pipeline.errors import AccessError, OptionError
 from enmasse.pipeline.source.consumed.options import ConsumedOptions
 from enmasse.pipeline.source.options import SourceOptions
 
@@ -61,29 +60,36 @@ async def translated(source: SourceOptions) -> AsyncIterator[None]:
     """Raise what callers can act on in place of the client's errors."""
     try:
         yield
-    except (LinkRefusedError, LinkDetachedError, ConnectionDeniedError) as error:
-        if error.condition in _FOREVER:
-            raise OptionError(
-                f"cannot receive from {source.address!r} at {source.url}: {error.condition}: {error.description}"
-            ) from error
-        raise UnavailableError(str(error)) from error
-    except UrlError as error:
+    except (LinkRefusedError, LinkDetachedError) as error:
+        raise _refusal(source, error) from error
+    except (UrlError, TlsError) as error:
         raise OptionError(str(error)) from error
-    except (LocalError, TransactionError) as error:
-        # The link went with its connection, or the node ended it; a new one fails with the reason.
+    except (ConnectionDeniedError, LocalError, TransactionError) as error:
+        # The link went with its connection, as that does with its token, or the node ended it; a new one fails with
+        # the reason.
         raise UnavailableError(str(error)) from error
+
+
+def _refusal(source: SourceOptions, error: LinkRefusedError | LinkDetachedError) -> EnmasseError:
+    if error.condition in _FOREVER:
+        return OptionError(
+            f"cannot receive from {source.address!r} at {source.url}: {error.condition}: {error.description}"
+        )
+    return UnavailableError(str(error))
 
 
 async def connected(source: SourceOptions) -> Connection:
     """Return a connection to the place of the options, which is not made again when it is lost."""
-    return await client_connect(
-        source.url,
-        hostname=source.space or None,
-        reconnect=False,
-        timeout=ANSWER_S,
-        tls=TlsOptions(ca_file=source.ca_file) if source.ca_file else None,
-        **credentials(source.credentials),
-    )
+    who = source.login.arguments()
+    try:
+        return await client_connect(
+            source.url, hostname=source.space or None, reconnect=False, timeout=ANSWER_S, **who
+        )
+    except ConnectionDeniedError as error:
+        if error.condition in _FOREVER:
+            denied = f"{source.url} does not let in {source.login.describe(who['user'])}"
+            raise AccessError(f"{denied}: {error.condition}: {error.description}") from error
+        raise UnavailableError(str(error)) from error
 
 
 @asynccontextmanager
@@ -233,7 +239,10 @@ class Link:
 
     def _check(self) -> None:
         if not self.is_usable:
-            raise self._receiver.error or UnavailableError(f"{self._receiver} is gone")
+            error = self._receiver.error
+            if error is None or isinstance(error, ConnectionDeniedError):
+                raise UnavailableError(f"{self._receiver} is gone") from error
+            raise error
 
     def accept(self, deliveries: Sequence[Delivery]) -> None:
         """Accept deliveries; when this returns, a stored address will not give them again.

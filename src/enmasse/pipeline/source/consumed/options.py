@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from enmasse.model.kinds.address_settings import ADDRESS_TYPES
+from enmasse.pipeline.credentials import LOGIN_OPTIONS
 from enmasse.pipeline.errors import OptionError
 from enmasse.pipeline.source.consumed.ledger import local_path
 from enmasse.pipeline.source.options import SourceOptions
@@ -147,7 +148,7 @@ def place_of(options: Mapping[str, str]) -> tuple[SourceOptions, str]:
     kind = "queue" if kind == "deadletter" else kind
     if kind and kind not in TYPES:
         raise OptionError(f"option {ADDRESS_TYPE}: expected one of {', '.join(TYPES)}, deadletter; got {kind!r}")
-    wanted = ("url", "address", "path", "space", "credentials", "caFile", "retryTimeout")
+    wanted = ("url", "address", "path", "space", *LOGIN_OPTIONS, "retryTimeout")
     return SourceOptions.parse({name: named[name.lower()] for name in wanted if name.lower() in named}), kind
 
 
